@@ -1,0 +1,1 @@
+"""Seven layers of memory for LLM agents."""

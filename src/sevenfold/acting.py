@@ -1,0 +1,126 @@
+"""One streamed reply: tools start as their blocks complete; every use is answered, in order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from sevenfold.errors import ModelFailure, SevenfoldError
+from sevenfold.events import Delta, Emit, Failed, ToolStarted
+from sevenfold.messages import THOUGHTS, Block, Message, Text, ToolResult, ToolUse
+from sevenfold.protocols import Model, Tools
+from sevenfold.request import Request
+from sevenfold.transcript import Reply
+
+INTERRUPTED = "[interrupted: this call was stopped before it finished]"
+
+
+class Streamed:
+    """What is known of a reply so far. Whenever it stops, `reply` and `results` fit together."""
+
+    def __init__(
+        self, model: Model, tools: Tools, emit: Emit, written: Callable[[Reply], object]
+    ) -> None:
+        self._model, self._tools, self._emit, self._written = model, tools, emit, written
+        self._blocks: list[Block] = []
+        self._partial = ""
+        self._whole: Reply | None = None
+        self._done: dict[str, ToolResult] = {}
+        self._unsafe = anyio.Lock()
+
+    @property
+    def reply(self) -> Reply | None:
+        """The reply; when it was cut, the blocks that were complete and the text so far."""
+        if self._whole:
+            return self._whole if _says_something(self._whole.message) else None
+        tail = (Text(self._partial.rstrip()),) if self._partial.strip() else ()
+        cut = Message("assistant", (*self._blocks, *tail))
+        return Reply(cut, stop="cut") if _says_something(cut) else None
+
+    @property
+    def stop(self) -> str:
+        """Why it stopped, also when nothing was said."""
+        return self._whole.stop if self._whole else "cut"
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        uses = self.reply.message.tool_uses if self.reply else ()
+        return tuple(self._done.get(u.id, ToolResult(u.id, INTERRUPTED, True)) for u in uses)
+
+    async def run(self, request: Request) -> None:
+        failed: SevenfoldError | None = None
+        async with (
+            anyio.create_task_group() as tasks,
+            aclosing(self._model.stream(request)) as stream,
+        ):
+            try:
+                async for item in stream:
+                    self._take(item)
+                    if isinstance(item, ToolUse):
+                        tasks.start_soon(self._call, item)
+            except SevenfoldError as error:  # raised below: a task group would hide it in a group
+                failed = error
+        # Once a tool has run, asking again would run it twice: what is complete stands as the reply.
+        if failed and not self.results:
+            self._blocks, self._partial = [], ""
+            raise failed
+
+    def _take(self, item: str | Block | Reply) -> None:
+        if isinstance(item, str):
+            self._partial += item
+            self._emit(Delta(item))
+        elif isinstance(item, Reply):
+            self._whole = item
+            if _says_something(item.message):
+                self._written(item)  # paid for: on disk before its tools have finished
+        else:
+            self._blocks.append(item)
+            self._partial = ""
+
+    async def _call(self, use: ToolUse) -> None:
+        if self._tools.safe(use):
+            self._done[use.id] = await self._run(use)
+            return
+        async with self._unsafe:
+            self._done[use.id] = await self._run(use)
+
+    async def _run(self, use: ToolUse) -> ToolResult:
+        self._emit(ToolStarted(use))
+        try:
+            return await self._tools.call(use)
+        except Exception as error:  # a tool may be anyone's code, and the turn outlives it
+            self._emit(Failed(use.name, repr(error)))
+            return ToolResult(use.id, f"{use.name} broke: {error!r}", True)
+
+
+def _says_something(message: Message) -> bool:
+    """Thinking alone is not an answer, and providers refuse it when it comes back."""
+    return any(
+        block.text.strip() if isinstance(block, Text) else not isinstance(block, THOUGHTS)
+        for block in message.content
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failed request is sent again, and after how long."""
+
+    tries: int = 8
+    first: float = 0.5
+    most: float = 32.0
+    longest_asked: float = 300.0
+    """A provider that asks for a longer wait than this is not waited for."""
+    chance: Callable[[], float] = random.random
+
+    def wait(self, error: ModelFailure, attempt: int) -> float | None:
+        """Seconds to wait before asking again; None: do not ask again."""
+        if not error.retryable or attempt >= self.tries:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.longest_asked else None
+        longest = min(self.most, self.first * 2.0 ** (attempt - 1))
+        return longest * (0.5 + self.chance() / 2)

@@ -1,0 +1,1 @@
+"""The provider's prompt cache, seen from our side: where to mark, what it did, what it costs."""

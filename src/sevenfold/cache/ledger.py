@@ -1,0 +1,143 @@
+"""The ledger: what every request did to the provider's cache, and what broke it.
+
+Before each request it says what the request is about to lose, and at what price; after each reply it
+compares what was read with what should have been. A break that was announced is expected; one that was
+not is explained by what changed, else by time, else by the server.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from sevenfold.cache.diagnosis import Diagnosis, Sent, diagnose
+from sevenfold.cache.prices import MILLION, Price, Prices
+from sevenfold.events import CacheBroke, Emit, Sending
+from sevenfold.protocols import Accounts, Clock
+from sevenfold.request import Frame, Request
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Reply, View
+
+BROKEN_BELOW: Final = 0.95
+"""Reading less than this share of what was cached is a break ..."""
+BROKEN_BY: Final = 2_000
+"""... if it is also at least this many tokens less."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One request and its reply, in numbers."""
+
+    at: float
+    source: str
+    model: str
+    usage: Usage
+    cost: float | None
+    broke: str = ""
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What a source has used so far."""
+
+    requests: int = 0
+    usage: Usage = Usage()
+    cost: float = 0.0
+    breaks: int = 0
+
+    def plus(self, line: Line) -> Account:
+        return Account(
+            self.requests + 1,
+            self.usage + line.usage,
+            self.cost + (line.cost or 0.0),
+            self.breaks + bool(line.broke),
+        )
+
+
+class Ledger:
+    """Watches the cache of one session, a column for each source (main, forks, agents)."""
+
+    def __init__(self, prices: Prices, clock: Clock, emit: Emit) -> None:
+        self._prices, self._clock, self._emit = prices, clock, emit
+        self._last: dict[str, Sent] = {}
+        self._expected: dict[str, str] = {}
+        self._found: dict[str, Diagnosis] = {}
+        self.lines: list[Line] = []
+        self.accounts: dict[str, Account] = {}
+
+    @property
+    def total(self) -> Account:
+        whole = Account()
+        for account in self.accounts.values():
+            whole = Account(
+                whole.requests + account.requests,
+                whole.usage + account.usage,
+                whole.cost + account.cost,
+                whole.breaks + account.breaks,
+            )
+        return whole
+
+    def expect(self, why: str, source: str = "main") -> None:
+        """A layer says that the next request of this source breaks the prefix on purpose."""
+        self._expected[source] = why
+
+    def recall(self, frame: Frame, view: View, cached: int, at: float) -> None:
+        """After a resume: what the conversation last sent, so that the next request is compared."""
+        self._last["main"] = Sent(frame, view, at, cached)
+
+    def before(self, request: Request) -> None:
+        source, last = request.source, self._last.get(request.source)
+        found = diagnose(last, request, self._clock.now()) if last else Diagnosis(0, 0)
+        self._found[source] = found
+        expected = self._expected.get(source, "")
+        tokens = request.view.tokens or request.frame.tokens
+        cost = self._loss(request.frame, found.lost)
+        why = expected or found.why
+        known = bool(expected) or last is None
+        self._emit(Sending(source, tokens, found.shared, found.lost, why, cost, known))
+
+    def after(self, request: Request, reply: Reply) -> float | None:
+        usage, source = reply.usage, request.source
+        price = self._price(reply.model or request.frame.model)
+        cost = price.cost(usage) if price else None
+        broke = self._broke(request, usage) if usage.total else ""
+        line = Line(self._clock.now(), source, request.frame.model, usage, cost, broke)
+        self.lines.append(line)
+        self.accounts[source] = self.accounts.get(source, Account()).plus(line)
+        if usage.total:
+            cached = usage.cache_read + usage.cache_write
+            self._last[source] = Sent(request.frame, request.view, line.at, cached)
+            self._expected.pop(source, None)
+        return cost
+
+    def _broke(self, request: Request, usage: Usage) -> str:
+        last, found = self._last.get(request.source), self._found.get(request.source)
+        if last is None or not last.cached:
+            return ""
+        missing = last.cached - usage.cache_read
+        if usage.cache_read >= BROKEN_BELOW * last.cached or missing < BROKEN_BY:
+            return ""
+        expected = self._expected.get(request.source, "")
+        why = (
+            expected
+            or (found.why if found else "")
+            or "the server dropped it, nothing changed here"
+        )
+        cost = self._loss(request.frame, missing)
+        self._emit(
+            CacheBroke(request.source, last.cached, usage.cache_read, why, cost, bool(expected))
+        )
+        return why
+
+    def _loss(self, frame: Frame, tokens: int) -> float:
+        """What it costs to write these tokens to the cache again instead of reading them."""
+        price = self._price(frame.model)
+        if price is None:
+            return 0.0
+        write = price.write_1h if frame.ttl == "1h" else price.write_5m
+        return tokens * (write - price.read) * price.input / MILLION
+
+    def _price(self, model: str) -> Price | None:
+        return self._prices.of(model)
+
+
+_check: type[Accounts] = Ledger

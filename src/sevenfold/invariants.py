@@ -1,0 +1,72 @@
+"""What must hold of every view; one small function per rule."""
+
+from __future__ import annotations
+
+from sevenfold.messages import THOUGHTS
+from sevenfold.transcript import Edit, Id, Replace, View
+
+
+def paired(view: View) -> bool:
+    """Every tool use is answered in the next message, and nothing else is."""
+    open_uses: set[str] = set()
+    for placed in view:
+        answered = {r.tool_use_id for r in placed.message.results}
+        if open_uses != answered:
+            return False
+        open_uses = {u.id for u in placed.message.tool_uses}
+    return not open_uses
+
+
+def open_uses(view: View) -> tuple[str, ...]:
+    """The tool uses of the last message, which nothing has answered yet."""
+    return tuple(u.id for u in view[-1].message.tool_uses) if len(view) else ()
+
+
+def applies(edit: Edit, view: View) -> bool:
+    """Whether what an edit refers to is still in the view."""
+    if not isinstance(edit, Replace):
+        return True
+    first, last = view.where(edit.first), view.where(edit.last)
+    return first is not None and last is not None and first <= last
+
+
+def unbound(before: View, after: View) -> Id | None:
+    """The first message from which thinking is no longer bound to the prefix it was made on."""
+    same = 0
+    for a, b in zip(before, after, strict=False):
+        if a is not b:
+            break
+        same += 1
+    if same == len(before):
+        return None
+    for i in range(same, len(after)):
+        if any(isinstance(b, THOUGHTS) for b in after[i].message.content):
+            return after[i].id
+    return None
+
+
+def open_loop(view: View) -> int:
+    """Where the tool loop that is still going on begins; the end of the view when there is none."""
+    at, in_loop = len(view), False
+    while at > 0 and view[at - 1].by != "user":
+        at -= 1
+        message = view[at].message
+        if message.role == "assistant" and not in_loop and not message.tool_uses:
+            return len(view)
+        in_loop = in_loop or message.role == "assistant"
+    return at if in_loop else len(view)
+
+
+def breaks_open_loop(after: View, first: Id) -> bool:
+    """Whether dropping thinking from `first` on would reach into a tool loop still going on."""
+    start = open_loop(after)
+    return any(
+        isinstance(b, THOUGHTS)
+        for i in range(max(start, after.where(first) or 0), len(after))
+        for b in after[i].message.content
+    )
+
+
+def safe_cut(view: View, at: int) -> bool:
+    """Whether the view may be cut before position `at` without splitting a use from its result."""
+    return at <= 0 or at >= len(view) or not view[at].message.results

@@ -1,0 +1,32 @@
+"""The last one asked before a request: stops what cannot fit, with a message that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sevenfold.errors import ContextFull
+from sevenfold.protocols import Fit, Handback
+from sevenfold.request import Request
+from sevenfold.tokens import Pressure
+
+
+class BlockCheck:
+    """Better no request than one that the provider will refuse and we cannot mend."""
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        limit = pressure.thresholds.block
+        if pressure.tokens <= limit:
+            return ()
+        fixed = request.frame.tokens
+        if fixed > limit:
+            raise ContextFull(
+                f"the window of {pressure.window:,} tokens is too small: system prompt and tools "
+                f"alone take about {fixed:,}; use a model with a larger window"
+            )
+        raise ContextFull(
+            f"the conversation is about {pressure.tokens:,} tokens and at most {limit:,} fit; "
+            "start afresh with /clear, or resume it with a model that has a larger window"
+        )
+
+
+_check: type[Fit] = BlockCheck

@@ -1,0 +1,84 @@
+"""What goes to the model: a frame that does not change, and a view.
+
+A fork is the same frame, the same view, one message more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from sevenfold.messages import Json, Message, message_to_wire
+from sevenfold.tokens import Size, byte_length
+from sevenfold.transcript import Id, View
+
+Ttl: TypeAlias = Literal["5m", "1h"]
+TTL_SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
+_encode = msgspec.json.Encoder().encode
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cache-safe parameters: everything before and around the messages."""
+
+    model: str
+    system: tuple[str, ...] = ()
+    """The first part is the same for everyone; the rest belongs to this session."""
+    tools: tuple[Json, ...] = ()
+    params: Json = {}
+    """Thinking, betas, context management, effort: what changes the cache when it changes."""
+    ttl: Ttl = "5m"
+
+    @property
+    def tokens(self) -> int:
+        """An estimate, needed until the first reply says how large it really is."""
+        text = sum(byte_length(part) for part in self.system)
+        return Size(text, len(_encode(self.tools))).tokens()
+
+
+class Request(msgspec.Struct, frozen=True):
+    frame: Frame
+    view: View
+    warm: View | None = None
+    """The view as it stood before this pass of edits: what the provider still has in its cache."""
+    breakpoints: tuple[Id, ...] = ()
+    """After which messages the provider is asked to keep the prefix."""
+    max_tokens: int = 0
+    """The most the model may answer; 0: as much as it can."""
+    source: str = "main"
+    """Who asks: the main conversation, a fork of some kind, an agent. The ledger counts by it."""
+
+
+def encode_message(message: Message) -> bytes:
+    """A message in the Messages format, without cache marks."""
+    return _encode(message_to_wire(message))
+
+
+def encoded(
+    view: View, form: str = "messages", encode: Callable[[Message], bytes] = encode_message
+) -> list[bytes]:
+    """The wire bytes of each message of a view; only what is new is worked out."""
+    known: list[bytes] = view.buffer.encoded.setdefault(form, [])
+    known.extend(encode(view[i].message) for i in range(len(known), len(view)))
+    return known if len(known) == len(view) else known[: len(view)]
+
+
+def prefix(request: Request) -> list[bytes]:
+    """What "byte for byte" compares: tools, system, then messages and pins; no cache marks.
+
+    One request extends another when the other's list is the beginning of its list.
+    """
+    frame = request.frame
+    head = {"model": frame.model, "params": frame.params, "tools": frame.tools}
+    out = [_encode(head), _encode(frame.system)]
+    messages = encoded(request.view)
+    if not request.view.pins:
+        return out + messages
+    pins: dict[Id, list[bytes]] = {}
+    for pin in request.view.pins:
+        pins.setdefault(pin.after, []).append(_encode(pin.payload))
+    for placed, wire in zip(request.view, messages, strict=True):
+        out.append(wire)
+        out.extend(pins.get(placed.id, ()))
+    return out

@@ -1,0 +1,353 @@
+"""What was said and what was done to it: an append-only log, and the view worked out from it.
+
+    log     Entry(id, at, by, what, source)     what = Message | Reply | Edit | Pin | Mark
+    view    Placed(id, message, by), pins, marks, size
+
+Ids are places in this log. Messages have none; a view shows each message beside its id, which is how
+a layer says "the last message covered".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.entries import (
+    FORMAT,
+    Edit,
+    Entry,
+    Id,
+    Mark,
+    Pin,
+    Problem,
+    Replace,
+    Reply,
+    Results,
+    Undo,
+    Unknown,
+    Unthink,
+    What,
+    check_format,
+    decode_entry,
+    encode_entry,
+)
+from sevenfold.messages import THOUGHTS, Block, Message, ToolResult
+from sevenfold.tokens import Calibration, Size, measure
+
+__all__ = [  # the door to the log: its records live in `entries`
+    "FORMAT",
+    "Edit",
+    "Entry",
+    "Id",
+    "Mark",
+    "Pin",
+    "Placed",
+    "Problem",
+    "Replace",
+    "Reply",
+    "Reported",
+    "Results",
+    "Transcript",
+    "Undo",
+    "Unknown",
+    "Unthink",
+    "View",
+    "What",
+]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A message in a view: what was said, its place in the log, who said it, how big it is."""
+
+    id: Id
+    message: Message
+    by: str
+    size: Size
+
+
+class _Buffer:
+    """Placed messages that only grow, and where each id and each tool result stands."""
+
+    __slots__ = ("encoded", "items", "results", "where")
+
+    def __init__(self, items: Iterable[Placed] = ()) -> None:
+        self.items: list[Placed] = []
+        self.where: dict[Id, int] = {}
+        self.results: dict[str, int] = {}
+        self.encoded: dict[str, list[bytes]] = {}
+        """Wire bytes by format, aligned with `items`: what was sent once is sent as the same bytes."""
+        for placed in items:
+            self.add(placed)
+
+    def add(self, placed: Placed) -> None:
+        self.where[placed.id] = at = len(self.items)
+        self.items.append(placed)
+        for block in placed.message.content:
+            if isinstance(block, ToolResult):
+                self.results[block.tool_use_id] = at
+
+    def keeping(self, items: list[Placed]) -> _Buffer:
+        """A new buffer of these; the bytes of what stands before the first difference are kept."""
+        new = _Buffer(items)
+        same = 0
+        for old, now in zip(self.items, items, strict=False):
+            if old is not now:
+                break
+            same += 1
+        new.encoded = {name: known[:same] for name, known in self.encoded.items()}
+        return new
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The usage of the last reply, the size of the view right after it, and the reply's id."""
+
+    tokens: int
+    size: Size
+    id: Id
+
+
+class View(msgspec.Struct, frozen=True, eq=False):
+    """What the model sees. A frozen window on a buffer that only grows: appending copies nothing."""
+
+    buffer: Any = msgspec.field(default_factory=_Buffer)
+    length: int = 0
+    size: Size = Size()
+    pins: tuple[Pin, ...] = ()
+    marks: dict[str, Any] = {}
+    reported: Reported | None = None
+    replied_at: float | None = None
+    calibration: Calibration = Calibration()
+    edited: bool = False
+    """Whether an edit was made since the last reply, so that its usage no longer compares."""
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Placed]:
+        return iter(self.buffer.items[: self.length])
+
+    def __getitem__(self, i: int) -> Placed:
+        if not -self.length <= i < self.length:
+            raise IndexError(i)
+        return cast(Placed, self.buffer.items[i if i >= 0 else self.length + i])
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, View)
+            and (self.pins, self.marks) == (other.pins, other.marks)
+            and list(self) == list(other)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(p.message for p in self)
+
+    def where(self, id: Id) -> int | None:
+        at = self.buffer.where.get(id)
+        return at if at is not None and at < self.length else None
+
+    def result_at(self, tool_use_id: str) -> int | None:
+        """Where the result of this tool use stands."""
+        at = self.buffer.results.get(tool_use_id)
+        return at if at is not None and at < self.length else None
+
+    def since(self, id: Id | None) -> Sequence[Placed]:
+        """The messages after this one; all of them when it is not in the view any more."""
+        at = None if id is None else self.where(id)
+        return cast(Sequence[Placed], self.buffer.items[0 if at is None else at + 1 : self.length])
+
+    @property
+    def tokens(self) -> int:
+        """The last reported usage, plus an estimate of what came or went since."""
+        if self.reported is None:
+            return self.calibration.tokens(self.size)
+        usage, then = self.reported.tokens, self.reported.size
+        freed = sum(p.frees for p in self.pins if p.after > self.reported.id)
+        change = self.calibration.tokens(self.size - then)
+        if change < 0:  # what left was part of `usage`: scale to it, or a cut goes below nothing
+            change = int(change * min(1.0, usage / max(1, self.calibration.tokens(then))))
+        return max(0, usage + change - freed)
+
+    def after(self, entry: Entry) -> View:
+        match entry.what:
+            case Message() as message:
+                return self._append(entry.id, message, entry.by)
+            case Reply() as reply:
+                return self._replied(entry, reply)
+            case Results(shown):
+                return self._showing(shown)
+            case Replace(first, last, by):
+                return self._replaced(entry, first, last, by)
+            case Unthink(first):
+                return self._unthought(first)
+            case Pin() as pin:
+                return replace(self, pins=(*self.pins, pin))
+            case Mark(name, value):
+                return self._marked(name, value)
+            case Unknown():
+                return self
+            case Undo():
+                raise TypeError("an undo is worked out by the transcript")
+
+    def _append(self, id: Id, message: Message, by: str) -> View:
+        buffer = self.buffer if len(self.buffer.items) == self.length else self._own_buffer()
+        size = measure(message)
+        buffer.add(Placed(id, message, by, size))
+        return replace(self, buffer=buffer, length=self.length + 1, size=self.size + size)
+
+    def _own_buffer(self) -> _Buffer:
+        return cast(_Buffer, self.buffer).keeping(list(self))
+
+    def _replied(self, entry: Entry, reply: Reply) -> View:
+        learned = self.calibration
+        if self.reported and not self.edited and reply.usage.prompt:
+            came = self.size - self.reported.size
+            learned = learned.learn(came, reply.usage.prompt - self.reported.tokens)
+        grown = replace(
+            self._append(entry.id, reply.message, "model"),
+            replied_at=entry.at,
+            calibration=learned,
+            edited=False,
+        )
+        if not reply.usage.total:
+            return grown
+        return replace(grown, reported=Reported(reply.usage.total, grown.size, entry.id))
+
+    def _showing(self, shown: dict[str, str]) -> View:
+        new = list(self)
+        for i in {at for use in shown if (at := self.result_at(use)) is not None}:
+            new[i] = _placed(new[i], _with_results(new[i].message, shown))
+        return self._with(new, self.pins)
+
+    def _replaced(self, entry: Entry, first: Id, last: Id, by: tuple[Message, ...]) -> View:
+        a, b = self.where(first), self.where(last)
+        if a is None or b is None or b < a:
+            return self
+        old = list(self)
+        gone = {p.id for p in old[a : b + 1]}
+        new = [Placed(entry.id, m, entry.by, measure(m)) for m in by]
+        pins = tuple(p for p in self.pins if p.after not in gone)
+        return self._with([*old[:a], *new, *old[b + 1 :]], pins)
+
+    def _unthought(self, first: Id) -> View:
+        if (at := self.where(first)) is None:
+            return self
+        old = list(self)
+        return self._with(old[:at] + [_without_thinking(p) for p in old[at:]], self.pins)
+
+    def _marked(self, name: str, value: Any) -> View:
+        marked = replace(self, marks={**self.marks, name: value})
+        if name == "calibration":  # a prior from earlier sessions, or a new model's
+            return replace(marked, calibration=msgspec.convert(value, Calibration))
+        return marked
+
+    def _with(self, placed: list[Placed], pins: tuple[Pin, ...]) -> View:
+        size = sum((p.size for p in placed), Size())
+        buffer = self.buffer.keeping(placed)
+        return replace(self, buffer=buffer, length=len(placed), size=size, pins=pins, edited=True)
+
+
+def _placed(old: Placed, message: Message) -> Placed:
+    return Placed(old.id, message, old.by, measure(message))
+
+
+def _with_results(message: Message, shown: dict[str, str]) -> Message:
+    def instead(block: Block) -> Block:
+        if isinstance(block, ToolResult) and block.tool_use_id in shown:
+            return replace(block, content=shown[block.tool_use_id])
+        return block
+
+    return Message(message.role, tuple(instead(b) for b in message.content))
+
+
+def _without_thinking(placed: Placed) -> Placed:
+    if not any(isinstance(b, THOUGHTS) for b in placed.message.content):
+        return placed
+    kept = tuple(b for b in placed.message.content if not isinstance(b, THOUGHTS))
+    return _placed(placed, Message(placed.message.role, kept))
+
+
+class Transcript:
+    """The log. `write` is where a batch of lines goes to disk, in one write."""
+
+    def __init__(
+        self, now: Callable[[], float], write: Callable[[bytes], object] | None = None
+    ) -> None:
+        self.entries: list[Entry] = []
+        self.view = self._base = View()
+        self.problems: list[Problem] = []
+        self._now, self._write, self._next = now, write, 0
+
+    def add(self, *whats: What, by: str = "user", source: str = "") -> list[Id]:
+        """Append a batch: all of it or, after a crash, a prefix that is still a valid log."""
+        at = self._now()
+        new = [Entry(self._next + i, at, what, by, source) for i, what in enumerate(whats)]
+        if self._write:
+            self._write(b"".join(encode_entry(e) + b"\n" for e in new))
+        for entry in new:
+            self._take(entry)
+        return [e.id for e in new]
+
+    def _take(self, entry: Entry) -> None:
+        self.view = self._view_after(entry)
+        self.entries.append(entry)
+        self._next = max(self._next, entry.id + 1)
+
+    def _view_after(self, entry: Entry) -> View:
+        if isinstance(entry.what, Undo):
+            return _replayed(self._base, [*self.entries, entry])
+        return self.view.after(entry)
+
+    def preview(self, *edits: Edit) -> View:
+        """The view as it would be after these edits; nothing is written."""
+        view = self.view
+        for edit in edits:
+            entry = Entry(self._next, 0.0, edit)
+            view = self._view_after(entry) if isinstance(edit, Undo) else view.after(entry)
+        return view
+
+    @classmethod
+    def load(
+        cls,
+        lines: bytes,
+        now: Callable[[], float],
+        write: Callable[[bytes], object] | None = None,
+    ) -> Transcript:
+        """Read a log back. A line that cannot be read is a problem to report, never the end."""
+        new = cls(now, write)
+        for number, line in enumerate(lines.split(b"\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                entry = decode_entry(line, new._next)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                new.problems.append(Problem(number, str(error)))
+                continue
+            check_format(entry)
+            new._take(entry)
+        return new
+
+    @classmethod
+    def on(cls, view: View, now: Callable[[], float]) -> Transcript:
+        """A child on this view: shares every byte, writes nowhere."""
+        child = cls(now)
+        child.view = child._base = replace(view, buffer=view._own_buffer())
+        child._next = max((p.id for p in view), default=-1) + 1
+        return child
+
+
+def _replayed(base: View, entries: Sequence[Entry]) -> View:
+    undone: set[Id] = set()
+    for e in entries:
+        if isinstance(e.what, Undo):
+            undone |= e.what.ids
+    view = base
+    for e in entries:
+        if e.id not in undone and not isinstance(e.what, Undo):
+            view = view.after(e)
+    return view

@@ -1,0 +1,202 @@
+"""The incremental view against a naive fold, over random logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sevenfold.messages import (
+    THOUGHTS,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+)
+from sevenfold.request import Frame, Request, encode_message, encoded, prefix
+from sevenfold.tokens import Size, Usage, measure
+from sevenfold.transcript import (
+    Entry,
+    Id,
+    Mark,
+    Pin,
+    Replace,
+    Reply,
+    Results,
+    Transcript,
+    Undo,
+    Unthink,
+    View,
+)
+
+Pair = tuple[Id, Message]
+
+
+def naive(entries: list[Entry]) -> list[Pair]:
+    """Everything from the start, plain lists, no cleverness."""
+    undone = {i for e in entries if isinstance(e.what, Undo) for i in e.what.ids}
+    out: list[Pair] = []
+    for entry in entries:
+        if entry.id not in undone:
+            out = _folded(out, entry)
+    return out
+
+
+def _folded(out: list[Pair], entry: Entry) -> list[Pair]:
+    what = entry.what
+    if isinstance(what, Message):
+        return [*out, (entry.id, what)]
+    if isinstance(what, Reply):
+        return [*out, (entry.id, what.message)]
+    ids = [i for i, _ in out]
+    if isinstance(what, Replace) and what.first in ids and what.last in ids:
+        a, b = _last(ids, what.first), _last(ids, what.last)
+        return [*out[:a], *((entry.id, m) for m in what.by), *out[b + 1 :]] if a <= b else out
+    if isinstance(what, Unthink) and what.first in ids:
+        a = _last(ids, what.first)
+        return out[:a] + [(i, _thoughtless(m)) for i, m in out[a:]]
+    if isinstance(what, Results):
+        return [(i, _shown(m, what.shown)) for i, m in out]
+    return out
+
+
+def _last(ids: list[Id], id: Id) -> int:
+    return len(ids) - 1 - ids[::-1].index(id)
+
+
+def _thoughtless(message: Message) -> Message:
+    return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
+
+
+def _shown(message: Message, shown: dict[str, str]) -> Message:
+    def instead(block: Any) -> Any:
+        if isinstance(block, ToolResult) and block.tool_use_id in shown:
+            return ToolResult(block.tool_use_id, shown[block.tool_use_id], block.is_error)
+        return block
+
+    return Message(message.role, tuple(instead(b) for b in message.content))
+
+
+KINDS = [
+    "say",
+    "say",
+    "reply",
+    "reply",
+    "results",
+    "replace",
+    "snip",
+    "unthink",
+    "undo",
+    "mark",
+    "pin",
+    "fork",
+    "peek",
+]
+OPS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 40), st.integers(0, 40)), max_size=45
+)
+
+
+def apply(t: Transcript, op: str, a: Id, b: Id) -> None:  # noqa: C901 - one line per kind of record
+    n = len(t.entries)
+    if op == "say":
+        t.add(user(f"message {n} " * (n % 5 + 1)))
+    elif op == "reply":
+        said = assistant(Thinking("t", "s"), Text(f"reply {n}"), ToolUse(f"u{n}", "Read", {"n": n}))
+        t.add(Reply(said, Usage(input=n * 10 + 1)), by="model")
+        t.add(Message("user", (ToolResult(f"u{n}", f"result {n}"),)), by="tools")
+    elif op == "results":
+        t.add(Results({f"u{a}": "[cleared]", f"u{b}": "[cleared]"}), by="clearing")
+    elif op == "replace":
+        t.add(Replace(a, b, (user(f"summary {n}"),)), by="compaction")
+    elif op == "snip":
+        t.add(Replace(a, b, ()), by="snip")
+    elif op == "unthink":
+        t.add(Unthink(a))
+    elif op == "undo":
+        t.add(Undo(frozenset({a})))
+    elif op == "mark":
+        t.add(Mark("k", n))
+    elif op == "pin":
+        t.add(Pin(a, {"type": "cache_edits", "delete": [n]}, frees=n))
+    elif op == "fork":
+        child = Transcript.on(t.view, lambda: 0.0)
+        child.add(user("of the child only"))
+        child.add(Undo(frozenset({child.entries[-1].id})))
+        assert child.view.messages == t.view.messages
+    elif op == "peek":
+        t.view.after(Entry(10_000, 0.0, user("never added")))
+
+
+@settings(max_examples=300)
+@given(OPS)
+def test_the_incremental_view_is_the_naive_one_whatever_happens(
+    ops: list[tuple[str, int, int]],
+) -> None:
+    disk: list[bytes] = []
+    t = Transcript(lambda: 0.0, disk.append)
+    handed_out: list[tuple[View, list[Any]]] = []
+    for op, x, y in ops:
+        n = len(t.entries)
+        apply(t, op, min(x, y) % (n + 1), max(x, y) % (n + 1))
+        handed_out.append((t.view, list(t.view)))
+
+        assert [(p.id, p.message) for p in t.view] == naive(t.entries)
+        assert t.view.size == sum((measure(p.message) for p in t.view), Size())
+        assert encoded(t.view) == [encode_message(m) for m in t.view.messages]
+
+    assert all(list(view) == was for view, was in handed_out), "a view handed out changed"
+    again = Transcript.load(b"".join(disk), lambda: 0.0)
+    assert again.view == t.view
+    assert again.view.tokens == t.view.tokens
+    assert not again.problems
+
+
+@given(OPS)
+def test_a_request_read_back_from_disk_is_the_same_bytes(ops: list[tuple[str, int, int]]) -> None:
+    disk: list[bytes] = []
+    t = Transcript(lambda: 0.0, disk.append)
+    for op, x, y in ops:
+        n = len(t.entries)
+        apply(t, op, min(x, y) % (n + 1), max(x, y) % (n + 1))
+    again = Transcript.load(b"".join(disk), lambda: 0.0)
+
+    assert prefix(Request(Frame("m"), again.view)) == prefix(Request(Frame("m"), t.view))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4), st.sampled_from(["", "  ", "\n"]))
+def test_a_block_nobody_knows_survives_a_round_trip_byte_for_byte(
+    fields: dict[str, Any], space: str
+) -> None:
+    import json
+
+    from sevenfold.messages import parse_message
+
+    raw = json.dumps({**fields, "type": "from_tomorrow"}, ensure_ascii=False)
+    raw = raw.replace("{", "{" + space, 1)
+    try:
+        content = f"[{raw}]".encode()
+    except UnicodeEncodeError:  # half a character: it cannot be in a file in the first place
+        return
+    disk: list[bytes] = []
+    Transcript(lambda: 0.0, disk.append).add(parse_message("user", content))
+    view = Transcript.load(b"".join(disk), lambda: 0.0).view
+
+    assert view[0].message.content == (Opaque("from_tomorrow", raw),)
+    assert encoded(view) == [b'{"role":"user","content":[' + raw.encode() + b"]}"]
