@@ -10,6 +10,7 @@ from sevenfold.tokens import (
     BLOCK_MARGIN,
     FASTEST,
     FLAT,
+    FRAME,
     OUTPUT_RESERVE,
     SLOWEST,
     WARNING_MARGIN,
@@ -26,10 +27,10 @@ from sevenfold.tokens import (
         (Text("abcd"), Size(text=4)),
         (Text("中文"), Size(text=6)),
         (Thinking("abcd", "a very long signature"), Size(text=4)),
-        (ToolUse("id", "Read", {"a": 1}), Size(json=4 + 7)),
-        (ToolResult("id", "plain"), Size(text=5)),
-        (ToolResult("id", '{"a": 1}'), Size(json=8)),
-        (ToolResult("id", (Text("ab"), Image({}))), Size(text=2, flat=1)),
+        (ToolUse("id", "Read", {"a": 1}), Size(json=4 + 7, frames=3)),
+        (ToolResult("id", "plain"), Size(text=5, frames=1)),
+        (ToolResult("id", '{"a": 1}'), Size(json=8, frames=1)),
+        (ToolResult("id", (Text("ab"), Image({}))), Size(text=2, flat=1, frames=1)),
         (Image({"data": "x" * 9_999}), Size(flat=1)),
         (Opaque("x", '{"type":"x"}'), Size(json=12)),
     ],
@@ -88,6 +89,15 @@ def test_calibration_tells_text_from_json() -> None:
         learned = learned.learn(size, int(size.text / 4 * 1.2 + size.json / 2 * 0.7))
 
     assert learned.factors == pytest.approx((1.2, 0.7), abs=0.05)
+
+
+def test_what_stands_around_a_tool_call_is_counted_but_not_learned() -> None:
+    size = Size(text=4_000, frames=4)
+
+    assert size.tokens() == 1_000, "the raw rule does not know it"
+    assert Calibration().tokens(size) == 1_000 + 4 * FRAME
+    learned = Calibration().learn(size, 1_000 + 4 * FRAME)
+    assert learned.factors == pytest.approx((1.0, 1.0))
 
 
 def test_a_pair_that_cannot_be_true_teaches_nothing() -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
@@ -16,7 +17,9 @@ from sevenfold.protocols import Model, Tools
 from sevenfold.request import Request
 from sevenfold.transcript import Reply
 
-INTERRUPTED = "[interrupted: this call was stopped before it finished]"
+CONTINUE: Final = "Your last reply was cut off at its length limit. Go on exactly where it stopped."
+CONTINUATIONS: Final = 3
+INTERRUPTED: Final = "[interrupted: this call was stopped before it finished]"
 
 
 class Streamed:

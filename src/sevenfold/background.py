@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
@@ -10,6 +11,20 @@ from anyio.abc import TaskGroup
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Emit, Failed
 from sevenfold.protocols import Background, Handback, Work
+
+
+@asynccontextmanager
+async def owned_tasks() -> AsyncIterator[TaskGroup]:
+    """A task group that ends with its owner, and through which the owner's own errors pass as they are."""
+    failed: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        except Exception as error:  # raised below: the group would wrap it in a group
+            failed = error
+        tasks.cancel_scope.cancel()
+    if failed:
+        raise failed
 
 
 class Tray:

@@ -117,6 +117,16 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def with_whole_characters(message: Message) -> Message:
+    return Message(
+        message.role,
+        tuple(
+            Text(whole_characters(b.text), b.extra) if isinstance(b, Text) else b
+            for b in message.content
+        ),
+    )
+
+
 # --- to and from the wire ---------------------------------------------------------------------------
 
 _KNOWN: Final[dict[str, tuple[type[Any], frozenset[str]]]] = {
@@ -127,37 +137,29 @@ _decode_raws = msgspec.json.Decoder(list[msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
 
 
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-_decode_kind = msgspec.json.Decoder(_Kind)
-
-
 def parse_block(raw: bytes | Mapping[str, Any]) -> Block:
     """A block from the wire. Whatever does not have the shape we know is kept as it came."""
     as_bytes = bytes(raw) if isinstance(raw, bytes | msgspec.Raw) else None
-    kind = _decode_kind.decode(as_bytes).type if as_bytes else str(raw.get("type", ""))  # type: ignore[union-attr]
+    fields: Any = raw if as_bytes is None else msgspec.json.decode(as_bytes)
+    kind = str(fields.get("type", "")) if isinstance(fields, Mapping) else ""
     if kind in _KNOWN:
-        fields: Mapping[str, Any] = msgspec.json.decode(as_bytes) if as_bytes else raw  # type: ignore[assignment]
         try:
             return _known_block(kind, fields)
-        except (msgspec.ValidationError, TypeError):
+        except msgspec.ValidationError:
             pass
     return Opaque(kind, (as_bytes or _encode(raw)).decode("utf-8"))
 
 
 def _known_block(kind: str, fields: Mapping[str, Any]) -> Block:
     struct, names = _KNOWN[kind]
-    ours = {k: v for k, v in fields.items() if k in names}
+    ours = {k: v for k, v in fields.items() if k in names and v is not None}
     extra = {
         k: v for k, v in fields.items() if k not in names and k not in ("type", "cache_control")
     }
-    if kind == "tool_result" and not isinstance(ours.get("content", ""), str):
-        content = ours.pop("content")
-        parsed = tuple(parse_block(b) for b in content or ())
-        return ToolResult(**msgspec.convert(ours, dict[str, Any]), content=parsed, extra=extra)
+    content = ours.pop("content", None) if isinstance(ours.get("content"), list | tuple) else None
     block: Block = msgspec.convert({"type": kind, "extra": extra, **ours}, struct)
+    if content is not None and isinstance(block, ToolResult):
+        return msgspec.structs.replace(block, content=tuple(parse_block(b) for b in content))
     return block
 
 
@@ -166,7 +168,7 @@ def parse_message(role: Role, content: str | bytes | Iterable[Mapping[str, Any]]
     if isinstance(content, str):
         return Message(role, (Text(content),))
     blocks = _decode_raws.decode(content) if isinstance(content, bytes) else content
-    return Message(role, tuple(parse_block(b) for b in blocks))  # type: ignore[arg-type]
+    return Message(role, tuple(parse_block(b) for b in blocks))
 
 
 def to_wire(block: Block) -> Json | msgspec.Raw:

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.messages import Json, Message, message_to_wire
+from sevenfold.messages import Json, Message, Thinking, message_to_wire
 from sevenfold.tokens import Size, byte_length
 from sevenfold.transcript import Id, View
 
@@ -52,7 +52,15 @@ class Request(msgspec.Struct, frozen=True):
 
 def encode_message(message: Message) -> bytes:
     """A message in the Messages format, without cache marks."""
-    return _encode(message_to_wire(message))
+    return _encode(message_to_wire(sendable(message)))
+
+
+def sendable(message: Message) -> Message:
+    """Without thinking that nobody signed: it came from another kind of model, and is refused."""
+    if not any(isinstance(b, Thinking) and not b.signature for b in message.content):
+        return message
+    kept = (b for b in message.content if not isinstance(b, Thinking) or b.signature)
+    return Message(message.role, tuple(kept))
 
 
 def encoded(

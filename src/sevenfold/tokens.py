@@ -75,12 +75,24 @@ class Size(msgspec.Struct, frozen=True):
     text: int = 0
     json: int = 0
     flat: int = 0
+    frames: int = 0
+    """Ids and tags around tool calls: 3 for a use, 1 for a result. Not in the raw rule."""
 
     def __add__(self, other: Size) -> Size:
-        return Size(self.text + other.text, self.json + other.json, self.flat + other.flat)
+        return Size(
+            self.text + other.text,
+            self.json + other.json,
+            self.flat + other.flat,
+            self.frames + other.frames,
+        )
 
     def __sub__(self, other: Size) -> Size:
-        return Size(self.text - other.text, self.json - other.json, self.flat - other.flat)
+        return Size(
+            self.text - other.text,
+            self.json - other.json,
+            self.flat - other.flat,
+            self.frames - other.frames,
+        )
 
     def tokens(self, text_rate: float = TEXT_RATE, json_rate: float = JSON_RATE) -> int:
         return int(self.text * text_rate + self.json * json_rate) + self.flat * FLAT
@@ -102,7 +114,7 @@ class Calibration(msgspec.Struct, frozen=True):
     def learn(self, size: Size, reported: int) -> Calibration:
         """Take in one pair: this much was added, and the provider counted that much more."""
         t, j = size.text * TEXT_RATE, size.json * JSON_RATE
-        y = float(reported - size.flat * FLAT)
+        y = float(reported - size.flat * FLAT - size.frames * FRAME)
         if t + j < LEAST_EVIDENCE or not SLOWEST / 2 <= y / (t + j) <= FASTEST * 2:
             return self  # too small to tell, or something else was counted too
         w = 1 / (t + j)
@@ -126,11 +138,15 @@ class Calibration(msgspec.Struct, frozen=True):
 
     def tokens(self, size: Size) -> int:
         text, json = self.factors
-        return size.tokens(TEXT_RATE * text, JSON_RATE * json)
+        return size.tokens(TEXT_RATE * text, JSON_RATE * json) + size.frames * FRAME
 
 
 LEAST_EVIDENCE: Final = 20
+"""A pair that estimates less than this many tokens teaches nothing."""
+FRAME: Final = 20
+"""Tokens of one frame; `docs/decisions/0002-calibration.md` says where the number comes from."""
 PRIOR: Final = 2_000
+"""How many tokens of evidence the raw rule is worth."""
 
 
 def _bounded(factor: float) -> float:
@@ -198,9 +214,9 @@ def measure(message: Message) -> Size:
             case Text(text) | Thinking(text):
                 size += Size(text=byte_length(text))
             case ToolUse(_, name, args):
-                size += Size(json=len(name) + len(_encode(args)))
+                size += Size(json=len(name) + len(_encode(args)), frames=3)
             case ToolResult(_, content):
-                size += _measure_result(content)
+                size += _measure_result(content) + Size(frames=1)
             case Image() | Document():
                 size += Size(flat=1)
             case RedactedThinking(data):

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from time import perf_counter
 
 from msgspec.structs import replace
 
-from sevenfold.acting import Retry, Streamed
+from sevenfold.acting import CONTINUATIONS, CONTINUE, Retry, Streamed
 from sevenfold.cache.breakpoints import place
 from sevenfold.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
 from sevenfold.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying
@@ -25,9 +24,6 @@ from sevenfold.protocols import Accounts, After, Background, Clock, Handback, La
 from sevenfold.request import TTL_SECONDS, Frame, Request
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Mark, Pin, Reply, Transcript, Undo, Unthink
-
-CONTINUE = "Your last reply was cut off at its length limit. Go on exactly where it stopped."
-CONTINUATIONS = 3
 
 
 @dataclass(slots=True)
@@ -75,10 +71,14 @@ class Turn:
                 raise
             return await self._whole_reply()
 
-    def attach(self) -> None:
-        """Take in what the background has handed back and what has arrived meanwhile."""
+    def collect(self) -> None:
+        """Write what the background has handed back."""
         for name, handed in self.background.collect():
             self._append(name, handed)
+
+    def attach(self) -> None:
+        """Take in what the background has handed back and what has arrived meanwhile."""
+        self.collect()
         for layer in self.layers.attach:
             with self._degrading(layer):
                 self._append(_name(layer), layer.attach(self.transcript.view))
@@ -87,8 +87,7 @@ class Turn:
         """Offer the request to each layer, cheapest first. True: something gave."""
         warm, start = self.transcript.view, self.transcript.view.tokens
         for layer in self.layers.fit:
-            gave = self.transcript.view.tokens < start
-            pressure = self.pressure(refused and not gave)
+            pressure = self.pressure(refused and self.transcript.view.tokens >= start)
             with self._degrading(layer):
                 request = replace(self.request, warm=warm)
                 self._append(_name(layer), await layer.fit(request, pressure))
@@ -110,16 +109,16 @@ class Turn:
 
     async def _ask(self, request: Request) -> Reply:
         self.accounts.before(request)
-        for attempt in count(1):
+        attempt = 0
+        while True:
             try:
                 return await self._stream(request)
             except ModelFailure as error:
-                wait = self.retry.wait(error, attempt)
-                if wait is None:
+                attempt += 1
+                if (wait := self.retry.wait(error, attempt)) is None:
                     raise
                 self.emit(Retrying(str(error), attempt, wait))
                 await self.clock.sleep(wait)
-        raise AssertionError
 
     async def _stream(self, request: Request) -> Reply:
         written: list[Reply] = []
