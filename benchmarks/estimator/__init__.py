@@ -1,0 +1,1 @@
+"""How far the token estimate is from what providers count, before and after calibration."""

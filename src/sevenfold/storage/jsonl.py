@@ -1,0 +1,257 @@
+"""A log on disk that one process writes and a crash cannot break: whole lines, appended.
+
+Opening takes the lock and mends a line that a crash left torn. A line that `append` returned from
+survives the death of the process; `sync` makes it survive the death of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from sevenfold.errors import SessionBusy
+from sevenfold.storage.files import (
+    BINARY,
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    failure,
+    make_private_dir,
+    read_head,
+    sync_folder,
+    write_all,
+)
+
+_CHUNK: Final = 1 << 16
+_APPENDING: Final = os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(fd: int) -> bool:
+        os.lseek(
+            fd, 0x7FFFFFFE, os.SEEK_SET
+        )  # far behind the end, so that nobody's reading is hindered
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock(fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            # Some network file systems have no locks; a session there is better than none.
+            return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
+        return True
+
+
+class Log:
+    """An open log. Only one process has it open at a time; reading needs no lock (`read_log`)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.repaired: str | None = None
+        """What was mended on opening, in words for people."""
+        make_private_dir(path.parent)
+        self._fd = self._open()
+        self._hold()
+        try:
+            self._length = self._mend()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> int:
+        try:
+            fd = os.open(self.path, os.O_RDWR | _APPENDING, PRIVATE_FILE)
+        except OSError as error:
+            raise failure(error, self.path, "opened") from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise failure(OSError(errno.EINVAL, "it is not a file"), self.path, "opened")
+        return fd
+
+    @property
+    def _holder(self) -> Path:
+        """Says who holds the lock. It is for people: the lock itself is on the log."""
+        return self.path.with_name(self.path.name + ".lock")
+
+    def _hold(self) -> None:
+        if not _lock(self._fd):
+            os.close(self._fd)
+            who = _pid_in(self._holder)
+            raise SessionBusy(
+                f"{self.path} is being written by {f'process {who}' if who else 'another process'}; "
+                "close that one first, or start a new session"
+            )
+        with contextlib.suppress(OSError):  # not worth failing for
+            fd = os.open(self._holder, os.O_WRONLY | os.O_TRUNC | _APPENDING, PRIVATE_FILE)
+            with os.fdopen(fd, "wb") as file:
+                file.write(b"%d\n" % os.getpid())
+
+    def _mend(self) -> int:
+        """Make the log end with a whole line; returns its length."""
+        try:
+            size = os.fstat(self._fd).st_size
+            if size == 0:
+                sync_folder(self.path.parent)
+                return 0
+            filled = _without_nuls(self._fd, size)
+            start = _last_line_start(self._fd, filled)
+            length = filled if start == filled else self._mend_line(start, filled)
+            if size > filled:
+                os.ftruncate(self._fd, length)
+                note = f"{size - filled:,} empty bytes at the end removed"
+                self.repaired = f"{self.repaired}; {note}" if self.repaired else note
+            if self.repaired:
+                os.fsync(self._fd)
+        except OSError as error:
+            raise failure(error, self.path, "repaired") from error
+        return length
+
+    def _mend_line(self, start: int, end: int) -> int:
+        fragment = _read_at(self._fd, end - start, start)
+        if _is_object(fragment):
+            os.ftruncate(self._fd, end)
+            write_all(self._fd, b"\n")
+            self.repaired = "the end of the last line was missing and was added"
+            return end + 1
+        torn = self.path.with_name(self.path.name + ".torn")
+        fd = os.open(torn, os.O_WRONLY | _APPENDING, PRIVATE_FILE)
+        try:
+            write_all(fd, fragment + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_folder(torn.parent)
+        os.ftruncate(self._fd, start)
+        self.repaired = (
+            f"a last line of {len(fragment):,} bytes was torn and was moved to {torn.name}"
+        )
+        return start
+
+    def append(self, lines: bytes) -> None:
+        """Add whole lines in one write: all of them, or none and a `StorageFailure`."""
+        if not lines.endswith(b"\n"):
+            raise ValueError("a log takes whole lines, each with its newline")
+        fd = self._opened()
+        try:
+            self._trim()  # in case an earlier failure could not be cleaned up
+            write_all(fd, lines)
+        except BaseException as error:  # also an interrupt: nobody was told that these are written
+            with contextlib.suppress(OSError):
+                self._trim()
+            if isinstance(error, OSError):
+                raise failure(error, self.path) from error
+            raise
+        self._length += len(lines)
+
+    def _trim(self) -> None:
+        if os.fstat(self._fd).st_size > self._length:
+            os.ftruncate(self._fd, self._length)
+
+    def sync(self) -> None:
+        """Return when everything appended so far would survive a power cut."""
+        try:
+            os.fsync(self._opened())
+        except OSError as error:
+            raise failure(error, self.path) from error
+
+    def read(self) -> bytes:
+        """All whole lines."""
+        fd = self._opened()
+        try:
+            return _read_at(fd, self._length, 0)
+        except OSError as error:
+            raise failure(error, self.path, "read") from error
+
+    def close(self) -> None:
+        """Let go of the log. Nothing is buffered here, so nothing can fail to be written."""
+        if self._fd < 0:
+            return
+        with contextlib.suppress(OSError):
+            self._holder.unlink()
+        os.close(self._fd)
+        self._fd = -1
+
+    def _opened(self) -> int:
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        return self._fd
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_log(path: Path, limit: int = 1 << 31) -> bytes:
+    """The whole lines of a log that someone may be writing; takes no lock and mends nothing."""
+    data = read_head(path, limit, nofollow=True)
+    end = data.rfind(b"\n") + 1
+    rest = data[end:].rstrip(b"\0")
+    return data[:end] + rest + b"\n" if _is_object(rest) else data[:end]
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _pid_in(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_bytes()[:20])
+    return None
+
+
+def _without_nuls(fd: int, size: int) -> int:
+    """Where the file ends when the zeros that some file systems leave after a crash are not counted."""
+    while size > 0:
+        start = max(0, size - _CHUNK)
+        kept = _read_at(fd, size - start, start).rstrip(b"\0")
+        if kept:
+            return start + len(kept)
+        size = start
+    return 0
+
+
+def _last_line_start(fd: int, end: int) -> int:
+    """Right after the last newline before `end`."""
+    at = end
+    while at > 0:
+        start = max(0, at - _CHUNK)
+        found = _read_at(fd, at - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        at = start
+    return 0
+
+
+def _read_at(fd: int, length: int, offset: int) -> bytes:
+    os.lseek(fd, offset, os.SEEK_SET)  # appending does not depend on where this is
+    parts = []
+    while length > 0 and (part := os.read(fd, min(length, 1 << 24))):
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

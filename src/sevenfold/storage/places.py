@@ -1,0 +1,326 @@
+"""Where everything lies: which project a folder belongs to, its own folder, its sessions.
+
+<home>/projects/<slug>/root.json            which project this folder is for
+                       memory/
+                       <session>.jsonl      the transcript
+                       <session>/           what else belongs to it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+import re
+import shutil
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.errors import Mistake, SessionNotFound, StorageFailure
+from sevenfold.messages import whole_characters
+from sevenfold.storage.files import (
+    failure,
+    make_private_dir,
+    read_head,
+    read_if_there,
+    write_atomic,
+    write_new,
+)
+from sevenfold.storage.jsonl import Log
+from sevenfold.storage.repository import locate
+
+Scope: TypeAlias = Literal["repository", "worktree", "folder", "user"]
+
+LONGEST_SLUG: Final = 200
+ROOT_FILE: Final = "root.json"
+PEEK: Final = 1 << 16
+"""Bytes read from each end of a transcript to list it."""
+TITLE_LENGTH: Final = 100
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_RESERVED: Final = frozenset(
+    ["memory", "con", "prn", "aux", "nul"]
+    + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
+)
+_FIRST_TEXT: Final = re.compile(rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,2000})')
+
+
+class Places(msgspec.Struct, frozen=True):
+    home: Path
+    root: Path
+    """What the project is known by: the same for all worktrees of a repository."""
+    tree: Path
+    """Where the project's own files are: settings, instruction files."""
+    slug: str
+    project: Path
+    scope: Scope = "repository"
+    note: str = ""
+    """What the user should be told once: a claim not believed, another scope than asked for."""
+
+    @property
+    def memory(self) -> Path:
+        return self.project / "memory"
+
+    def session_file(self, session: str) -> Path:
+        return self.project / f"{checked_id(session)}.jsonl"
+
+    def session_folder(self, session: str) -> Path:
+        return self.project / checked_id(session)
+
+
+def find(
+    start: Path, home: Path, scope: Scope = "repository", *, user_home: Path | None = None
+) -> Places:
+    """The places of the project that `start` belongs to. Writes nothing; `claim` does."""
+    if scope not in get_args(Scope):
+        raise Mistake(f"{scope!r} is no scope; use one of {', '.join(get_args(Scope))}")
+    folder = Path(os.path.realpath(start))
+    if not folder.is_dir():
+        raise Mistake(f"{start} is not a folder; name the project's folder with --project")
+    home, person = home.absolute(), _person(user_home)
+    notes = []
+    if person and _same(folder, person) and scope != "user":
+        notes.append(
+            f"started in your home folder {person}: what is kept belongs to you, not to a project"
+        )
+        scope = "user"
+    root = tree = folder
+    if scope == "user":
+        root = person or folder
+    elif scope != "folder" and (found := locate(folder)):
+        root, tree = (found.root if scope == "repository" else found.tree), found.tree
+        notes.append(found.note)
+        if root == person:
+            notes.append(f"the repository around {folder} is your whole home folder")
+    slug, project, said = _folder_for(home, root)
+    return Places(home, root, tree, slug, project, scope, "; ".join(filter(None, [*notes, said])))
+
+
+def _person(user_home: Path | None) -> Path | None:
+    """The user's home folder; a user without a name, as in some containers, has none."""
+    try:
+        return Path(os.path.realpath(user_home or Path.home()))
+    except RuntimeError:
+        return None
+
+
+def claim(places: Places) -> Places:
+    """Make the project's folder and record whose it is; another project that was faster keeps it."""
+    while True:
+        make_private_dir(places.project)
+        record = places.project / ROOT_FILE
+        data = json.dumps({"root": str(places.root)}).encode("ascii") + b"\n"
+        if write_new(record, data):
+            return places
+        slug, project, said = _folder_for(places.home, places.root)
+        if project == places.project:
+            if said:  # there, but not readable as what it should be
+                write_atomic(record, data)
+            return places
+        places = replace(places, slug=slug, project=project)
+
+
+def _folder_for(home: Path, root: Path) -> tuple[str, Path, str]:
+    """The slug and folder of a root: the first that is free or its own, and what to say about it."""
+    short = slug_of(root)
+    long_hash = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    for slug in (short, f"{short}-{hash_of(str(root))}"):
+        folder = home / "projects" / slug
+        recorded, said = _recorded_root(folder / ROOT_FILE)
+        if recorded is None or _same(recorded, root):
+            return slug, folder, said
+    slug = f"{short}-{long_hash}"
+    return slug, home / "projects" / slug, ""
+
+
+def _recorded_root(file: Path) -> tuple[Path | None, str]:
+    data = read_if_there(file, PEEK)
+    if data is None:
+        return None, ""
+    try:
+        return Path(json.loads(data)["root"]), ""
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None, f"{file} did not say whose folder this is; it was taken as this project's"
+
+
+def _same(a: Path, b: Path) -> bool:
+    try:
+        return a == b or a.samefile(b)
+    except OSError:
+        return False
+
+
+def slug_of(root: Path) -> str:
+    """A folder name for a path: what is no letter or digit becomes a dash, and it is never too long."""
+    text = _normal(str(root))
+    slug = "".join(chr(u) if u < 128 and chr(u).isalnum() else "-" for u in _utf16(text))
+    return slug if len(slug) <= LONGEST_SLUG else f"{slug[:LONGEST_SLUG]}-{hash_of(text)}"
+
+
+def hash_of(text: str) -> str:
+    """The 32-bit hash h = 31h + c over UTF-16 units, its absolute value in base 36."""
+    h = 0
+    for unit in _utf16(_normal(text)):
+        h = (31 * h + unit) & 0xFFFFFFFF
+    h = abs(h - (1 << 32) if h >= 1 << 31 else h)
+    digits = ""
+    while True:
+        h, digit = divmod(h, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+        if not h:
+            return digits
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _utf16(text: str) -> Iterator[int]:
+    units = text.encode("utf-16-le", "surrogatepass")
+    return (units[i] | units[i + 1] << 8 for i in range(0, len(units), 2))
+
+
+# --- sessions ---------------------------------------------------------------------------------------
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    id: str
+    path: Path
+    at: float
+    """When it was last written to."""
+    size: int
+    title: str = ""
+    """Its title mark, or the first line of its first prompt."""
+
+
+def new_session_id(now: float, random: Callable[[int], bytes] = os.urandom) -> str:
+    """An id that sorts by time and is safe as a file name."""
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    return f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}-{random(3).hex()}"
+
+
+def checked_id(session: str) -> str:
+    """The id as given, if it can be one: it becomes the name of a file and of a folder."""
+    if not _ID.fullmatch(session) or session.endswith(".") or session.lower() in _RESERVED:
+        raise SessionNotFound(
+            f"{session!r} cannot be a session id: use letters, digits, '-', '_' and '.'; "
+            "'sevenfold sessions' lists those there are"
+        )
+    return session
+
+
+def list_sessions(places: Places) -> list[SessionInfo]:
+    """The project's sessions, newest first. Reads a bounded part of each."""
+    found = []
+    for path, stat in _transcripts(places.project):
+        try:
+            title = _title(path, stat.st_size)
+        except StorageFailure:  # it is there, and that much can be said
+            title = ""
+        found.append(SessionInfo(path.stem, path, stat.st_mtime, stat.st_size, title))
+    return sorted(found, key=lambda s: (s.at, s.id), reverse=True)
+
+
+def find_session(places: Places, session: str) -> Path:
+    """The transcript of an id, or of the beginning of one that is the only one like it."""
+    exact = places.session_file(session)
+    if exact.is_file():
+        return exact
+    matching = [path for path, _ in _transcripts(places.project) if path.stem.startswith(session)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ids = ", ".join(sorted(path.stem for path in matching)[:5])
+        raise SessionNotFound(f"{session!r} is the beginning of several sessions: {ids}; give more")
+    raise SessionNotFound(
+        f"there is no session {session!r} of {places.root}; 'sevenfold sessions' lists those there are"
+    )
+
+
+def remove_session(places: Places, session: str) -> None:
+    """Delete a transcript and all that belongs to it; refused while somebody writes it."""
+    path = find_session(places, session)
+    with Log(path):
+        try:
+            path.with_name(path.name + ".torn").unlink(missing_ok=True)
+            folder = places.session_folder(path.stem)
+            if folder.is_dir() and not folder.is_symlink():
+                shutil.rmtree(folder)
+            path.unlink()
+        except OSError as error:
+            raise failure(error, path, "removed") from error
+
+
+def _transcripts(project: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    try:
+        entries = list(os.scandir(project))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure(error, project, "read") from error
+    for entry in entries:
+        id, dot, kind = entry.name.rpartition(".")
+        if dot and kind == "jsonl" and _ID.fullmatch(id) and entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):  # removed just now
+                yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def _title(path: Path, size: int) -> str:
+    head = read_head(path, PEEK, nofollow=True)
+    tail = head if size <= PEEK else _read_tail(path, size)
+    for line in reversed(tail.split(b"\n")):
+        if b'"title"' in line and (mark := _peeked(line)) and mark.what.name == "title":
+            return _one_line(str(mark.what.value))
+    for line in head.split(b"\n"):
+        entry = _peeked(line)
+        if entry and entry.by == "user" and entry.what.role == "user":
+            return _one_line(" ".join(block.text for block in entry.what.content))
+    if b'"role":"user"' in line and (cut := _FIRST_TEXT.search(line)):  # longer than what we read
+        return _one_line(str(json.loads((cut[1] + b'"').decode("utf-8", "ignore"))))
+    return ""
+
+
+class _PeekBlock(msgspec.Struct):
+    text: str = ""
+
+
+class _PeekWhat(msgspec.Struct):
+    role: str = ""
+    content: list[_PeekBlock] = []
+    name: str = ""
+    value: Any = None
+
+
+class _Peek(msgspec.Struct):
+    what: _PeekWhat
+    by: str = ""
+
+
+_decode_peek = msgspec.json.Decoder(_Peek).decode
+
+
+def _peeked(line: bytes) -> _Peek | None:
+    try:
+        return _decode_peek(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(whole_characters(text).split())
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
+
+
+def _read_tail(path: Path, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(size - PEEK)
+            return file.read(PEEK)
+    except OSError as error:
+        raise failure(error, path, "read") from error
