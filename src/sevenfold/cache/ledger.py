@@ -17,7 +17,7 @@ from sevenfold.events import CacheBroke, Emit, Sending
 from sevenfold.protocols import Accounts, Clock
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply, View
+from sevenfold.transcript import Reply, Transcript
 
 BROKEN_BELOW: Final = 0.95
 """Reading less than this share of what was cached is a break ..."""
@@ -80,9 +80,14 @@ class Ledger:
         """A layer says that the next request of this source breaks the prefix on purpose."""
         self._expected[source] = why
 
-    def recall(self, frame: Frame, view: View, cached: int, at: float) -> None:
+    def recall(self, frame: Frame, transcript: Transcript) -> None:
         """After a resume: what the conversation last sent, so that the next request is compared."""
-        self._last["main"] = Sent(frame, view, at, cached)
+        last = next((e for e in reversed(transcript.entries) if isinstance(e.what, Reply)), None)
+        if last is None or not isinstance(last.what, Reply):
+            return
+        usage = last.what.usage
+        cached = usage.cache_read + usage.cache_write
+        self._last["main"] = Sent(frame, transcript.view, last.at, cached)
 
     def before(self, request: Request) -> None:
         source, last = request.source, self._last.get(request.source)
@@ -99,7 +104,7 @@ class Ledger:
         usage, source = reply.usage, request.source
         price = self._price(reply.model or request.frame.model)
         cost = price.cost(usage) if price else None
-        broke = self._broke(request, usage) if usage.total else ""
+        broke = self._broke(request, reply) if usage.total else ""
         line = Line(self._clock.now(), source, request.frame.model, usage, cost, broke)
         self.lines.append(line)
         self.accounts[source] = self.accounts.get(source, Account()).plus(line)
@@ -109,7 +114,8 @@ class Ledger:
             self._expected.pop(source, None)
         return cost
 
-    def _broke(self, request: Request, usage: Usage) -> str:
+    def _broke(self, request: Request, reply: Reply) -> str:
+        usage = reply.usage
         last, found = self._last.get(request.source), self._found.get(request.source)
         if last is None or not last.cached:
             return ""
@@ -117,11 +123,7 @@ class Ledger:
         if usage.cache_read >= BROKEN_BELOW * last.cached or missing < BROKEN_BY:
             return ""
         expected = self._expected.get(request.source, "")
-        why = (
-            expected
-            or (found.why if found else "")
-            or "the server dropped it, nothing changed here"
-        )
+        why = expected or (found.why if found else "") or _told(reply)
         cost = self._loss(request.frame, missing)
         self._emit(
             CacheBroke(request.source, last.cached, usage.cache_read, why, cost, bool(expected))
@@ -138,6 +140,15 @@ class Ledger:
 
     def _price(self, model: str) -> Price | None:
         return self._prices.of(model)
+
+
+def _told(reply: Reply) -> str:
+    """Nothing changed here: what the provider says about it, where it says anything."""
+    reason = reply.diagnostics.get("cache_miss_reason")
+    kind = reason.get("type") if isinstance(reason, dict) else None
+    if kind:
+        return f"the provider says {kind}, and nothing changed here"
+    return "the server dropped it, nothing changed here"
 
 
 _check: type[Accounts] = Ledger

@@ -60,14 +60,14 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def cost(self, usage: Usage) -> float:
         """What this request costs, in `currency`."""
-        return self._in_units(usage, self._output_units()) * self._base(usage) / MILLION
+        return self._in_units(usage, self._output_units()) * self._input_price(usage) / MILLION
 
     def units(self, usage: Usage) -> float:
         """The same in base-price input tokens, to compare sessions whatever the model."""
-        ratio = self._base(usage) / self.input if self.input else 1.0
+        ratio = self._input_price(usage) / self.input if self.input else 1.0
         return self._in_units(usage, self._output_units()) * ratio
 
-    def _base(self, usage: Usage) -> float:
+    def _input_price(self, usage: Usage) -> float:
         return self.long_input if self._is_long(usage) and self.long_input else self.input
 
     def _is_long(self, usage: Usage) -> bool:
@@ -96,6 +96,7 @@ class Prices:
     def __init__(self, table: Mapping[str, Price], aliases: Mapping[str, str]) -> None:
         self._table = dict(table)
         self._names = {**{name: name for name in table}, **aliases}
+        self._found: dict[str, Price | None] = {}
 
     @classmethod
     def load(cls, override: Path | None = None) -> Prices:
@@ -114,6 +115,11 @@ class Prices:
 
     def of(self, model: str) -> Price | None:
         """The price of this model, or None: an unknown model is never guessed at."""
+        if model not in self._found:
+            self._found[model] = self._find(model)
+        return self._found[model]
+
+    def _find(self, model: str) -> Price | None:
         name = _PROVIDER.sub("", model)
         best = max((n for n in self._names if _matches(name, n)), key=len, default=None)
         return self._table[self._names[best]] if best is not None else None
@@ -174,7 +180,12 @@ def _price(name: str, raw: dict[str, Any], path: Path) -> Price:
     fields.pop("aliases", None)
     family = fields.pop("family", None)
     key = f"models.{name}"
-    _expect(family is None or family in raw["families"], path, f"{key}.family", f"is unknown: {family!r}")
+    _expect(
+        family is None or family in raw["families"],
+        path,
+        f"{key}.family",
+        f"is unknown: {family!r}",
+    )
     top = {k: raw[k] for k in ("currency", "as_of", "source") if k in raw}
     merged = {**_FALLBACK, **top, **raw["families"].get(family, {}), **fields, "model": name}
     if not isinstance(merged["as_of"], str):  # TOML has dates of its own

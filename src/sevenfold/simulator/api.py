@@ -1,0 +1,370 @@
+"""The simulated Messages API without a socket: a request's body goes in, an outcome comes out.
+
+    answer = prepare (check, count, look into the cache)
+             -> reply (a script, or a function)
+             -> finish (write the cache, enter the ledger)
+
+The server keeps the parts apart, because a cache entry can be read only after the response that wrote
+it has begun; `Api.answer` does them at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from sevenfold.cache.prices import Price, Prices
+from sevenfold.simulator.context_management import apply_edits
+from sevenfold.simulator.counting import content_tokens
+from sevenfold.simulator.diagnostics import Diagnostics
+from sevenfold.simulator.implicit_cache import ImplicitCache
+from sevenfold.simulator.ledger import Ledger, Row, Shared, Tokens, price_of
+from sevenfold.simulator.prefix import Prompt, mark_automatically, read_prompt, ttl_of
+from sevenfold.simulator.problems import ApiError, Json, invalid
+from sevenfold.simulator.promptcache import PromptCache, Verdict
+from sevenfold.simulator.replies import Answer, Replies, Reply, as_reply, echo, finished, scripted
+from sevenfold.simulator.script import Script, Step
+from sevenfold.simulator.validation import automatic_target, check_body, check_request
+from sevenfold.tokens import Usage
+
+DEFAULT_WINDOW: Final = 200_000
+MILLION_WINDOW: Final = 1_000_000
+DEFAULT_MINIMUM: Final = 1_024
+BAD_KEYS: Final = frozenset({"sk-wrong"})
+SOURCE_HEADER: Final = "x-sevenfold-source"
+MESSAGES: Final = "/v1/messages"
+
+
+class HasNow(Protocol):
+    """Whatever can say what time it is."""
+
+    def now(self) -> float: ...
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What goes back to the client."""
+
+    status: int
+    body: Json
+    headers: dict[str, str]
+    row: Row
+    step: Step | None = None
+    """What the script wants done to the wire: slow, cut, malformed, hanging."""
+
+    @property
+    def usage(self) -> Json:
+        usage: Json = self.body.get("usage") or {}
+        return usage
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request that was accepted and waits for its reply."""
+
+    n: int
+    request_id: str
+    started: float
+    key: str
+    source: str
+    body: Json
+    model: str
+    price: Price | None
+    prompt: Prompt
+    verdict: Verdict
+    step: Step | None
+    shared: Shared | None = None
+    applied: list[Json] = field(default_factory=list)
+    room: int | None = None
+    """Tokens the window leaves for output, where that is less than what was asked."""
+
+    @property
+    def minimum(self) -> int:
+        return self.price.min_cacheable if self.price else DEFAULT_MINIMUM
+
+
+class Api:
+    """One simulated provider: its caches, its script, its ledger."""
+
+    def __init__(
+        self,
+        clock: HasNow,
+        *,
+        script: Script | None = None,
+        replies: Replies = echo,
+        prices: Prices | None = None,
+        models: Sequence[str] | None = None,
+        window: int | None = None,
+        bad_keys: frozenset[str] = BAD_KEYS,
+    ) -> None:
+        self.clock = clock
+        self.script = script or Script()
+        self.replies = replies
+        self.prices = prices or Prices.load()
+        self.models = models
+        """If given, every other model is a 404."""
+        self.window = window
+        """If given, the window of every model."""
+        self.bad_keys = bad_keys
+        self.ledger = Ledger()
+        self.cache = PromptCache()
+        self.implicit = ImplicitCache()
+        self.diagnostics = Diagnostics()
+        self._requests = self._messages = self._uses = 0
+
+    # --- the whole way ----------------------------------------------------------------------------------
+
+    def answer(self, body: Any, headers: Mapping[str, str] | None = None) -> Outcome:
+        """Answer one request at once. The reply function must not be asynchronous."""
+        pending = self.prepare(body, headers)
+        if isinstance(pending, Outcome):
+            return pending
+        reply = self.reply_to(pending)
+        if inspect.isawaitable(reply):
+            if inspect.iscoroutine(reply):
+                reply.close()
+            raise TypeError("Api.answer cannot wait; give it a reply function that is not async")
+        return self.finish(pending, reply)
+
+    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> Pending | Outcome:
+        """Check, count and look into the cache; or the outcome, if it is an error."""
+        headers = lowered(headers)
+        n, request_id, started = self.open()
+        try:
+            return self._accept(n, request_id, started, body, headers)
+        except ApiError as error:
+            return self.refuse(n, request_id, started, MESSAGES, body, headers, error)
+
+    def reply_to(self, pending: Pending) -> Any:
+        """The scripted reply, or what the reply function says (perhaps something to wait for)."""
+        if pending.step is not None and pending.step.reply is not None:
+            return scripted(pending.step.reply)
+        return self.replies(pending.body)
+
+    def finish(self, pending: Pending, answer: Answer) -> Outcome:
+        """The response begins: what was marked is in the cache from now on."""
+        reply = finished(as_reply(answer), pending.body, pending.room, self.next_use)
+        self._messages += 1
+        message_id = f"msg_sim_{self._messages:06d}"
+        scope = pending.key, pending.model
+        self.cache.write(scope, pending.prompt, pending.minimum, pending.started)
+        body = self._message(pending, reply, message_id)
+        self.diagnostics.remember(message_id, pending.model, pending.prompt)
+        usage = pending.verdict.usage(content_tokens(reply.content))
+        row = self.enter(pending, usage, MESSAGES, message_id, reply.stop_reason)
+        return Outcome(200, body, self.headers(pending.request_id), row, pending.step)
+
+    def count_tokens(self, body: Any) -> Json:
+        """What `/v1/messages/count_tokens` answers; raises `ApiError`."""
+        body = check_body(body, counting=True)
+        price = self.price_of(body["model"])
+        check_request(body, None)
+        edited, _ = apply_edits(body, _tokens, keeps_thinking=keeps_thinking(price))
+        out: Json = {"input_tokens": _tokens(edited)}
+        if body.get("context_management") is not None:
+            out["context_management"] = {"original_input_tokens": _tokens(body)}
+        return out
+
+    # --- accepting --------------------------------------------------------------------------------------
+
+    def open(self) -> tuple[int, str, float]:
+        self._requests += 1
+        return self._requests, f"req_sim_{self._requests:06d}", self.clock.now()
+
+    def _accept(
+        self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
+    ) -> Pending:
+        key = self.check_key(headers)
+        body = check_body(body)
+        model, betas = body["model"], headers.get("anthropic-beta", "")
+        price = self.price_of(model)
+        check_request(body, price.max_output if price else None, betas)
+        source = headers.get(SOURCE_HEADER, "default")
+        step = self.script.take(body, source)
+        if step is not None and step.error is not None and step.error.after_events is None:
+            raise step.error.problem()
+        edited, applied = apply_edits(body, _tokens, keeps_thinking=keeps_thinking(price))
+        prompt = read_marked(edited)
+        room = self._room(body, prompt.tokens, price, betas)
+        shared = self.ledger.compare(source, prompt)
+        minimum = price.min_cacheable if price else DEFAULT_MINIMUM
+        verdict = self.cache.look((key, model), prompt, minimum, started)
+        return Pending(
+            n, request_id, started, key, source, body, model, price, prompt, verdict, step, shared,
+            applied, room,
+        )  # fmt: skip
+
+    def abandon(self, pending: Pending, endpoint: str) -> None:
+        """The client went away before the response began: nothing was cached, nothing is owed."""
+        error = ApiError(499, "The client closed the connection", kind="client_closed_request")
+        headers = {SOURCE_HEADER: pending.source}
+        number = pending.n, pending.request_id, pending.started
+        self.refuse(*number, endpoint, pending.body, headers, error)
+
+    def check_key(self, headers: Mapping[str, str]) -> str:
+        bearer = headers.get("authorization", "")
+        key = headers.get("x-api-key") or bearer.removeprefix("Bearer ").strip()
+        if not key:
+            raise ApiError(401, "x-api-key header is required")
+        if key in self.bad_keys:
+            raise ApiError(401, "invalid x-api-key")
+        return key
+
+    def price_of(self, model: str) -> Price | None:
+        """The price table's entry; raises a 404 for a model this simulator does not have."""
+        if model.startswith("unknown") or (self.models is not None and model not in self.models):
+            raise ApiError(404, f"model: {model}")
+        return self.prices.of(model)
+
+    def window_of(self, model: str, price: Price | None, betas: str = "") -> int:
+        if self.window is not None:
+            return self.window
+        if model.endswith("[1m]") or "context-1m" in betas:
+            return MILLION_WINDOW
+        return price.window if price else DEFAULT_WINDOW
+
+    def _room(self, body: Json, tokens: int, price: Price | None, betas: str) -> int | None:
+        window, asked = self.window_of(body["model"], price, betas), body["max_tokens"]
+        if tokens > window:
+            raise invalid(f"prompt is too long: {tokens} tokens > {window} maximum")
+        if tokens + asked <= window:
+            return None
+        if price is not None and price.refuses_overflow:
+            raise invalid(
+                f"input length and `max_tokens` exceed context limit: {tokens} + {asked} > "
+                f"{window}, decrease input length or `max_tokens` and try again"
+            )
+        return window - tokens
+
+    def refuse(
+        self,
+        n: int,
+        request_id: str,
+        started: float,
+        endpoint: str,
+        body: Any,
+        headers: Mapping[str, str],
+        error: ApiError,
+    ) -> Outcome:
+        asked = body if isinstance(body, dict) else {}
+        row = Row(
+            n=n,
+            id=request_id,
+            at=started,
+            endpoint=endpoint,
+            model=str(asked.get("model", "")),
+            source=headers.get(SOURCE_HEADER, "default"),
+            stream=bool(asked.get("stream")),
+            status=error.status,
+            error=f"{error.kind}: {error.message}",
+        )
+        self.ledger.add(row)
+        said = (
+            error.as_chat() if endpoint.endswith("completions") else error.as_messages(request_id)
+        )
+        return Outcome(error.status, said, self.headers(request_id) | error.headers, row)
+
+    # --- answering --------------------------------------------------------------------------------------
+
+    def next_use(self) -> str:
+        self._uses += 1
+        return f"toolu_sim_{self._uses:06d}"
+
+    def headers(self, request_id: str) -> dict[str, str]:
+        return {"request-id": request_id, "x-request-id": request_id}
+
+    def _message(self, pending: Pending, reply: Reply, message_id: str) -> Json:
+        verdict = pending.verdict
+        usage: Json = {
+            "input_tokens": verdict.input,
+            "cache_creation_input_tokens": verdict.write_5m + verdict.write_1h,
+            "cache_read_input_tokens": verdict.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": verdict.write_5m,
+                "ephemeral_1h_input_tokens": verdict.write_1h,
+            },
+            "output_tokens": content_tokens(reply.content),
+            "service_tier": "standard",
+            **reply.usage,
+        }
+        message: Json = {
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": pending.model,
+            "content": list(reply.content),
+            "stop_reason": reply.stop_reason,
+            "stop_sequence": reply.stop_sequence,
+            "usage": usage,
+        }
+        if pending.body.get("context_management") is not None:
+            message["context_management"] = {"applied_edits": pending.applied}
+        asked = pending.body.get("diagnostics")
+        if isinstance(asked, dict):
+            why = self.diagnostics.explain(asked, pending.model, pending.prompt)
+            message["diagnostics"] = why
+        return message
+
+    def enter(
+        self, pending: Pending, usage: Usage, endpoint: str, message_id: str, stop: str | None
+    ) -> Row:
+        """Put an answered request into the ledger."""
+        row = Row(
+            n=pending.n,
+            id=pending.request_id,
+            at=pending.started,
+            endpoint=endpoint,
+            model=pending.model,
+            source=pending.source,
+            stream=bool(pending.body.get("stream")),
+            status=200,
+            message_id=message_id,
+            blocks=len(pending.prompt),
+            breakpoints=len(pending.prompt.marks),
+            tokens=Tokens.of(usage),
+            hit_rate=usage.hit_rate,
+            shared=pending.shared,
+            stop_reason=stop,
+            applied_edits=pending.applied,
+            fault=pending.step.fault if pending.step else None,
+            **price_of(pending.price, usage),
+        )
+        self.ledger.add(row)
+        return row
+
+
+def lowered(headers: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Headers by their lower-case names. Who calls without a wire needs no key."""
+    if headers is None:
+        return {"x-api-key": "in-process"}
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def keeps_thinking(price: Price | None) -> bool:
+    return price.keeps_thinking if price is not None else True
+
+
+def read_marked(body: Json) -> Prompt:
+    """The blocks of a request with the automatic breakpoint in its place."""
+    prompt = read_prompt(body)
+    control = body.get("cache_control")
+    target = automatic_target(body) if control else None
+    if control and target is not None:
+        mark_automatically(prompt, target[0], target[1], ttl_of(control))
+    return prompt
+
+
+def _tokens(body: Json) -> int:
+    return read_prompt(body).tokens
+
+
+def decode(raw: bytes) -> Any:
+    """A request's body from the wire; raises what the API says of something that is not JSON."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid(f"The request body is not valid JSON: {error}") from error

@@ -1,0 +1,302 @@
+"""The chat completions API on the same simulated provider, with its own automatic cache.
+
+A request is turned into the Messages form, so that one reply function and one script serve both APIs,
+and the reply is turned back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from sevenfold.cache.prices import Price
+from sevenfold.simulator.api import SOURCE_HEADER, Api, Outcome, Pending, lowered
+from sevenfold.simulator.counting import content_tokens, encode
+from sevenfold.simulator.implicit_cache import LEAST, STEP, retention, steps_of
+from sevenfold.simulator.prefix import as_blocks, read_prompt
+from sevenfold.simulator.problems import ApiError, Json, invalid
+from sevenfold.simulator.promptcache import Verdict
+from sevenfold.simulator.replies import Answer, Reply, as_reply, finished
+from sevenfold.tokens import Usage
+
+ENDPOINT: Final = "/v1/chat/completions"
+FINISH: Final = {"tool_use": "tool_calls", "max_tokens": "length"}
+
+
+@dataclass(slots=True)
+class ChatPending(Pending):
+    steps: list[bytes] = field(default_factory=list)
+    keep: float = 0.0
+
+
+class ChatCompletions:
+    """Answers chat completions with the parts of an `Api`."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._uses = self._replies = 0
+
+    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> ChatPending | Outcome:
+        headers = lowered(headers)
+        n, request_id, started = self._api.open()
+        try:
+            return self._accept(n, request_id, started, body, headers)
+        except ApiError as error:
+            error = _in_its_words(error, body, headers)
+            return self._api.refuse(n, request_id, started, ENDPOINT, body, headers, error)
+
+    def reply_to(self, pending: Pending) -> Any:
+        return self._api.reply_to(pending)
+
+    def finish(self, pending: Pending, answer: Answer) -> Outcome:
+        assert isinstance(pending, ChatPending)
+        reply = finished(as_reply(answer), pending.body, pending.room, self._next_use)
+        self._replies += 1
+        completion_id = f"chatcmpl-sim-{self._replies:06d}"
+        scope = pending.key, pending.model
+        self._api.implicit.write(scope, pending.steps, pending.started, pending.keep)
+        usage = pending.verdict.usage(content_tokens(reply.content))
+        row = self._api.enter(pending, usage, ENDPOINT, completion_id, reply.stop_reason)
+        body = _completion(pending, reply, completion_id, usage)
+        return Outcome(200, body, self._api.headers(pending.request_id), row, pending.step)
+
+    def _accept(
+        self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
+    ) -> ChatPending:
+        key = self._api.check_key(headers)
+        _check(body)
+        model = body["model"]
+        price = self._api.price_of(model)
+        form = to_messages_form(body)
+        source = headers.get(SOURCE_HEADER, "default")
+        step = self._api.script.take(form, source)
+        if step is not None and step.error is not None and step.error.after_events is None:
+            raise step.error.problem()
+        prompt = read_prompt(form)
+        window = self._api.window_of(model, price)
+        if prompt.tokens > window:
+            raise ApiError(
+                400,
+                f"This model's maximum context length is {window} tokens. However, your messages "
+                f"resulted in {prompt.tokens} tokens. Please reduce the length of the messages.",
+                code="context_length_exceeded",
+            )
+        steps, total = steps_of(form)
+        verdict = _verdict(self._api.implicit.look((key, model), steps, started), total, price)
+        shared = self._api.ledger.compare(source, prompt)
+        return ChatPending(
+            n, request_id, started, key, source, form, model, price, prompt, verdict, step, shared,
+            room=window - total, steps=steps, keep=retention(body),
+        )  # fmt: skip
+
+    def _next_use(self) -> str:
+        self._uses += 1
+        return f"call_sim_{self._uses:06d}"
+
+
+def _verdict(cached: int, total: int, price: Price | None) -> Verdict:
+    """Models that bill writes report the whole steps they had to write; others have no writes."""
+    writes = price is not None and price.write_5m > 1 and total >= LEAST
+    written = max(0, total // STEP * STEP - cached) if writes else 0
+    return Verdict(total - cached - written, written, 0, cached, cached // STEP)
+
+
+def _completion(pending: ChatPending, reply: Reply, completion_id: str, usage: Usage) -> Json:
+    texts = [b["text"] for b in reply.content if b["type"] == "text"]
+    calls = [_call(b) for b in reply.content if b["type"] == "tool_use"]
+    message: Json = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
+    if calls:
+        message["tool_calls"] = calls
+    details: Json = {"cached_tokens": usage.cache_read, "audio_tokens": 0}
+    if usage.cache_write:
+        details["cache_write_tokens"] = usage.cache_write
+    return {
+        "id": completion_id,
+        "object": "chat.completion",
+        "created": int(pending.started),
+        "model": pending.model,
+        "system_fingerprint": "fp_sim",
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": None,
+                "finish_reason": FINISH.get(reply.stop_reason or "", "stop"),
+            }
+        ],
+        "usage": {
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.output,
+            "total_tokens": usage.total,
+            "prompt_tokens_details": details,
+            "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+            **reply.usage,
+        },
+    }
+
+
+def _call(block: Json) -> Json:
+    arguments = encode(block["input"]).decode()
+    function = {"name": block["name"], "arguments": arguments}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+# --- the request -----------------------------------------------------------------------------------------
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+    arguments: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct):
+    id: str
+    function: _Function | None = None
+
+
+class _Image(msgspec.Struct):
+    url: str
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str | None = None
+    image_url: _Image | None = None
+
+
+class _Message(msgspec.Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+    function: _Function | None = None
+
+
+class _Body(msgspec.Struct):
+    """The fields we read, and their types. Others may be anything."""
+
+    model: str
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    tools: list[_Tool] | None = None
+
+
+def _check(body: Any) -> None:
+    try:
+        checked = msgspec.convert(body, _Body)
+    except msgspec.ValidationError as error:
+        what, _, at = str(error).partition(" - at `$")
+        where = at.strip("`.") or "request body"
+        raise invalid(f"Invalid value for '{where}': {what}.") from error
+    open_calls: list[str] = []
+    for i, message in enumerate(checked.messages):
+        if message.role == "tool":
+            if message.tool_call_id not in open_calls:
+                raise invalid(
+                    f"Invalid parameter: messages[{i}] with role 'tool' must be a response to a "
+                    "preceding message with 'tool_calls'."
+                )
+            open_calls.remove(message.tool_call_id)
+            continue
+        _all_answered(open_calls)
+        open_calls = [call.id for call in message.tool_calls or ()]
+    _all_answered(open_calls)
+
+
+def _all_answered(open_calls: list[str]) -> None:
+    if open_calls:
+        raise invalid(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to "
+            "each 'tool_call_id'. The following tool_call_ids did not have response messages: "
+            + ", ".join(open_calls)
+        )
+
+
+def _in_its_words(error: ApiError, body: Any, headers: Mapping[str, str]) -> ApiError:
+    """The errors both APIs have, as this one says them."""
+    if error.status == 401:
+        key = headers.get("authorization", "").removeprefix("Bearer ")
+        said = f"Incorrect API key provided: {key}." if key else "You didn't provide an API key."
+        return ApiError(401, said, kind="invalid_request_error", code="invalid_api_key")
+    if error.status == 404:
+        said = f"The model `{body['model']}` does not exist or you do not have access to it."
+        return ApiError(404, said, kind="invalid_request_error", code="model_not_found")
+    return error
+
+
+def to_messages_form(body: Json) -> Json:
+    """The same request as the Messages API would have it."""
+    system: list[Json] = []
+    messages: list[Json] = []
+    for message in body["messages"]:
+        role, blocks = _converted(message)
+        if role == "system" and not messages:
+            system.extend(blocks)
+        elif messages and messages[-1]["role"] == role:
+            messages[-1]["content"].extend(blocks)
+        else:
+            messages.append({"role": role, "content": blocks})
+    stop = body.get("stop") or []
+    return {
+        "model": body["model"],
+        "max_tokens": body.get("max_completion_tokens") or body.get("max_tokens"),
+        "stop_sequences": [stop] if isinstance(stop, str) else stop,
+        "stream": bool(body.get("stream")),
+        "tools": [_tool(tool) for tool in body.get("tools") or () if isinstance(tool, dict)],
+        "system": system,
+        "messages": messages,
+    }
+
+
+def _converted(message: Json) -> tuple[str, list[Json]]:
+    role: str = message["role"]
+    if role == "tool":
+        result = {
+            "type": "tool_result",
+            "tool_use_id": message.get("tool_call_id"),
+            "content": _parts(message.get("content")),
+        }
+        return "user", [result]
+    blocks = _parts(message.get("content"))
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or {}
+        given = {"id": call.get("id"), "name": function.get("name", "")}
+        blocks.append({"type": "tool_use", **given, "input": _arguments(function)})
+    return {"developer": "system", "function": "user"}.get(role, role), blocks
+
+
+def _parts(content: Any) -> list[Json]:
+    out = []
+    for block in as_blocks(content):
+        url = (block.get("image_url") or {}).get("url") if block["type"] == "image_url" else None
+        out.append({"type": "image", "source": {"type": "url", "url": url}} if url else block)
+    return out
+
+
+def _arguments(function: Json) -> Json:
+    try:
+        value = msgspec.json.decode(function.get("arguments") or "{}")
+    except (msgspec.DecodeError, TypeError):
+        value = None
+    return value if isinstance(value, dict) else {"arguments": function.get("arguments")}
+
+
+def _tool(tool: Json) -> Json:
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return tool
+    return {
+        "name": function.get("name"),
+        "description": function.get("description", ""),
+        "input_schema": function.get("parameters") or {},
+    }

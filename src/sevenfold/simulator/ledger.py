@@ -1,0 +1,157 @@
+"""Every request the simulator answered, with what the cache did and what it would have cost.
+
+Rows are kept, bodies are not. Of each source only the last prompt's hashes stay, to say how much of it
+the next request still shares and where the two part.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final
+
+import msgspec
+
+from sevenfold.cache.prices import Price
+from sevenfold.simulator.prefix import Prompt
+from sevenfold.simulator.problems import Json
+from sevenfold.tokens import Usage
+
+KEPT_ROWS: Final = 100_000
+KEPT_SOURCES: Final = 256
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    input: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    cache_read: int = 0
+    output: int = 0
+
+    @classmethod
+    def of(cls, usage: Usage) -> Tokens:
+        short = usage.cache_write - usage.cache_write_1h
+        return cls(usage.input, short, usage.cache_write_1h, usage.cache_read, usage.output)
+
+    def __add__(self, other: Tokens) -> Tokens:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Tokens(*(a + b for a, b in pairs))
+
+    @property
+    def hit_rate(self) -> float:
+        """The part of the prompt that came from the cache."""
+        prompt = self.input + self.cache_write_5m + self.cache_write_1h + self.cache_read
+        return self.cache_read / prompt if prompt else 0.0
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What this request has in common with the one before it from the same source."""
+
+    blocks: int = 0
+    tokens: int = 0
+    of_blocks: int = 0
+    """How many blocks the one before had: fewer shared means its prefix was changed."""
+    diverged: str | None = None
+    """The first block of this request that differs from the one before, where it had one there."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    n: int
+    id: str
+    at: float
+    endpoint: str
+    model: str
+    source: str
+    stream: bool
+    status: int
+    error: str | None = None
+    message_id: str | None = None
+    blocks: int = 0
+    breakpoints: int = 0
+    tokens: Tokens = Tokens()
+    hit_rate: float = 0.0
+    shared: Shared | None = None
+    cost: float | None = None
+    currency: str | None = None
+    units: float | None = None
+    stop_reason: str | None = None
+    applied_edits: list[Json] = []
+    fault: str | None = None
+    """What the script did to the answer on the wire: slow, cut, malformed or hang."""
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    requests: int = 0
+    errors: int = 0
+    tokens: Tokens = Tokens()
+    hit_rate: float = 0.0
+    cost: float = 0.0
+    currency: str | None = None
+    units: float = 0.0
+    unpriced: int = 0
+    """Requests to models the price table does not know; they are in no cost."""
+
+
+class Ledger:
+    """The rows, the totals over all of them, and the last prompt of each source."""
+
+    def __init__(self) -> None:
+        self.rows: deque[Row] = deque(maxlen=KEPT_ROWS)
+        self.total = Total()
+        self._last: OrderedDict[str, Prompt] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self.total.requests
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index]
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        was, tokens = self.total, self.total.tokens + row.tokens
+        self.total = Total(
+            requests=was.requests + 1,
+            errors=was.errors + (row.status >= 400),
+            tokens=tokens,
+            hit_rate=tokens.hit_rate,
+            cost=was.cost + (row.cost or 0.0),
+            currency=was.currency or row.currency,
+            units=was.units + (row.units or 0.0),
+            unpriced=was.unpriced + (row.cost is None and row.status < 400),
+        )
+
+    def compare(self, source: str, prompt: Prompt) -> Shared | None:
+        """How much of the source's last prompt this one begins with; it is the last one from now on."""
+        before = self._last.pop(source, None)
+        self._last[source] = prompt
+        if len(self._last) > KEPT_SOURCES:
+            self._last.popitem(last=False)
+        return None if before is None else shared_with(prompt, before)
+
+    def as_json(self) -> Json:
+        rows = msgspec.to_builtins(list(self.rows))
+        return {"requests": rows, "total": msgspec.to_builtins(self.total)}
+
+
+def shared_with(prompt: Prompt, before: Prompt) -> Shared:
+    blocks = prompt.shared(before)
+    diverged = None
+    if blocks < len(before):
+        diverged = _parting(prompt, before, blocks)
+    return Shared(blocks, prompt.before(blocks), len(before), diverged)
+
+
+def _parting(prompt: Prompt, before: Prompt, at: int) -> str:
+    if at == len(prompt):
+        return f"the end: {before.describe(at)} is gone"
+    if at == prompt.system_end == before.system_end:
+        for key, value in prompt.settings.items():
+            if before.settings.get(key) != value:
+                return f"{prompt.describe(at)} ({key} changed)"
+    return prompt.describe(at)
+
+
+def price_of(price: Price | None, usage: Usage) -> Json:
+    """The fields of a row that say what it cost; nothing where the model has no price."""
+    if price is None:
+        return {}
+    return {"cost": price.cost(usage), "currency": price.currency, "units": price.units(usage)}

@@ -1,0 +1,235 @@
+"""A script tells the simulator what to answer, and what to get wrong, request by request.
+
+One JSON object a line (or one JSON list of them). Each request takes the first step that fits it:
+
+    {"reply": {"text": "Hello."}}
+    {"reply": {"content": [{"type": "tool_use", "name": "Bash", "input": {"command": "ls"}}]}}
+    {"error": {"status": 429, "retry_after": 2}}        or just {"error": 529}
+    {"slow": {"first_byte_ms": 500, "chunk_delay_ms": 50}}
+    {"cut": {"after_events": 3}}                        the connection dies there
+    {"malformed": true}                                 a body that is not JSON
+    {"hang": true}                                      no answer until the client goes away
+    {"match": {"text": "weather"}, "reply": {"text": "Rain."}, "times": 2}
+
+`slow`, `cut`, `malformed` and `hang` without a `reply` bend the reply that would have been given anyway.
+A step with `match` waits until a request fits it. When no step fits, the simulator answers by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sevenfold.errors import ScriptError
+from sevenfold.simulator.prefix import as_blocks
+from sevenfold.simulator.problems import ApiError, Json
+
+
+class ReplyStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str | None = None
+    thinking: str | None = None
+    content: list[Json] | None = None
+    stop_reason: str | None = None
+    usage: dict[str, int] = {}
+    """Numbers to report instead of the ones that were counted, by their names on the wire."""
+
+
+class ErrorStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    status: int = 500
+    type: str | None = None
+    message: str | None = None
+    retry_after: float | None = None
+    after_events: int | None = None
+    """Not as the answer, but as an `error` event in the stream, after this many events."""
+
+    def problem(self) -> ApiError:
+        return ApiError(self.status, self.message, kind=self.type, retry_after=self.retry_after)
+
+
+class Slow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    first_byte_ms: float = 0
+    chunk_delay_ms: float = 0
+
+
+class At(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A point in a stream, counted in events; 0 is before the first byte of the answer."""
+
+    after_events: int = 0
+
+
+class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request must have for the step to fit. What is not given does not matter."""
+
+    text: str | None = None
+    """Part of what the user said last, case ignored."""
+    regex: str | None = None
+    model: str | None = None
+    """The beginning of the model's name."""
+    source: str | None = None
+    """The whole `x-sevenfold-source` header."""
+
+    def fits(self, body: Json, source: str) -> bool:
+        said = last_said(body)
+        if self.text is not None and self.text.casefold() not in said.casefold():
+            return False
+        if self.regex is not None and not re.search(self.regex, said):
+            return False
+        if self.model is not None and not str(body.get("model", "")).startswith(self.model):
+            return False
+        return self.source is None or self.source == source
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reply: ReplyStep | None = None
+    error: ErrorStep | None = None
+    slow: Slow | None = None
+    cut: At | None = None
+    malformed: bool | At | None = None
+    hang: bool | At | None = None
+    match: Match | None = None
+    times: int = 1
+
+    @property
+    def hangs_at(self) -> int | None:
+        return _point(self.hang)
+
+    @property
+    def fault(self) -> str | None:
+        """What it does to the wire, by name."""
+        for name in ("hang", "cut", "malformed", "slow"):
+            if getattr(self, name):
+                return name
+        return "error" if self.error is not None else None
+
+    @property
+    def malformed_at(self) -> int | None:
+        return _point(self.malformed)
+
+
+def _point(value: bool | At | None) -> int | None:
+    if isinstance(value, At):
+        return value.after_events
+    return 0 if value else None
+
+
+class Script:
+    """Steps waiting for the requests they fit."""
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self._waiting: list[tuple[Step, int]] = [(step, step.times) for step in steps]
+
+    def __len__(self) -> int:
+        return sum(times for _, times in self._waiting)
+
+    def extend(self, steps: Iterable[Step]) -> None:
+        self._waiting.extend((step, step.times) for step in steps)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def take(self, body: Json, source: str = "") -> Step | None:
+        """The first step that fits, which is then used up by one."""
+        for i, (step, times) in enumerate(self._waiting):
+            if step.match is None or step.match.fits(body, source):
+                if times > 1:
+                    self._waiting[i] = step, times - 1
+                else:
+                    del self._waiting[i]
+                return step
+        return None
+
+
+def last_said(body: Json) -> str:
+    """The text of the last user message that has any."""
+    for message in reversed(body.get("messages") or ()):
+        if message.get("role") == "user":
+            texts = [
+                b["text"] for b in as_blocks(message.get("content")) if b.get("type") == "text"
+            ]
+            if texts:
+                return "\n".join(texts)
+    return ""
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def read_script(path: Path) -> Script:
+    """A script from a file. What is wrong is said with its line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScriptError(f"{path}: the script cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ScriptError(f"{path}: the script is not UTF-8 text.") from error
+    return Script(parse_steps(text, str(path)))
+
+
+def parse_steps(text: str, name: str = "script") -> list[Step]:
+    """Steps from JSON lines, or from one JSON list."""
+    if text.lstrip().startswith("["):
+        items = _decode(text, name, list)
+        return [step_of(item, f"{name}, step {n}") for n, item in enumerate(items, 1)]
+    steps = []
+    for n, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("//"):
+            where = f"{name}, line {n}"
+            steps.append(step_of(_decode(line, where, dict), where))
+    return steps
+
+
+def _decode(text: str, where: str, kind: type) -> Any:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ScriptError(f"{where}: not JSON: {error}.") from error
+    if not isinstance(value, kind):
+        raise ScriptError(f"{where}: a JSON {'list' if kind is list else 'object'} was expected.")
+    return value
+
+
+def step_of(item: Any, where: str) -> Step:
+    """One step from its JSON. `error` may be just a status."""
+    if isinstance(item, dict) and isinstance(item.get("error"), int):
+        item = {**item, "error": {"status": item["error"]}}
+    try:
+        step = msgspec.convert(item, Step)
+    except msgspec.ValidationError as error:
+        raise ScriptError(f"{where}: {_plain(str(error))}") from error
+    _check(step, where)
+    return step
+
+
+def _plain(error: str) -> str:
+    what, _, at = error.partition(" - at `$")
+    at = at.rstrip("`").lstrip(".")
+    return f"{what} in `{at}`." if at else f"{what}."
+
+
+def _check(step: Step, where: str) -> None:
+    if step.reply is not None and step.error is not None and step.error.after_events is None:
+        raise ScriptError(f"{where}: a step has either a `reply` or an `error`, not both.")
+    if step.times < 1:
+        raise ScriptError(f"{where}: `times` must be 1 or more.")
+    if step.error is not None and not 400 <= step.error.status <= 599:
+        raise ScriptError(
+            f"{where}: the `status` of an error is 400 to 599, not {step.error.status}."
+        )
+    if step == Step(match=step.match, times=step.times):
+        raise ScriptError(
+            f"{where}: a step needs one of reply, error, slow, cut, malformed or hang."
+        )
+    for n, block in enumerate((step.reply.content or []) if step.reply else ()):
+        if not isinstance(block.get("type"), str):
+            raise ScriptError(f"{where}: reply.content[{n}] has no `type`.")
+    if step.match is not None and step.match.regex is not None:
+        try:
+            re.compile(step.match.regex)
+        except re.error as error:
+            raise ScriptError(
+                f"{where}: match.regex is not a regular expression: {error}."
+            ) from error
