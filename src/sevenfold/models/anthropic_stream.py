@@ -1,0 +1,274 @@
+"""A streamed reply in the Messages format, put together block by block."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.errors import BadReply
+from sevenfold.messages import Block, Json, Opaque, Text, ToolUse, assistant, parse_block
+from sevenfold.messages import whole_characters as whole
+from sevenfold.models.failures import Mapped, Provider, not_a_model, not_the_protocol, told
+from sevenfold.models.jsontext import NotJson, decode_object
+from sevenfold.models.sse import Sse
+from sevenfold.models.wire import PLAIN
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Reply
+
+CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+"""Stops after which the last block may be half a block."""
+_APPENDED: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+
+
+class _Start(msgspec.Struct):
+    content_block: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_decode_start = msgspec.json.Decoder(_Start).decode
+
+
+class _Open:
+    """A block that is still coming in."""
+
+    def __init__(self, fields: Json, raw: bytes | None) -> None:
+        self.fields, self._raw = fields, raw
+        self._parts: dict[str, list[str]] = {}
+        self._input: list[str] | None = None
+
+    def take(self, delta: Json) -> str:
+        """Merge what came; returns what of it is text for the reader."""
+        self._raw = None
+        kind = delta.get("type")
+        if kind in _APPENDED:
+            said = str(delta.get(_APPENDED[kind]) or "")
+            self._parts.setdefault(_APPENDED[kind], []).append(said)
+            return said if kind == "text_delta" else ""
+        if kind == "input_json_delta":
+            self._input = [*(self._input or ()), str(delta.get("partial_json") or "")]
+        elif kind == "citations_delta":
+            self.fields["citations"] = [
+                *(self.fields.get("citations") or ()),
+                delta.get("citation"),
+            ]
+        else:
+            self._merge({k: v for k, v in delta.items() if k != "type"})
+        return ""
+
+    def _merge(self, fields: Json) -> None:
+        """A delta we do not know: text is appended to text, a list to a list, the rest replaces."""
+        for name, value in fields.items():
+            old = self.fields.get(name)
+            if isinstance(value, str) and isinstance(old, str | None):
+                self._parts.setdefault(name, []).append(value)
+            elif isinstance(value, list) and isinstance(old, list):
+                self.fields[name] = [*old, *value]
+            elif value is not None:
+                self.fields[name] = value
+
+    @property
+    def untouched(self) -> bool:
+        """A tool use of which nothing but the name has come: it may be about to be cut."""
+        return not "".join(self._input or ()).strip() and not self.fields.get("input")
+
+    def close(self) -> Block:
+        """The whole block; `NotJson` if its input is not an object."""
+        for name, parts in self._parts.items():
+            self.fields[name] = str(self.fields.get(name) or "") + "".join(parts)
+        written = "".join(self._input or ()).strip()
+        if written:
+            self.fields["input"] = decode_object(written)
+        block = parse_block(self.fields)
+        if isinstance(block, Opaque) and self._raw is not None:
+            return Opaque(block.kind, self._raw.decode("utf-8"))
+        if block.__class__ is Opaque and self.fields.get("type") == "tool_use":
+            raise NotJson("a tool use without its fields")
+        return block
+
+
+class Assembly:
+    """Takes events, hands out text and whole blocks, and knows the reply when it is complete."""
+
+    def __init__(self, provider: Provider, mapped: Mapped, model: str = "") -> None:
+        self._provider, self._mapped, self._model = provider, mapped, model
+        self._open: dict[int, _Open] = {}
+        self._held: ToolUse | None = None
+        self._broken = ""
+        self._blocks: list[Block] = []
+        self._usage: Json = {}
+        self._stop = ""
+        self._applied: tuple[Json, ...] = ()
+        self._notes: Json = {}
+        self.message_id = ""
+        self.complete = False
+
+    def feed(self, event: Sse) -> list[str | Block]:
+        """What an event from the wire adds."""
+        try:
+            fields = decode_object(event.data)
+        except NotJson as error:
+            raise not_the_protocol(
+                self._provider, f"an event that cannot be read ({error})"
+            ) from None
+        if event.name == PLAIN:
+            return self._whole(fields)
+        if event.name == "error" and fields.get("type") != "error":
+            fields = {"type": "error", "error": fields.get("error", fields)}
+        return self.take(fields, event.data)
+
+    def take(self, event: Json, raw: bytes | None = None) -> list[str | Block]:
+        """What an event adds, given as an object; `raw` are the bytes it came in."""
+        try:
+            return self._take(event, raw)
+        except (TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
+            what = f"an event of the wrong shape ({type(error).__name__})"
+            raise not_the_protocol(self._provider, what) from error
+
+    def reply(self, request_id: str = "") -> Reply:
+        notes = {"request_id": request_id, "message_id": self.message_id, **self._notes}
+        uses = any(isinstance(block, ToolUse) for block in self._blocks)
+        return Reply(
+            assistant(*self._blocks),
+            usage_of(self._usage),
+            self._stop or ("tool_use" if uses else "end_turn"),
+            self._applied,
+            self._model,
+            {name: value for name, value in notes.items() if value},
+        )
+
+    def _take(self, event: Json, raw: bytes | None) -> list[str | Block]:
+        match event.get("type"):
+            case "message_start":
+                self._head(event.get("message") or {})
+            case "content_block_start":
+                return self._begin(event, raw)
+            case "content_block_delta":
+                return self._delta(event)
+            case "content_block_stop":
+                return self._end(event.get("index", 0))
+            case "message_delta":
+                return self._tail(event)
+            case "message_stop":
+                return self._finish()
+            case "error":
+                raise self._mapped(told(self._provider, event, model=self._model))
+        return []  # pings, and whatever is invented later
+
+    def _head(self, message: Json) -> None:
+        self.message_id = str(message.get("id") or "")
+        self._model = str(message.get("model") or self._model)
+        self._usage.update(message.get("usage") or {})
+        self._note(message)
+
+    def _note(self, fields: Json) -> None:
+        found = {**fields, **(fields.get("diagnostics") or {})}
+        for name in ("cache_miss_reason", "input_transformations", "stop_details", "container"):
+            if found.get(name):
+                self._notes[name] = found[name]
+        applied = (fields.get("context_management") or {}).get("applied_edits")
+        if applied:
+            self._applied = tuple(applied)
+
+    def _begin(self, event: Json, raw: bytes | None) -> list[str | Block]:
+        fields = dict(event.get("content_block") or {})
+        exact = bytes(_decode_start(raw).content_block) if raw is not None else None
+        self._open[event.get("index", 0)] = _Open(fields, exact)
+        said = fields.get("text") if fields.get("type") == "text" else ""
+        return [*self._let_go(), *([whole(said)] if isinstance(said, str) and said else [])]
+
+    def _delta(self, event: Json) -> list[str | Block]:
+        block = self._open.get(event.get("index", 0))
+        if block is None:
+            raise ValueError("a delta for a block that was never begun")
+        said = block.take(event.get("delta") or {})
+        return [said] if said and block.fields.get("type") == "text" else []
+
+    def _end(self, index: int) -> list[str | Block]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return []
+        before = self._let_go()
+        try:
+            block = opened.close()
+        except NotJson:
+            self._broken = str(opened.fields.get("name") or "a tool")
+            return before
+        if isinstance(block, ToolUse) and opened.untouched and not self._stop:
+            self._held = block  # a reply that is cut here must not run it with nothing
+            return before
+        return [*before, *self._add(block)]
+
+    def _add(self, block: Block) -> list[str | Block]:
+        if isinstance(block, Text) and not block.text.strip():
+            return []  # the provider refuses a blank text when it comes back
+        self._blocks.append(block)
+        return [block]
+
+    def _let_go(self) -> list[str | Block]:
+        held, self._held = self._held, None
+        return self._add(held) if held is not None else []
+
+    def _tail(self, event: Json) -> list[str | Block]:
+        delta = event.get("delta") or {}
+        self._stop = str(delta.get("stop_reason") or self._stop)
+        for name, value in (event.get("usage") or {}).items():
+            if value is not None:
+                self._usage[name] = value
+        self._note(event)
+        self._note(delta)
+        return []
+
+    def _finish(self) -> list[str | Block]:
+        out: list[str | Block] = []
+        for index in sorted(self._open):  # some servers forget to close their blocks
+            out += self._end(index)
+        short = self._stop in CUT_SHORT
+        if self._broken and not short:
+            raise BadReply(
+                f"{self._provider.name} sent a call of {self._broken} whose input is not a JSON object; "
+                "try again"
+            )
+        if short:
+            self._held = None
+        out += self._let_go()
+        if iterations := self._usage.get("iterations"):
+            self._notes["iterations"] = iterations
+        self.complete = True
+        return out
+
+    def _whole(self, message: Json) -> list[str | Block]:
+        """A reply that came in one piece, as if it had been streamed."""
+        if message.get("type") == "error" or (message.get("error") and "content" not in message):
+            raise self._mapped(told(self._provider, message, status=200, model=self._model))
+        content = message.get("content")
+        if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
+            raise not_a_model(self._provider, "other JSON")
+        stop = {"stop_reason": message.get("stop_reason")}
+        events: list[Json] = [{"type": "message_start", "message": message}]
+        for i, block in enumerate(content):
+            events.append({"type": "content_block_start", "index": i, "content_block": block})
+            events.append({"type": "content_block_stop", "index": i})
+        events += [{"type": "message_delta", "delta": stop}, {"type": "message_stop"}]
+        return [item for event in events for item in self.take(event)]
+
+
+def usage_of(counted: Json) -> Usage:
+    """What the provider counted; what is missing or odd counts as nothing."""
+    detail = counted.get("cache_creation")
+    hour = detail.get("ephemeral_1h_input_tokens") if isinstance(detail, dict) else 0
+    written = whole_number(counted.get("cache_creation_input_tokens"))
+    return Usage(
+        input=whole_number(counted.get("input_tokens")),
+        cache_write=written,
+        cache_read=whole_number(counted.get("cache_read_input_tokens")),
+        output=whole_number(counted.get("output_tokens")),
+        cache_write_1h=min(written, whole_number(hour)),
+    )
+
+
+def whole_number(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and 0 < value < 2**53 else 0

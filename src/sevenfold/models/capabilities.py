@@ -1,0 +1,168 @@
+"""What each family of models can do, by the beginning of its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.messages import Json
+from sevenfold.models.access import Access
+from sevenfold.protocols import Capabilities
+
+LONG: Final = "[1m]"
+"""After a model's name: ask for its window of a million tokens."""
+LONG_WINDOW: Final = 1_000_000
+LONG_BETA: Final = "context-1m-2025-08-07"
+INTERLEAVED_BETA: Final = "interleaved-thinking-2025-05-14"
+BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
+DEFAULT_WINDOW: Final = 200_000
+
+Thinks: TypeAlias = Literal["", "budget", "adaptive"]
+"""How a model is asked to think: not at all, with a number of tokens, or as it sees fit."""
+
+_PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
+
+
+class Family(msgspec.Struct, frozen=True):
+    """Models whose names begin alike."""
+
+    prefix: str
+    able: Capabilities
+    thinks: Thinks = ""
+    effort: bool = False
+
+
+def _claude(
+    window: int, output: int, *, edits: bool = True, compacts: bool = False, binds: bool = False
+) -> Capabilities:
+    return Capabilities(
+        window=window,
+        max_output=output,
+        binds_thinking=binds,
+        context_management=edits,
+        server_compaction=compacts,
+    )
+
+
+def _gpt(window: int, output: int, *, images: bool = True) -> Capabilities:
+    return Capabilities(window=window, max_output=output, images=images)
+
+
+_NEWEST: Final = _claude(1_000_000, 128_000, compacts=True, binds=True)
+_NEW: Final = _claude(1_000_000, 128_000, compacts=True)
+_HALF: Final = _claude(200_000, 64_000)
+_OLD: Final = _claude(200_000, 32_000)
+
+FAMILIES: Final = (
+    # A name we have not heard of yet is treated like the newest, apart from its size.
+    Family("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True),
+    Family("claude-fable-5", _NEW, "adaptive", True),
+    Family("claude-fable-5-1", _NEWEST, "adaptive", True),
+    Family("claude-fable-5-2", _NEWEST, "adaptive", True),
+    # These record what their thinking was bound to, and do not check it.
+    Family("claude-mythos-", _NEW, "adaptive", True),
+    Family("claude-mythos-5-2", _NEWEST, "adaptive", True),
+    Family("claude-opus-5", _NEW, "adaptive", True),
+    Family("claude-opus-5-5", _NEWEST, "adaptive", True),
+    Family("claude-sonnet-5", _NEW, "adaptive", True),
+    Family("claude-sonnet-5-5", _NEWEST, "adaptive", True),
+    Family("claude-haiku-5-5", _NEWEST, "adaptive", True),
+    Family("claude-opus-4-6", _NEW, "adaptive", True),
+    Family("claude-opus-4-7", _NEW, "adaptive", True),
+    Family("claude-opus-4-8", _NEW, "adaptive", True),
+    Family("claude-sonnet-4-6", _NEW, "adaptive", True),
+    Family("claude-opus-4-5", _HALF, "budget", True),
+    Family("claude-sonnet-4-5", _HALF, "budget"),
+    Family("claude-haiku-4-5", _HALF, "budget"),
+    Family("claude-sonnet-4", _HALF, "budget"),
+    Family("claude-opus-4", _OLD, "budget"),
+    Family("claude-3-7-sonnet", _claude(200_000, 64_000, edits=False), "budget"),
+    Family("claude-3-5-", _claude(200_000, 8_192, edits=False)),
+    Family("claude-3-", _claude(200_000, 4_096, edits=False)),
+    Family("gpt-6", _gpt(1_050_000, 128_000), effort=True),
+    Family("gpt-5", _gpt(400_000, 128_000), effort=True),
+    Family("gpt-5.4", _gpt(1_050_000, 128_000), effort=True),
+    Family("gpt-5.4-mini", _gpt(400_000, 128_000), effort=True),
+    Family("gpt-5.4-nano", _gpt(400_000, 128_000), effort=True),
+    Family("gpt-5.5", _gpt(1_050_000, 128_000), effort=True),
+    Family("gpt-5.6", _gpt(1_050_000, 128_000), effort=True),
+    Family("gpt-4.1", _gpt(1_047_576, 32_768)),
+    Family("gpt-4o", _gpt(128_000, 16_384)),
+    Family("gpt-4-turbo", _gpt(128_000, 4_096)),
+    Family("gpt-4", _gpt(8_192, 4_096, images=False)),
+    Family("gpt-3.5-turbo", _gpt(16_385, 4_096, images=False)),
+    Family("gpt-oss", _gpt(131_072, 32_768, images=False), effort=True),
+    Family("o1", _gpt(200_000, 100_000), effort=True),
+    Family("o3", _gpt(200_000, 100_000), effort=True),
+    Family("o3-mini", _gpt(200_000, 100_000, images=False), effort=True),
+    Family("o4-mini", _gpt(200_000, 100_000), effort=True),
+)
+
+
+def wire_name(name: str) -> str:
+    """A model's name as its provider knows it: without our prefix and without `[1m]`."""
+    return name.removeprefix("anthropic:").removeprefix("openai:").removesuffix(LONG)
+
+
+@cache
+def family(name: str) -> Family | None:
+    """The family with the longest name that this one begins with."""
+    bare = _PROVIDER.sub("", wire_name(name))
+    known = [f for f in FAMILIES if bare.startswith(f.prefix)]
+    return max(known, key=lambda f: len(f.prefix)) if known else None
+
+
+def window_of(name: str, betas: Iterable[str] = (), override: int | None = None) -> int:
+    """In this order: the suffix, the table, the beta flag, what the user said, the usual size."""
+    if name.endswith(LONG):
+        return LONG_WINDOW
+    found = family(name)
+    if found is not None:
+        return found.able.window
+    if LONG_BETA in betas:
+        return LONG_WINDOW
+    return override or DEFAULT_WINDOW
+
+
+def capabilities(
+    name: str, *, betas: Iterable[str] = (), window: int | None = None
+) -> Capabilities:
+    """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
+    size, found = window_of(name, betas, window), family(name)
+    if found is not None:
+        return replace(found.able, window=size)
+    return Capabilities(window=size, max_output=min(32_000, max(1, size // 4)))
+
+
+def default_params(name: str, access: Access) -> Json:
+    """The parameters of a new session's frame: what the user wants, in this model's own terms."""
+    params: Json = {"betas": list(access.betas)} if access.betas else {}
+    found = family(name)
+    effort_known = found is None or found.effort
+    if access.effort and effort_known:
+        params["effort"] = access.effort
+    if name.startswith("openai:") or found is None:
+        return params
+    thinking = _thinking(found, access)
+    if thinking:
+        params["thinking"] = thinking
+    if thinking.get("type") == "enabled":
+        params["betas"] = [*params.get("betas", ()), INTERLEAVED_BETA]
+    return params
+
+
+def _thinking(found: Family, access: Access) -> Json:
+    thinking: Json = {}
+    drops = access.drop_thinking and found.able.binds_thinking
+    if access.thinking_budget and found.thinks == "budget":
+        thinking = {"type": "enabled", "budget_tokens": max(1_024, access.thinking_budget)}
+    elif found.thinks == "adaptive" and (access.thinking_budget or drops):
+        thinking = {"type": "adaptive"}
+    if drops:
+        thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
+    return thinking

@@ -1,0 +1,388 @@
+"""What goes wrong on the way to a provider, in our own words: shared by all clients.
+
+A client maps its provider's error types to our classes; what is the same everywhere is here: broken
+connections, how long to wait, and the many ways in which servers say that a prompt is too long.
+Nothing here ever holds a key.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from sevenfold.errors import (
+    BadReply,
+    BadRequest,
+    KeyRefused,
+    ModelFailure,
+    ModelNotFound,
+    Overloaded,
+    PromptTooLong,
+    RateLimited,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """Who is asked, and where a user mends what is wrong with it."""
+
+    name: str
+    host: str
+    key: str
+    """The variable that holds the key."""
+    url: str
+    """The variable that holds the address."""
+    loopback: bool = False
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the server said when it refused: read from a response, an event or an SDK's exception."""
+
+    provider: Provider
+    status: int | None = None
+    kind: str = ""
+    code: str = ""
+    message: str = ""
+    fields: dict[str, Any] = {}
+    model: str = ""
+    retry_after: float | None = None
+    should_retry: bool | None = None
+
+    @property
+    def number(self) -> str:
+        return str(self.status) if self.status else self.kind or "in mid-stream"
+
+
+Mapped: TypeAlias = Callable[[Told], ModelFailure]
+
+
+def told(
+    provider: Provider,
+    body: Any,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    model: str = "",
+    hide: tuple[str, ...] = (),
+    now: Callable[[], float] | None = None,
+) -> Told:
+    """What an error body says, in whichever of the usual shapes it comes."""
+    fields = _error_fields(body)
+    code = fields.get("code")
+    if status in (None, 200) and isinstance(code, int) and 400 <= code < 600:
+        status = code  # llama.cpp answers 200 and puts the status inside
+    message = str(fields.get("message") or "")
+    for secret in hide:
+        message = message.replace(secret, "***") if secret else message
+    headers = headers or {}
+    return Told(
+        provider,
+        None if status == 200 else status,
+        str(fields.get("type") or ""),
+        str(code or ""),
+        " ".join(message.split())[:400],
+        fields,
+        model,
+        retry_after(headers, now),
+        {"true": True, "false": False}.get(headers.get("x-should-retry", "")),
+    )
+
+
+def _error_fields(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        return {"message": body[:200]} if isinstance(body, str) else {}
+    error = body.get("error", body.get("detail", body))
+    if isinstance(error, dict):
+        return error
+    if isinstance(error, list):  # FastAPI: what is wrong with each field
+        said = [str(e.get("msg", "")) for e in error if isinstance(e, dict)]
+        return {"message": "; ".join(said)}
+    return {"message": error} if isinstance(error, str) else {}
+
+
+def failure(kind: type[ModelFailure], said: Told) -> ModelFailure:
+    """Our error for what was told: one sentence, with the fix."""
+    if (long := too_long(said)) is not None:
+        return long
+    error = kind(_sentence(kind, said), retry_after=said.retry_after)
+    if said.should_retry is not None:
+        error.retryable = said.should_retry
+    return error
+
+
+def _sentence(kind: type[ModelFailure], said: Told) -> str:
+    who, number, tail = said.provider, said.number, f": {said.message}" if said.message else ""
+    if kind is KeyRefused and (number == "402" or _speaks_of_money(said)):
+        return f"{who.name} will not bill this account ({number}): mend its billing, or use --model offline"
+    if kind is KeyRefused:
+        return (
+            f"{who.name} refused the key ({number}): set {who.key} to a valid one, "
+            "or use --model offline"
+        )
+    if kind is ModelNotFound:
+        return (
+            f"{who.name} at {who.host} does not have {said.model or 'this model'!r} ({number}): check "
+            f"the name given with --model, and {who.url} if it is set"
+        )
+    if kind is RateLimited:
+        return f"{who.name} asks for fewer requests ({number}){tail}; wait a little and try again"
+    if kind is Overloaded:
+        return f"{who.name} is too busy or broke ({number}){tail}; try again in a while"
+    if kind is BadReply:
+        return f"{who.name} at {who.host} answered with something else ({number}){tail}"
+    return f"{who.name} did not accept the request ({number}){tail or ': it did not say why'}"
+
+
+def _speaks_of_money(said: Told) -> bool:
+    text = f"{said.kind} {said.code} {said.message}".lower()
+    return any(word in text for word in ("billing", "quota", "credit balance"))
+
+
+def status_kind(status: int | None) -> type[ModelFailure]:
+    """What a status means when nothing more is said. Total: every number has an answer."""
+    if status is None:
+        return Overloaded
+    exact = _STATUSES.get(status)
+    if exact is not None:
+        return exact
+    return Overloaded if status >= 500 else BadRequest
+
+
+_STATUSES: Final[dict[int, type[ModelFailure]]] = {
+    401: KeyRefused,
+    402: KeyRefused,
+    403: KeyRefused,
+    404: ModelNotFound,
+    408: Overloaded,
+    409: Overloaded,
+    413: PromptTooLong,
+    425: Overloaded,
+    429: RateLimited,
+    501: BadRequest,
+    505: BadRequest,
+}
+
+
+# --- a prompt that is too long ------------------------------------------------------------------------
+
+_TOO_LONG: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"prompt is too long: (?P<tokens>\d+) tokens > (?P<limit>\d+)",
+        r"input length and `?max_tokens`? exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<limit>\d+)",
+        r"maximum context length is (?P<limit>\d+) tokens.*"
+        r"\((?P<tokens>\d+) (?:in the messages|of text input|in your prompt)",
+        r"maximum context length is (?P<limit>\d+) tokens.*?"
+        r"(?:resulted in|has|requested|requested about) (?P<tokens>\d+) (?:input )?tokens",
+        r"passed (?P<tokens>\d+) input tokens .*context length is only (?P<limit>\d+)",
+        r"prompt \(length (?P<tokens>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
+        r"request \((?P<tokens>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
+        r"input token count \((?P<tokens>\d+)\) exceeds the maximum .*allowed \((?P<limit>\d+)\)",
+        r"limit of (?P<limit>\d+) tokens.*resulted in (?P<tokens>\d+) tokens",
+        r"request too large for .*limit (?P<limit>\d+), requested (?P<tokens>\d+)",
+        r"requested tokens \((?P<tokens>\d+)\) exceed context window of (?P<limit>\d+)",
+        r"prompt is too long",
+        r"maximum context length",
+        r"exceeds? the (?:available )?context (?:size|length|window)",
+        r"input is too long for requested model",
+        r"context size has been exceeded",
+        r"greater than the context length",
+    )
+)
+_TOO_LONG_KINDS: Final = frozenset(
+    {"request_too_large", "exceed_context_size_error", "context_length_exceeded"}
+)
+
+
+def too_long(said: Told) -> PromptTooLong | None:
+    """Whether this refusal means that the prompt is too long, and how long it is and may be."""
+    named = {said.kind, said.code} & _TOO_LONG_KINDS or said.status == 413
+    found = next((m for p in _TOO_LONG if (m := p.search(said.message))), None)
+    if not named and found is None:
+        return None
+    groups = found.groupdict() if found else {}
+    tokens, limit = (
+        int(groups[name]) if groups.get(name) else None for name in ("tokens", "limit")
+    )
+    tokens = tokens if tokens is not None else _count(said.fields.get("n_prompt_tokens"))
+    limit = limit if limit is not None else _count(said.fields.get("n_ctx"))
+    numbers = f": {tokens:,} tokens, and {limit:,} are allowed" if tokens and limit else ""
+    return PromptTooLong(
+        f"the prompt is too long for {said.model or said.provider.name}{numbers}; "
+        "shorten it, or start anew with /clear",
+        tokens=tokens,
+        limit=limit,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+# --- how long to wait ---------------------------------------------------------------------------------
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] | None = None) -> float | None:
+    """Seconds the server asked us to wait. A date is taken against the server's own clock."""
+    if (ms := _seconds(headers.get("retry-after-ms"))) is not None:
+        return ms / 1000
+    asked = headers.get("retry-after")
+    if (seconds := _seconds(asked)) is not None:
+        return seconds
+    until, sent = _date(asked), _date(headers.get("date"))
+    if until is None:
+        return None
+    if sent is None and now is not None:
+        sent = now()
+    return max(0.0, until - sent) if sent is not None else None
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _date(text: str | None) -> float | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text or "").timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+# --- broken connections -------------------------------------------------------------------------------
+
+_CUT: Final = "the connection to {name} at {host} was cut; check the network and try again"
+_SLOW: Final = "{name} at {host} did not answer in time; check the network and {url}, and try again"
+_ODD: Final = "{name} at {host} answered in a way that cannot be read; check {url} if it is set"
+_TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
+    "TimeoutException": (Unreachable, _SLOW),
+    "ReadTimeout": (Unreachable, "{name} at {host} fell silent in mid-answer; try again"),
+    "PoolTimeout": (Unreachable, "too many requests to {name} are open at once; try again"),
+    "ConnectError": (
+        Unreachable,
+        "{name} cannot be reached at {host}; check the network and {url}, or use --model offline",
+    ),
+    "ProxyError": (
+        Unreachable,
+        "the proxy on the way to {host} refused; check HTTPS_PROXY and HTTP_PROXY",
+    ),
+    "LocalProtocolError": (
+        BadRequest,
+        "the request to {host} cannot be sent as it is: check {key}, {url} and the extra headers "
+        "for line breaks and odd characters",
+    ),
+    "UnsupportedProtocol": (
+        BadRequest,
+        "the address in {url} cannot be used: it must begin with https:// or http://",
+    ),
+    "InvalidURL": (
+        BadRequest,
+        "the address in {url} cannot be used: set it to one like https://host/path",
+    ),
+    "TooManyRedirects": (
+        BadRequest,
+        "{host} only points elsewhere: set {url} to the final address",
+    ),
+    "DecodingError": (BadReply, _ODD),
+    "HTTPStatusError": (BadReply, _ODD),
+    "CookieConflict": (BadReply, _ODD),
+    "StreamError": (BadReply, _ODD),
+    "HTTPError": (Unreachable, _CUT),
+    "Exception": (Unreachable, _CUT),
+}
+"""By the names of the classes, which httpx and the fork of it inside the SDKs share; nearest first."""
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """Everything that the HTTP libraries in use may raise; one that is not loaded raises nothing."""
+    names = ("HTTPError", "InvalidURL", "StreamError", "CookieConflict")
+    loaded = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+    return tuple(getattr(module, name) for module in loaded for name in names)
+
+
+def transport_failure(error: BaseException, provider: Provider) -> ModelFailure:
+    """Our error for one of theirs. The text of theirs is not used: it may quote a header."""
+    import socket
+    import ssl
+
+    kind, template = next(
+        _TRANSPORT[c.__name__] for c in type(error).__mro__ if c.__name__ in _TRANSPORT
+    )
+    who = {"name": provider.name, "host": provider.host, "url": provider.url, "key": provider.key}
+    causes = list(_causes(error))
+    certificate = next((c for c in causes if isinstance(c, ssl.SSLError)), None)
+    if certificate is not None:
+        mapped: ModelFailure = Unreachable(_certificate(certificate, provider))
+        mapped.retryable = False
+        return mapped
+    if any(isinstance(c, socket.gaierror) for c in causes):
+        return Unreachable(
+            "there is no host {host}; check the network and {url}, or use --model offline".format(
+                **who
+            )
+        )
+    mapped = kind(template.format(**who))
+    if provider.loopback and any(isinstance(c, ConnectionRefusedError) for c in causes):
+        mapped = Unreachable(
+            "nothing listens at {host}: start the server, or mend {url}".format(**who)
+        )
+        mapped.retryable = False
+    return mapped
+
+
+def _certificate(error: ssl.SSLError, provider: Provider) -> str:
+    why = getattr(error, "verify_message", "") or error.reason or "TLS failed"
+    return (
+        f"no safe connection to {provider.host} ({why}): check {provider.url}, the date of this "
+        "machine, and SSL_CERT_FILE if the server has a private authority"
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+
+
+def cut(provider: Provider) -> Unreachable:
+    """The answer ended before it was complete."""
+    return Unreachable(
+        f"the connection to {provider.name} at {provider.host} was cut before the reply was complete; "
+        "try again"
+    )
+
+
+def not_the_protocol(provider: Provider, what: str) -> BadReply:
+    """Something came that this format does not have; the next time may be better."""
+    return BadReply(
+        f"{provider.name} at {provider.host} sent {what}; try again, and check {provider.url} if it is set"
+    )
+
+
+def not_a_model(provider: Provider, what: str) -> BadReply:
+    """What answers there is no model at all, and asking again will not make it one."""
+    error = BadReply(
+        f"{provider.name} at {provider.host} sent {what} instead of a reply; check {provider.url}"
+    )
+    error.retryable = False
+    return error

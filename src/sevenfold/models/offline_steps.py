@@ -1,0 +1,191 @@
+"""The steps that a request can ask of the offline engine, and how their arguments are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from sevenfold.messages import Json
+from sevenfold.models.offline_lexing import LITERAL, MARK, Lexed
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One tool call."""
+
+    name: str
+    input: Json
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """Tool calls that are made together."""
+
+    calls: tuple[Call, ...]
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Something to be answered from what is in view."""
+
+    text: str
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """Something the person wants remembered."""
+
+    text: str
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A statement that asks for nothing."""
+
+    text: str
+
+
+class Unclear(msgspec.Struct, frozen=True):
+    """Something no rule fits; `why` is the phrase that says so."""
+
+    text: str
+    why: str = "no_rule"
+
+
+Step: TypeAlias = Calls | Question | Keep | Said | Unclear
+Build: TypeAlias = Callable[[re.Match[str], Lexed], "tuple[Step, ...] | None"]
+Rule: TypeAlias = tuple[re.Pattern[str], Build]
+"""A pattern over the skeleton of a sentence, and what it asks for; None: it was something else."""
+
+IT: Final = MARK
+"""Stands for the file that was spoken of last."""
+
+_IT = re.compile(
+    r"(?:it|that|this|(?:the|that|this|same) (?:same )?file|它|该文件|这个文件|那个文件|文件)", re.I
+)
+_KNOWN_NAMES = re.compile(
+    r"(?:Make|Docker|Proc|Gem|Rake|Jenkins|Just)file|README|LICENSE|CHANGELOG|NOTICE|AUTHORS|COPYING"
+)
+_PATH = re.compile(r"~|\.{1,2}|\.[\w.-]+|.*[/\\].*|.*[\w*)\]-]\.[A-Za-z_*][\w*-]{0,11}")
+_TOKEN = re.compile(rf"{LITERAL}|[^\s,，、;；]+")
+_GLUE = re.compile(r"\s*(?:,?\s+and\s+|,\s*|、\s*|，\s*|\s+和\s*|\s*和\s+|\s*与\s*|\s+&\s+)", re.I)
+_TRAILING = ".,;:!?。，；：！？"
+_LANGUAGES: Final = {
+    "c": "c",
+    "css": "css",
+    "go": "go",
+    "html": "html",
+    "java": "java",
+    "javascript": "js",
+    "json": "json",
+    "markdown": "md",
+    "python": "py",
+    "rust": "rs",
+    "text": "txt",
+    "toml": "toml",
+    "typescript": "ts",
+    "yaml": "yaml",
+}
+
+
+def trimmed(part: str) -> str:
+    """Without the punctuation that ends a sentence, unless it may belong to what was said."""
+    part = part.strip()
+    while len(part) > 1 and part[-1] in _TRAILING and not part[-2].isspace():
+        if part.endswith("..") or (part[-1] == "." and part[-2] in "/*"):
+            break
+        part = part[:-1].rstrip()
+    return part
+
+
+def file_named(part: str, lexed: Lexed, *, loosely: bool = False) -> str | None:
+    """The file that these words name, or None. Loosely: any single word will do."""
+    part = trimmed(part)
+    if _IT.fullmatch(part):
+        return IT
+    if lexed.alone(part):
+        return lexed.value(part)
+    if not part or re.search(r"\s", part) or MARK in part:
+        return None
+    if loosely or _PATH.fullmatch(part) or _KNOWN_NAMES.fullmatch(part):
+        return part
+    return None
+
+
+def files_named(part: str, lexed: Lexed, *, loosely: bool = False) -> list[str]:
+    """The files in a list such as "a.py, b.py and c.py"; what follows the list is let go."""
+    found: list[str] = []
+    at = 0
+    while token := _TOKEN.match(part, at):
+        name = file_named(token[0], lexed, loosely=loosely and token.end() == len(part))
+        if name is None:
+            break
+        found.append(name)
+        glue = _GLUE.match(part, token.end())
+        if glue is None:
+            break
+        at = glue.end()
+    return found
+
+
+def reads(files: list[str], **window: int) -> tuple[Step, ...] | None:
+    if not files:
+        return None
+    calls = tuple(Call("Read", {"file_path": name, **window}) for name in dict.fromkeys(files))
+    return (Calls(calls),)
+
+
+def one(name: str, **fields: object) -> tuple[Step, ...]:
+    """A step of one call; fields that are not set are left out."""
+    return (Calls((Call(name, {k: v for k, v in fields.items() if v is not None}),)),)
+
+
+def lines_window(first: str, last: str) -> dict[str, int]:
+    start, end = max(1, int(first[:9])), int(last[:9])
+    return {"offset": start, "limit": max(1, end - start + 1)}
+
+
+def glob_for(kind: str | None) -> str | None:
+    """The pattern for a kind of file: a pattern as it is, an ending, or a language."""
+    if not kind:
+        return None
+    kind = kind.strip().rstrip(_TRAILING)
+    if any(c in kind for c in "*?["):
+        return kind
+    if kind.startswith(".") and kind[1:].isalnum():
+        return f"*{kind}"
+    ending = _LANGUAGES.get(kind.lower())
+    if ending is None and kind.lower() in _LANGUAGES.values():
+        ending = kind.lower()
+    return f"*.{ending}" if ending else None
+
+
+def everywhere(pattern: str) -> str:
+    """A file pattern that also looks into folders, unless it says where to look."""
+    return pattern if "/" in pattern else f"**/{pattern}"
+
+
+def searching(words: str, lexed: Lexed) -> str:
+    """Words to look for, as a pattern that matches exactly them."""
+    return re.sub(r"([\\.^$*+?{}\[\]|()])", r"\\\1", lexed.value(trimmed(words)))
+
+
+def content_given(part: str, lexed: Lexed) -> str | None:
+    """Text to write, word for word: as quoted, or ended by a newline. None: it was only described."""
+    literal = lexed.alone(trimmed(part)) or lexed.alone(part)
+    if literal and literal.kind in ("quote", "code"):
+        return literal.inner
+    text = literal.inner if literal else lexed.raw(part).strip()
+    if literal is None and re.match(r"(?:an?|the|some|your|my)\s|一个|一段|一篇", text, re.I):
+        return None
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def commands(part: str, lexed: Lexed) -> list[str]:
+    """The shell commands in "`a`", "`a` and `b`", or words as they stand."""
+    part = part.strip()
+    literals = re.match(rf"{LITERAL}(?:(?:\s*,)?\s*(?:and|和|,|、)\s*{LITERAL})*", part)
+    if literals and part.startswith(MARK):
+        found = [lexed.value(m) for m in re.findall(LITERAL, literals[0])]
+        quoted = [lexed.alone(m) for m in re.findall(LITERAL, literals[0])]
+        if all(q and q.kind in ("code", "fence", "shell") for q in quoted) or literals[0] == part:
+            return [command.strip() for command in found]
+    return [lexed.raw(trimmed(part))]

@@ -1,0 +1,165 @@
+"""What the offline engine understands in Chinese: the same verbs, one rule a line of the table."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sevenfold.models.offline_lexing import LITERAL, Lexed
+from sevenfold.models.offline_steps import (
+    Rule,
+    Step,
+    Unclear,
+    commands,
+    everywhere,
+    file_named,
+    files_named,
+    glob_for,
+    lines_window,
+    one,
+    reads,
+    searching,
+    trimmed,
+)
+from sevenfold.models.offline_verbs import edit, inspect, keep, question, write
+
+POLITE: Final = re.compile(
+    r"(?:(?:请问?|麻烦|帮我|帮忙|你?能不能|你?能否|你能|可不可以|可以|首先|先|现在|然后|接着|随后|再|最后|并且?|给我|你)"
+    r"[，,：:\s]*)+"
+)
+_ASCII_PATH = re.compile(r"[A-Za-z0-9_~./\\*@+-]+")
+_PLACE_NOUN = re.compile(r"^(?:文件夹|目录|文件)\s*|\s*(?:文件夹|目录|文件)$")
+_EVERYWHERE = re.compile(
+    r"(?:整个|这个|当前|本|所有|全部)*(?:项目|工程|仓库|代码|代码库|目录|文件夹|文件|这里)"
+)
+
+
+def _read(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    rest, window = m["rest"], {}
+    lines = re.search(r"的?第?\s*(\d+)\s*(?:行)?\s*(?:到|至|-|—)\s*第?\s*(\d+)\s*行", rest)
+    top = re.search(r"的?前\s*(\d+)\s*行", rest)
+    if found := lines or top:
+        window = lines_window(found[1] if lines else "1", found[2] if lines else found[1])
+        rest = rest[: found.start()] + rest[found.end() :]
+    rest = re.sub(r"的?(?:内容|全文)\s*$", "", _PLACE_NOUN.sub("", trimmed(rest)))
+    named = files_named(rest, lexed)
+    if not named and (path := _ASCII_PATH.match(rest)):
+        named = files_named(path[0], lexed)
+    return reads(named, **window)
+
+
+def _run(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    part = re.sub(r"\s*(?:一下|吧)[。！]?$", "", m["rest"].strip())
+    if told := re.match(rf"(?:测试|脚本|命令|单元测试)\s*[：:]?\s*(?={LITERAL}|[!-~])", part):
+        part = part[told.end() :]
+    elif re.match(r"测试|程序|检查|它|这", part):
+        return (Unclear(lexed.raw(m[0]), "which_command"),)
+    found = [command for command in commands(part, lexed) if command]
+    return tuple(step for command in found for step in one("Bash", command=command))
+
+
+def _run_with(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    return one("Bash", command=lexed.value(trimmed(m["command"])))
+
+
+def _place(where: str | None, lexed: Lexed) -> str | None:
+    """The folder or file that was named; None: everywhere."""
+    if not where or _EVERYWHERE.fullmatch(where.strip()):
+        return None
+    return file_named(_PLACE_NOUN.sub("", where.strip()), lexed, loosely=True)
+
+
+def _find(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    where = m.groupdict().get("where")
+    what = re.sub(r"^(?:所有的?|全部|包含|单词|字符串|文字|词)\s*", "", trimmed(m["what"]))
+    if not lexed.alone(what) and (files := re.fullmatch(r"(\S*\*\S*?)(?:的?文件)?", what)):
+        return one("Glob", pattern=everywhere(files[1]), path=_place(where, lexed))
+    scope: dict[str, str] = {}
+    if where and (kind := glob_for(re.sub(r"\s*的?文件$", "", where.strip()))):
+        scope["glob"] = kind
+    elif place := _place(where, lexed):
+        scope["path"] = place
+    return one("Grep", pattern=searching(what, lexed), output_mode="content", **scope)
+
+
+def _list(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    said = (m["where"] or "").strip()
+    if kind := glob_for(lexed.value(said)):
+        return one("Glob", pattern=everywhere(kind))
+    pattern = "**/*" if re.search(r"所有|全部", m[0]) else "*"
+    return one("Glob", pattern=pattern, path=_place(said, lexed))
+
+
+def _matching(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    return one("Glob", pattern=everywhere(lexed.value(trimmed(m["name"]))))
+
+
+_INSIDE = r"\s*(?:文件|目录|文件夹)?\s*(?:之?中|里面|里|之?内|下面|下)"
+_REPLACED = r"\s*(?:全部|都)?\s*(?:替换|修改|更改|改|换)(?:成|为)\s*"
+
+RULES: Final[tuple[Rule, ...]] = tuple(
+    (re.compile(pattern), build)
+    for pattern, build in (
+        (
+            r"(?:总结|概括|说明|解释)\s*(?:一下)?\s*(?:文件)?\s*(?P<file>\S+?)\s*(?:的?内容)?[。？?]?$",
+            inspect,
+        ),
+        (
+            r"(?P<file>\S+?)\s*(?:文件)?(?:里面|里|中)(?:有|写了?|是)?(?:些)?什么(?:内容)?[？?]?$",
+            inspect,
+        ),
+        (r"(?:告诉我|告诉|说明|解释|回答|总结|概括|描述|汇报|说说)", question),
+        (
+            r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)",
+            keep,
+        ),
+        (
+            rf"(?:把|将)\s*(?P<file>\S{{1,200}}?){_INSIDE}的?\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
+            rf"{_REPLACED}(?P<new>.+)",
+            edit,
+        ),
+        (
+            rf"在?\s*(?P<file>\S{{1,200}}?){_INSIDE}\s*[，,]?\s*(?:把|将)\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
+            rf"{_REPLACED}(?P<new>.+)",
+            edit,
+        ),
+        (
+            r"(?:把|将)\s*(?P<text>.+?)\s*(?:写入|写到|写进|保存到|保存为|存到|存入|存为)\s*(?:文件)?\s*(?P<file>\S+)$",
+            write,
+        ),
+        (
+            r"(?:写入?|保存)\s*(?P<text>.+?)\s*(?:到|进)\s*(?:文件)?\s*(?P<file>\S+)$",
+            write,
+        ),
+        (
+            r"(?:写入|写到|保存到|创建|新建|建立|生成)\s*(?:一个)?\s*(?:新?的?文件)?\s*"
+            r"(?P<file>[^\s：:，,]+?)\s*(?:[：:，,]\s*|\s+)(?:里面|文件)?(?:内容)?(?:为|是|写上|包含)?\s*[：:]?\s*"
+            r"(?P<text>\S.*)$",
+            write,
+        ),
+        (
+            r"(?:创建|新建|建立)\s*(?:一个)?\s*空?的?(?:文件)?\s*(?P<file>[^\s：:，,。]+)[。！]?$",
+            write,
+        ),
+        (
+            rf"在\s*(?P<where>.+?){_INSIDE}\s*(?:查找|搜索|寻找|查询|搜一?下?|找一?下?)\s*(?P<what>\S.*)",
+            _find,
+        ),
+        (
+            rf"(?:列出|列一下|显示|查看|看看)\s*(?:一下)?\s*(?P<where>.*?)(?:{_INSIDE})?\s*的?\s*(?:所有|全部)?的?\s*"
+            r"文件(?:列表)?[。！]?$",
+            _list,
+        ),
+        (
+            r"(?:有)?(?:哪些|什么)文件(?:名)?\s*(?:匹配|符合|叫)\s*(?P<name>\S+?)\s*[？?]?$",
+            _matching,
+        ),
+        (r"(?:查找|搜索|寻找|搜一下|找一下|找)\s*(?P<what>\S.*)", _find),
+        (r"用\s*(?P<command>.+?)\s*(?:运行|执行|跑)(?:一下)?\s*(?:单元)?测试[。！]?$", _run_with),
+        (r"(?:运行|执行|跑一下|跑)\s*(?:一下|命令)?\s*[：:]?\s*(?P<rest>\S.*)", _run),
+        (
+            r"(?:读取|读一下|读|打开|查看|显示|展示|看一下|看看)\s*(?:一下|文件)?\s*[：:]?\s*(?P<rest>\S.*)",
+            _read,
+        ),
+    )
+)

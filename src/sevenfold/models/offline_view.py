@@ -1,0 +1,142 @@
+"""What the offline engine is shown, and which part of it a person really said.
+
+Only a person's own words are requests. Tool results, reminders, recalled memories and whatever a layer
+added are data: they can be quoted, never obeyed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from sevenfold.messages import Document, Image, Json, Message, Text, ToolResult, ToolUse
+from sevenfold.models.directives import Directive, parse_directive
+from sevenfold.request import Request
+
+TYPED_BY: Final = frozenset({"user", "turn", ""})
+"""Who may ask for something: the person, or the turn when it wants a reply continued."""
+
+_DATA_OPEN: Final = re.compile(
+    r"^[ \t]*<(?P<tag>context|system-reminder|persisted-output|memor(?:y|ies)[\w-]*|recall[\w-]*"
+    r"|summary|session-notes|mail|[\w-]*notification)\b(?P<attributes>[^<>\n]*)>",
+    re.MULTILINE,
+)
+"""How what was added to a conversation begins. What it holds is data."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A request, whichever way it came: the messages, the tools on offer, the system prompt."""
+
+    messages: tuple[Message, ...] = ()
+    tools: dict[str, Json] = {}
+    """Input schema by tool name."""
+    system: str = ""
+    added: frozenset[int] = frozenset()
+    """Which user messages nobody typed, where the request says so."""
+
+    @classmethod
+    def of(cls, request: Request) -> Conversation:
+        placed = list(request.view)
+        return cls(
+            tuple(p.message for p in placed),
+            {
+                str(tool["name"]): tool.get("input_schema") or {}
+                for tool in request.frame.tools
+                if tool.get("name")
+            },
+            "\n\n".join(request.frame.system),
+            frozenset(
+                i for i, p in enumerate(placed) if p.message.role == "user" and p.by not in TYPED_BY
+            ),
+        )
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A part of a message that was put there for the reader, not typed by a person."""
+
+    tag: str
+    attributes: str
+    text: str
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """The newest thing a person asked for: where it stands and what it says."""
+
+    at: int
+    text: str
+    directive: Directive | None = None
+    media: bool = False
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A tool call that was made, and its result where there is one."""
+
+    at: int
+    use: ToolUse
+    result: ToolResult | None
+
+    @property
+    def failed(self) -> bool:
+        return self.result is not None and self.result.is_error
+
+
+def split_added(text: str) -> tuple[str, list[Added]]:
+    """What was typed, and what was added around it."""
+    typed, added, at = [], [], 0
+    balance: dict[str, bool] = {}
+    while opened := _DATA_OPEN.search(text, at):
+        tag = opened["tag"]
+        if tag not in balance:
+            balance[tag] = text.count(f"</{tag}>") <= len(re.findall(rf"<{tag}[\s>]", text))
+        end, after = _end_of(text, opened.end(), f"</{tag}>", balance[tag])
+        typed.append(text[at : opened.start()])
+        added.append(Added(tag, opened["attributes"], text[opened.end() : end]))
+        at = after
+    typed.append(text[at:])
+    return "".join(typed), added
+
+
+def _end_of(text: str, start: int, close: str, balanced: bool) -> tuple[int, int]:
+    """Where what was added ends. One end too many is a forged one: then only the last counts."""
+    end = text.find(close, start) if balanced else text.rfind(close, start)
+    return (end, end + len(close)) if end >= 0 else (len(text), len(text))
+
+
+def typed_text(message: Message) -> str:
+    """What a person typed in this message."""
+    parts = (split_added(b.text)[0] for b in message.content if isinstance(b, Text))
+    return "\n".join(part for part in parts if part.strip()).strip()
+
+
+def find_ask(conversation: Conversation, before: int | None = None) -> Ask | None:
+    """The newest request: a directive, something a person said, or pictures without words."""
+    end = len(conversation.messages) if before is None else before
+    for at in reversed(range(end)):
+        message = conversation.messages[at]
+        if message.role == "user" and (ask := _ask(conversation, at, message)):
+            return ask
+    return None
+
+
+def _ask(conversation: Conversation, at: int, message: Message) -> Ask | None:
+    for block in message.content:
+        if isinstance(block, Text) and (directive := parse_directive(block.text)):
+            return Ask(at, block.text, directive)
+    if at in conversation.added:
+        return None
+    text = typed_text(message)
+    media = any(isinstance(b, Image | Document) for b in message.content)
+    return Ask(at, text, media=media) if text or media else None
+
+
+def calls(conversation: Conversation, start: int = 0, end: int | None = None) -> Iterator[Done]:
+    """The tool calls between two places, in order, each with its result."""
+    messages = conversation.messages[start:end]
+    results = {r.tool_use_id: r for m in messages for r in m.results}
+    for at, message in enumerate(messages, start):
+        if message.role == "assistant":
+            for use in message.tool_uses:
+                yield Done(at, use, results.get(use.id))

@@ -1,0 +1,177 @@
+"""One thin streaming client: a request goes out as bytes we own, events come back as they arrive.
+
+It never tries again by itself: the turn does, and it alone knows whether a tool has already run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from sevenfold.clock import SystemClock
+from sevenfold.errors import BadRequest, ModelFailure
+from sevenfold.models.access import Access, is_loopback
+from sevenfold.models.failures import (
+    Mapped,
+    Provider,
+    not_a_model,
+    told,
+    transport_errors,
+    transport_failure,
+)
+from sevenfold.models.jsontext import NotJson, decode
+from sevenfold.models.sse import Parser, Sse
+from sevenfold.protocols import Clock
+
+if TYPE_CHECKING:
+    import httpx
+
+PLAIN: Final = "plain JSON"
+"""The name of the one event that a server sends which answers without a stream."""
+MOST_OF_AN_ERROR: Final = 65_536
+DRAIN: Final = 0.5
+"""Seconds that a server gets to end a stream whose last event has come."""
+
+
+class Answer:
+    """A reply that has begun."""
+
+    def __init__(self, provider: Provider, response: httpx.Response) -> None:
+        self._provider, self._response = provider, response
+        self.headers: Mapping[str, str] = response.headers
+
+    async def events(self) -> AsyncGenerator[Sse, None]:
+        """Each event when it is complete; one event named `PLAIN` if the server does not stream."""
+        chunks = self._response.aiter_bytes()
+        start = b""
+        async for chunk in chunks:
+            start += chunk
+            if start.strip():
+                break
+        match start.strip()[:1]:
+            case b"{":
+                yield Sse(PLAIN, start + b"".join([chunk async for chunk in chunks]))
+                return
+            case b"<":
+                raise not_a_model(self._provider, "a web page")
+        parser = Parser()
+        for event in parser.feed(start):
+            yield event
+        async for chunk in chunks:
+            for event in parser.feed(chunk):
+                yield event
+        # Some servers forget the blank line at the end; half an event is no event.
+        if (last := parser.rest()) is not None and _is_whole(last):
+            yield last
+
+
+async def drain(events: AsyncGenerator[Sse, None]) -> None:
+    """Read to the end, which is near, so that the connection can be used again."""
+    with anyio.move_on_after(DRAIN):
+        async for _ in events:
+            pass
+
+
+def _is_whole(event: Sse) -> bool:
+    if event.data.strip() == b"[DONE]":
+        return True
+    try:
+        decode(event.data)
+    except NotJson:
+        return False
+    return True
+
+
+class Wire:
+    """The connection to one provider, opened with the first request and kept until `close`."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        url: str,
+        headers: Mapping[str, str],
+        access: Access,
+        *,
+        mapped: Mapped,
+        clock: Clock | None = None,
+    ) -> None:
+        self.provider = provider
+        self._url, self._mapped = url, mapped
+        self._headers = {**headers, **{k.lower(): v for k, v in access.headers.items()}}
+        self._access = access
+        self._now = (clock or SystemClock()).now
+        self._client: httpx.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def open(
+        self, path: str, content: bytes, headers: Mapping[str, str], model: str = ""
+    ) -> AsyncIterator[Answer]:
+        """Send the bytes; whatever goes wrong until the answer is read comes out as one of our errors."""
+        try:
+            client = self._client or self._connect()
+            async with client.stream(
+                "POST", self._url + path, content=content, headers={**self._headers, **headers}
+            ) as response:
+                if response.status_code != 200:
+                    raise await self._refused(response, model)
+                yield Answer(self.provider, response)
+        except transport_errors() as error:
+            raise transport_failure(error, self.provider) from None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _connect(self) -> httpx.AsyncClient:
+        import httpx
+
+        access = self._access
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(access.read_timeout, connect=access.connect_timeout),
+            # No proxy stands between us and this machine; and without TLS no certificates are loaded.
+            trust_env=not is_loopback(self._url),
+            verify=not self._url.startswith("http://"),
+        )
+        return self._client
+
+    async def _refused(self, response: httpx.Response, model: str) -> ModelFailure:
+        if response.status_code < 400:
+            where = self.provider
+            return BadRequest(
+                f"{where.name} at {where.host} answered {response.status_code} instead of a reply: "
+                f"set {where.url} to the final address"
+            )
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MOST_OF_AN_ERROR:
+                break
+        return self._mapped(
+            told(
+                self.provider,
+                readable(body),
+                status=response.status_code,
+                headers=response.headers,
+                model=model,
+                hide=self._secrets(),
+                now=self._now,
+            )
+        )
+
+    def _secrets(self) -> tuple[str, ...]:
+        access = self._access
+        keys = (access.anthropic_key, access.anthropic_token, access.openai_key)
+        return (*keys, *access.headers.values())
+
+
+def readable(body: bytes) -> object:
+    """An error body as JSON, or as text when it is none; a web page says nothing."""
+    try:
+        return decode(body)
+    except NotJson:
+        text = body.decode("utf-8", "replace").strip()
+        return "" if text.startswith("<") else text

@@ -1,0 +1,142 @@
+"""What the table says about models, and in which order the window is decided."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from sevenfold.cache.prices import TABLE
+from sevenfold.models import Access, capabilities, default_params
+from sevenfold.models.capabilities import FAMILIES, LONG_BETA, family, window_of, wire_name
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("claude-sonnet-4-5", (200_000, 64_000)),
+        ("claude-sonnet-4-5-20250929", (200_000, 64_000)),
+        ("claude-sonnet-4-20250514", (200_000, 64_000)),
+        ("claude-opus-4-1-20250805", (200_000, 32_000)),
+        ("claude-opus-4-20250514", (200_000, 32_000)),
+        ("claude-opus-4-8", (1_000_000, 128_000)),
+        ("claude-opus-5-5", (1_000_000, 128_000)),
+        ("claude-3-5-haiku-latest", (200_000, 8_192)),
+        ("us.anthropic.claude-opus-4-5-20251101-v1:0", (200_000, 64_000)),
+        ("anthropic:claude-haiku-5-5", (1_000_000, 128_000)),
+        ("claude-opus-4-1@20250805", (200_000, 32_000)),
+        ("claude-someday-9", (200_000, 32_000)),
+        ("openai:gpt-5.4-mini", (400_000, 128_000)),
+        ("openai:gpt-5.4", (1_050_000, 128_000)),
+        ("openai:gpt-4o-2024-11-20", (128_000, 16_384)),
+        ("openai:o3-mini", (200_000, 100_000)),
+        ("openai:some-local-model", (200_000, 32_000)),
+    ],
+)
+def test_the_longest_known_beginning_of_a_name_decides(
+    name: str, expected: tuple[int, int]
+) -> None:
+    able = capabilities(name)
+    assert (able.window, able.max_output) == expected
+
+
+def test_the_window_is_decided_by_suffix_then_table_then_beta_then_override() -> None:
+    assert window_of("claude-sonnet-4-5[1m]", override=5) == 1_000_000
+    assert window_of("unknown[1m]", override=5) == 1_000_000
+    assert window_of("claude-sonnet-4-5", [LONG_BETA], 5) == 200_000
+    assert window_of("unknown", [LONG_BETA], 5) == 1_000_000
+    assert window_of("unknown", ["other"], 8_192) == 8_192
+    assert window_of("unknown") == 200_000
+
+
+def test_an_unknown_model_answers_in_a_modest_part_of_its_window() -> None:
+    assert capabilities("unknown", window=8_192).max_output == 2_048
+    assert capabilities("unknown", window=1_000_000).max_output == 32_000
+
+
+def test_the_names_that_go_over_the_wire_have_neither_prefix_nor_suffix() -> None:
+    assert wire_name("claude-opus-4-5[1m]") == "claude-opus-4-5"
+    assert wire_name("anthropic:claude-opus-4-5[1m]") == "claude-opus-4-5"
+    assert wire_name("openai:llama3:8b") == "llama3:8b"
+
+
+def test_only_models_that_check_their_thinking_bind_it() -> None:
+    binding = [
+        "claude-fable-5-1",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+        "claude-haiku-5-5",
+        "claude-new",
+    ]
+    free = [
+        "claude-fable-5",
+        "claude-opus-5",
+        "claude-sonnet-4-5",
+        "claude-mythos-5-1",
+        "openai:gpt-5",
+    ]
+    assert all(capabilities(name).binds_thinking for name in binding)
+    assert not any(capabilities(name).binds_thinking for name in free)
+
+
+def test_context_edits_and_compaction_are_where_the_provider_has_them() -> None:
+    assert capabilities("claude-haiku-4-5").context_management
+    assert not capabilities("claude-haiku-4-5").server_compaction
+    assert capabilities("claude-opus-4-6").server_compaction
+    assert not capabilities("claude-3-5-haiku").context_management
+    assert not capabilities("openai:gpt-5").context_management
+
+
+def test_the_table_and_the_prices_agree_about_every_model() -> None:
+    with TABLE.open("rb") as file:
+        priced: dict[str, dict[str, Any]] = tomllib.load(file)["models"]
+    compared = 0
+    for name, row in priced.items():
+        if "window" in row and family(name) is not None:
+            able = capabilities(name)
+            assert (name, able.window, able.max_output) == (name, row["window"], row["max_output"])
+            compared += 1
+    assert compared > 20
+
+
+def test_no_family_is_listed_twice() -> None:
+    prefixes = [f.prefix for f in FAMILIES]
+    assert len(prefixes) == len(set(prefixes))
+
+
+@pytest.mark.parametrize(
+    ("name", "wishes", "expected"),
+    [
+        ("claude-opus-5-5", {}, {}),
+        ("claude-opus-5-5", {"effort": "low"}, {"effort": "low"}),
+        ("claude-opus-5-5", {"thinking_budget": 9_000}, {"thinking": {"type": "adaptive"}}),
+        (
+            "claude-opus-5-5",
+            {"drop_thinking": True},
+            {
+                "thinking": {
+                    "type": "adaptive",
+                    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+                }
+            },
+        ),
+        ("claude-opus-4-6", {"drop_thinking": True}, {}),
+        (
+            "claude-sonnet-4-5",
+            {"thinking_budget": 9_000, "effort": "high", "betas": ("mine",)},
+            {
+                "thinking": {"type": "enabled", "budget_tokens": 9_000},
+                "betas": ["mine", "interleaved-thinking-2025-05-14"],
+            },
+        ),
+        ("claude-3-5-haiku", {"thinking_budget": 9_000, "effort": "high"}, {}),
+        ("openai:gpt-5", {"effort": "high", "thinking_budget": 9_000}, {"effort": "high"}),
+        ("openai:gpt-4o", {"effort": "high"}, {}),
+        ("openai:local", {"effort": "high"}, {"effort": "high"}),
+    ],
+)
+def test_wishes_are_put_in_the_terms_of_the_model(
+    name: str, wishes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert default_params(name, Access(**wishes)) == expected

@@ -1,0 +1,159 @@
+"""From a name to a model, and the one sentence that helps when that does not work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import rich.pretty
+from models.asking import KEY
+
+from sevenfold.errors import NoKey, UnknownModel
+from sevenfold.models import Access, connect
+from sevenfold.models.access import host_of, is_loopback
+from sevenfold.models.anthropic import AnthropicModel
+from sevenfold.models.openai import OpenAiModel
+from sevenfold.protocols import Model
+
+BOTH = Access(anthropic_key=KEY, openai_key=KEY)
+
+
+def static_check() -> tuple[type[Model], ...]:
+    return (AnthropicModel, OpenAiModel)
+
+
+@pytest.mark.parametrize(
+    "name", ["claude-sonnet-4-5", " claude-opus-5-5[1m] ", "anthropic:claude-x"]
+)
+def test_a_plain_name_is_anthropics(name: str) -> None:
+    model = connect(name, BOTH)
+    assert isinstance(model, AnthropicModel)
+    assert model.name == name.strip().removeprefix("anthropic:")
+
+
+def test_a_prefix_chooses_the_other_format_and_stays_in_the_name() -> None:
+    model = connect("openai:llama3:8b", BOTH)
+    assert isinstance(model, OpenAiModel)
+    assert model.name == "openai:llama3:8b"
+    assert type(connect(model.name, BOTH)) is OpenAiModel
+
+
+def test_offline_needs_nothing() -> None:
+    assert connect("offline", Access()).name == "offline"
+
+
+def test_without_a_key_the_variable_is_named_and_the_way_without_one() -> None:
+    with pytest.raises(NoKey, match=r"ANTHROPIC_API_KEY.*--model offline"):
+        connect("claude-sonnet-4-5", Access(openai_key=KEY))
+    with pytest.raises(NoKey, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*--model offline"):
+        connect("openai:gpt-5", Access(anthropic_key=KEY))
+
+
+def test_a_server_of_ones_own_needs_no_key_and_may_call_its_models_what_it_likes() -> None:
+    own = Access(anthropic_base_url="http://127.0.0.1:1", openai_base_url="http://10.0.0.5:8000/v1")
+    assert isinstance(connect("qwen3", own), AnthropicModel)
+    assert isinstance(connect("openai:qwen3", own), OpenAiModel)
+
+
+def test_a_bearer_token_is_a_key_too() -> None:
+    assert isinstance(connect("claude-sonnet-4-5", Access(anthropic_token="t")), AnthropicModel)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("", "offline"),
+        ("  ", "offline"),
+        ("openai:", "openai:NAME"),
+        ("anthropic:", "anthropic:NAME"),
+        ("local:model.gguf", "openai:NAME"),
+        ("gemini:pro", "openai:NAME"),
+        ("claude sonnet", "claude-sonnet"),
+        ("claude\x00", "offline"),
+        ("gpt-5", "'openai:gpt-5'"),
+        ("o3-mini", "'openai:o3-mini'"),
+        ("ofline", "'offline'"),
+        ("opus", "'claude-opus-"),
+        ("sonnet-4-5", "'claude-sonnet-4-5'"),
+        ("zzzz", "anthropic:NAME"),
+    ],
+)
+def test_an_unknown_name_gets_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        connect(name, BOTH)
+    assert hint in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f" {KEY}", "schlüssel", "a\x00b"])
+def test_a_key_with_odd_characters_is_caught_before_it_is_sent_and_not_shown(key: str) -> None:
+    for name, access in (
+        ("claude-opus-4-5", Access(anthropic_key=key)),
+        ("claude-opus-4-5", Access(anthropic_token=key)),
+        ("openai:m", Access(openai_key=key)),
+    ):
+        with pytest.raises(NoKey, match="set it again") as caught:
+            connect(name, access)
+        assert key not in str(caught.value)
+        assert KEY not in str(caught.value)
+
+
+def test_nothing_that_prints_access_prints_a_key() -> None:
+    access = Access(
+        anthropic_key=KEY,
+        anthropic_token=KEY,
+        openai_key=KEY,
+        headers={"x-team": KEY},
+        anthropic_base_url=f"https://me:{KEY}@host/path",
+    )
+    model = connect("claude-opus-4-5", access)
+    for shown in (
+        repr(access),
+        str(access),
+        rich.pretty.pretty_repr(access),
+        repr(model),
+        f"{access}",
+    ):
+        assert KEY not in shown
+    assert "anthropic_key='set'" in repr(access)
+    assert "x-team" in repr(access)
+    assert "https://host/path" in repr(access)
+    assert "openai_key='not set'" in repr(Access())
+
+
+def test_what_is_on_this_machine_is_known() -> None:
+    assert all(
+        map(
+            is_loopback,
+            ("http://localhost:1", "http://127.0.0.1", "http://[::1]:8", "http://a.localhost"),
+        )
+    )
+    assert not any(
+        map(
+            is_loopback,
+            (
+                "http://127.0.0.1@x",
+                "http://127.evil.example",
+                "https://api.anthropic.com",
+                "http://[",
+                "",
+            ),
+        )
+    )
+    assert host_of("https://u:p@host:81/x") == "host:81"
+    assert host_of("nonsense") == "nonsense"
+
+
+def test_importing_and_connecting_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from sevenfold.models import connect, Access;"
+        "access = Access(anthropic_key='k', openai_key='k');"
+        "connect('claude-opus-5-5', access); connect('openai:m', access);"
+        "heavy = {'httpx', 'anthropic', 'openai', 'pydantic'} & set(sys.modules);"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
