@@ -1,0 +1,175 @@
+"""The environment: the one place that reads it, once, and keeps its keys to itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.errors import SettingsError
+from sevenfold.messages import Json
+from sevenfold.settings.files import shown
+from sevenfold.settings.merging import FOLDER
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment says, read once. Keys are never shown."""
+
+    home: Path
+    """Where everything is kept."""
+    anthropic_key: str = ""
+    anthropic_token: str = ""
+    anthropic_base_url: str | None = None
+    openai_key: str = ""
+    openai_base_url: str | None = None
+    window: int | None = None
+    auto_compact_percent: float | None = None
+    block_limit: int | None = None
+    disable_memory: bool | None = None
+    """True: memory is off; False: it is on whatever else says; None: not said."""
+    bare: bool = False
+    remote: bool = False
+    remote_memory_dir: str | None = None
+    memory_path: str | None = None
+    memory_guidelines: str | None = None
+    no_color: bool = False
+    telemetry_disabled: bool = False
+    variables: Mapping[str, str] = {}
+    """All of it, for those who need to pass it on."""
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> Environment:
+        """Of this process, or of a mapping. A variable with a value that makes no sense is an error."""
+        variables = dict(os.environ if environ is None else environ)
+        values: Json = {}
+        for name, (field, parse, _) in VARIABLES.items():
+            text = variables.get(name, "")
+            if not text.strip():
+                continue
+            try:
+                values[field] = parse(text)
+            except ValueError as error:
+                got = "" if name in KEYS else f"; got {shown(text)}"
+                raise SettingsError(f"{name} must be {error}{got}.") from error
+        home: Path = values.pop("home", Path("~") / FOLDER)
+        if home.parts[:1] == ("~",):
+            home = _user_home(variables).joinpath(*home.parts[1:])
+        return cls(home=home.absolute(), variables=variables, **values)
+
+    def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
+        """What tools and hooks see: everything but our own keys, and what `env` in the settings adds.
+
+        A command the model runs could print a key or send it away. Whoever needs one in a tool can give
+        it back by `env` in the user settings.
+        """
+        kept = {name: text for name, text in self.variables.items() if name not in KEYS}
+        return {**kept, **extra}
+
+    def as_settings(self) -> Json:
+        """The settings that have a variable of their own."""
+        values = {
+            "anthropicBaseUrl": self.anthropic_base_url,
+            "openaiBaseUrl": self.openai_base_url,
+            "window": self.window,
+            "autoCompactPercent": self.auto_compact_percent,
+            "blockLimit": self.block_limit,
+            "guidelines": self.memory_guidelines,
+        }
+        said: Json = {key: value for key, value in values.items() if value is not None}
+        return said | ({"telemetry": {"enabled": False}} if self.telemetry_disabled else {})
+
+    def __repr__(self) -> str:
+        return f"Environment({', '.join(f'{k}={v!r}' for k, v in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        secrets = {name: "set" if shown[name] else "not set" for name in _SECRET}
+        return list((shown | secrets | {"variables": len(self.variables)}).items())
+
+
+def _user_home(variables: Mapping[str, str]) -> Path:
+    try:
+        return Path(variables["HOME"]) if variables.get("HOME") else Path.home()
+    except RuntimeError as error:
+        raise SettingsError("This user has no home folder; set SEVENFOLD_HOME.") from error
+
+
+def _count(text: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdigit() and 0 < int(text) < 2**53):
+        raise ValueError("a whole number of at least 1")
+    return int(text)
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 100:
+        raise ValueError("a number above 0 and up to 100")
+    return value
+
+
+def _switch(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True}
+    known |= {"0": False, "false": False, "no": False, "off": False}
+    if text.strip().lower() not in known:
+        raise ValueError("1 or 0")
+    return known[text.strip().lower()]
+
+
+def _url(text: str) -> str:
+    if not text.strip().startswith(("http://", "https://")):
+        raise ValueError("an address that begins with http:// or https://")
+    return text.strip()
+
+
+def _key(text: str) -> str:
+    text = text.strip()
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError("a key as it was issued, without line breaks or odd characters")
+    return text
+
+
+_Variable = tuple[str, Callable[[str], Any], str]
+VARIABLES: Final[dict[str, _Variable]] = {
+    "SEVENFOLD_HOME": ("home", Path, "Where everything is kept; `~/.sevenfold` without it."),
+    "ANTHROPIC_API_KEY": ("anthropic_key", _key, "The key for Claude models."),
+    "ANTHROPIC_AUTH_TOKEN": ("anthropic_token", _key, "A bearer token instead of the key."),
+    "ANTHROPIC_BASE_URL": ("anthropic_base_url", _url, "As `anthropicBaseUrl`."),
+    "OPENAI_API_KEY": ("openai_key", _key, "The key for `openai:` models."),
+    "OPENAI_BASE_URL": ("openai_base_url", _url, "As `openaiBaseUrl`."),
+    "SEVENFOLD_WINDOW": ("window", _count, "As `window`."),
+    "SEVENFOLD_AUTOCOMPACT_PERCENT": (
+        "auto_compact_percent",
+        _percent,
+        "As `autoCompactPercent`.",
+    ),
+    "SEVENFOLD_BLOCK_LIMIT": ("block_limit", _count, "As `blockLimit`."),
+    "SEVENFOLD_DISABLE_MEMORY": (
+        "disable_memory",
+        _switch,
+        "1: memory is off. 0: it is on, whatever else says.",
+    ),
+    "SEVENFOLD_BARE": ("bare", _switch, "1: a session without memory, as `--bare`."),
+    "SEVENFOLD_REMOTE": (
+        "remote",
+        _switch,
+        "1: this machine is not the user's own; memory is off.",
+    ),
+    "SEVENFOLD_REMOTE_MEMORY_DIR": (
+        "remote_memory_dir",
+        str,
+        "Where memory lives on a machine that is not the user's own; then it is on.",
+    ),
+    "SEVENFOLD_MEMORY_PATH": ("memory_path", str, "Where memory lives, before `memoryDirectory`."),
+    "SEVENFOLD_MEMORY_GUIDELINES": ("memory_guidelines", str, "As `guidelines`."),
+    "NO_COLOR": ("no_color", bool, "Anything: no colours."),
+    "OTEL_SDK_DISABLED": ("telemetry_disabled", _switch, "true: OpenTelemetry is told nothing."),
+}
+KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"})
+"""Not handed to tools and hooks."""
+_SECRET: Final = frozenset(VARIABLES[name][0] for name in KEYS)

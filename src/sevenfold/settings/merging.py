@@ -1,0 +1,184 @@
+"""How settings files come together, and what a file of a folder may say before the folder is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.messages import Json
+from sevenfold.settings.checks import check, describe, dotted
+from sevenfold.settings.files import Document, KeyPath, is_tracked, leads_outside, read
+from sevenfold.settings.schema import STRICTEST_FIRST, Settings
+
+FOLDER: Final = ".sevenfold"
+
+
+class Loading:
+    """Reads files one by one and remembers what there is to say about them."""
+
+    def __init__(self, root: Path, trusted: bool) -> None:
+        self._root, self._trusted = root, trusted
+        self.read: list[Path] = []
+        self.warnings: list[str] = []
+        self.ignored: list[str] = []
+
+    def file(self, path: Path) -> Document | None:
+        document = read(path)
+        if document is None:
+            return None
+        self.read.append(path)
+        return _beside(self.taken(document), path.parent)
+
+    def taken(self, document: Document) -> Document:
+        document = _renamed(document)
+        self.warnings += check(document)
+        return document
+
+    def of_folder(self, name: str, limits: Settings) -> Document | None:
+        """A file of the project folder, without what it may not say."""
+        path = self._root / FOLDER / name
+        if not self._trusted and leads_outside(path, self._root):
+            self.ignored.append(f"{path} (a link that leads out of the project)")
+            return None
+        if any(_same(path, known) for known in self.read):
+            return None  # started in the home folder: this is the user's own file
+        document = self.file(path)
+        if document is None:
+            return None
+        committed = name == "settings.json" or is_tracked(path)
+        kept: Json = {}
+        for key, value in _leaves(document.values):
+            never = committed and key[0] in NEVER_FROM_THE_PROJECT
+            if not never and (self._trusted or _restricts(key, value, limits)):
+                _put(kept, key, value)
+            elif value not in ([], {}, _holding(limits, key)):  # else it would change nothing
+                self._say(f"{document.where(key)}: {dotted(key)}", never)
+        return Document(document.path, kept)
+
+    def _say(self, where: str, never: bool) -> None:
+        if self._trusted:
+            self.warnings.append(f"{where} is ignored: a file of the project never sets it.")
+        else:
+            self.ignored.append(
+                f"{where} (a file of the project never sets it)" if never else where
+            )
+
+
+NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env"})
+"""One could point writes at a folder of keys, the other could change what every command does."""
+
+
+def _restricts(key: KeyPath, value: Any, limits: Settings) -> bool:
+    """Whether this only takes something away from what holds without it.
+
+    A lower window or a smaller first reply is not on the list: both make for more requests.
+    """
+    match key:
+        case ("permissions", "deny" | "ask"):
+            return True
+        case ("permissions", "mode"):
+            order = STRICTEST_FIRST
+            return order.index(value) < order.index(limits.permissions.mode)
+        case ("maxSteps",):
+            return bool(value < limits.max_steps)
+        case ("dailyBackgroundLimit",):
+            now = limits.daily_background_limit
+            return value is not None and (now is None or value < now)
+        case ("memoryEnabled",) | ("telemetry", "enabled") | ("flags", _):
+            return value is False
+        case _:
+            return False
+
+
+# --- putting them together ------------------------------------------------------------------------------
+
+_GROUPS: Final = frozenset({"permissions", "hooks", "flags", "telemetry"})
+
+
+def _leaves(values: Json) -> Iterator[tuple[KeyPath, Any]]:
+    """Each setting by itself, also those in groups; not what is no setting."""
+    known = {row[0] for row in describe()}
+    for key, value in values.items():
+        inside = value if key in _GROUPS else {}
+        yield from (
+            ((key, name), item) for name, item in inside.items() if f"{key}.{name}" in known
+        )
+        if key in known:
+            yield (key,), value
+
+
+def _put(values: Json, key: KeyPath, value: Any) -> None:
+    if len(key) == 1:
+        values[str(key[0])] = value
+    else:
+        values.setdefault(str(key[0]), {})[str(key[1])] = value
+
+
+def _holding(settings: Settings, key: KeyPath) -> Any:
+    """What holds for this key, in the form a file has it."""
+    value: Any = msgspec.to_builtins(settings, enc_hook=str)
+    for part in key:
+        value = value.get(part)
+    return value
+
+
+def merged(low_to_high: Iterable[Document | None]) -> Json:
+    out: Json = {}
+    for document in low_to_high:
+        if document is not None:
+            out = _over(out, document.values)
+    return out
+
+
+def _over(low: Any, high: Any) -> Any:
+    """Objects key by key, lists one after the other, anything else as the higher one says."""
+    if isinstance(low, dict) and isinstance(high, dict):
+        both = {key: _over(low[key], high[key]) for key in low.keys() & high.keys()}
+        return {**low, **high, **both}
+    if isinstance(low, list) and isinstance(high, list):
+        return [*high, *(item for item in low if item not in high)]
+    return high
+
+
+def _renamed(document: Document) -> Document:
+    """`permissions.defaultMode`, as other tools' files have it, is `permissions.mode`."""
+    permissions = document.values.get("permissions")
+    old, new = "defaultMode", "mode"
+    if not isinstance(permissions, dict) or old not in permissions or new in permissions:
+        return document
+    renamed = {new if key == old else key: value for key, value in permissions.items()}
+    lines = {("permissions", new): document.lines.get(("permissions", old), 1), **document.lines}
+    values = {**document.values, "permissions": renamed}
+    return msgspec.structs.replace(document, values=values, lines=lines)
+
+
+def plain(overrides: Mapping[str, Any]) -> Json:
+    """As a file would have it: tuples are lists, paths are text."""
+    values: Json = msgspec.json.decode(msgspec.json.encode(dict(overrides), enc_hook=str))
+    return values
+
+
+def _beside(document: Document, folder: Path) -> Document:
+    """With the one path that is relative to the file itself made absolute."""
+    prices = document.values.get("prices")
+    if prices is None:
+        return document
+    absolute = str(folder / Path(prices).expanduser())
+    return msgspec.structs.replace(document, values={**document.values, "prices": absolute})
+
+
+def with_paths(settings: Settings, root: Path) -> Settings:
+    folders = settings.permissions.additional_directories
+    absolute = tuple(str(root / Path(folder).expanduser()) for folder in folders)
+    permissions = msgspec.structs.replace(settings.permissions, additional_directories=absolute)
+    return msgspec.structs.replace(settings, permissions=permissions)
+
+
+def _same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False

@@ -1,0 +1,66 @@
+"""The page of the docs about settings, written from the settings themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sevenfold.settings.checks import describe
+from sevenfold.settings.environment import VARIABLES
+
+_REFERENCE: Final = """\
+# Settings
+
+Written by `sevenfold.settings.reference.settings_reference()`; a test holds it to the code.
+
+## Where they come from
+
+| | from | |
+|---|---|---|
+| 1 | `/etc/sevenfold/settings.json` | policy of this machine |
+| 2 | the command line | |
+| 3 | the environment | the variables below |
+| 4 | `.sevenfold/settings.local.json` in the project | yours, for this project; do not commit it |
+| 5 | `<home>/settings.json` | yours, for every project |
+| 6 | `.sevenfold/settings.json` in the project | everyone's, committed |
+
+A single value is taken from the first place that has it. Lists are put together, so a `deny` rule counts
+wherever it is written. Files are JSON, without comments, of at most 1 MB. A value of the wrong type is an
+error with its file and line; a key nobody knows is a warning. `.claude/settings.json` is not read, but
+hooks have the same shape and can be copied.
+
+## Before a folder is trusted
+
+Until you trust a folder (`sevenfold trust`), the two files in it can only restrict: `deny` and `ask`
+rules, a stricter `permissions.mode`, a lower `maxSteps` or `dailyBackgroundLimit`, and `false` for
+`memoryEnabled`, `telemetry.enabled` and every flag. Everything else in them is ignored and named once.
+A link that leads out of the project is not followed.
+
+Trusted or not, `memoryDirectory` and `env` are never taken from `.sevenfold/settings.json`, nor from a
+`settings.local.json` that git tracks.
+
+## Keys
+
+| key | type | default | meaning |
+|---|---|---|---|
+{keys}
+
+A hook is `{{"matcher": "Edit|Write", "hooks": [{{"type": "command", "command": "./check.sh",
+"timeout": 60}}]}}`; see [hooks](hooks.md).
+
+## Variables
+
+| variable | meaning |
+|---|---|
+{variables}
+
+Tools and hooks see the environment without `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN` and
+`OPENAI_API_KEY`. A project whose tests need one gets it back by `env` in your own settings.
+"""
+
+
+def settings_reference() -> str:
+    """The page of the docs about settings."""
+    rows = ([f"`{key}`", words, f"`{default}`", said] for key, words, default, said in describe())
+    keys = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    variables = (f"| `{name}` | {said} |" for name, (_, _, said) in VARIABLES.items())
+    return _REFERENCE.format(keys="\n".join(keys), variables="\n".join(variables))

@@ -1,0 +1,251 @@
+"""Every setting: its key, its type, its default and what it means, in one place.
+
+The names in a file are camelCase; the flags and the moments of hooks keep the names they have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from sevenfold.hook_contract import HookEvents
+from sevenfold.models.access import ANTHROPIC_URL, OPENAI_URL
+from sevenfold.request import Ttl
+from sevenfold.tools import permissions as tools
+from sevenfold.tools.permissions import Mode
+
+STRICTEST_FIRST: Final[tuple[Mode, ...]] = (
+    "plan",
+    "dontAsk",
+    "default",
+    "acceptEdits",
+    "bypassPermissions",
+)
+Effort: TypeAlias = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
+Scope: TypeAlias = Literal["repository", "worktree", "folder", "user"]
+Url: TypeAlias = Annotated[
+    str, Meta(pattern=r"^https?://[^/\s]", title="an address that begins with http:// or https://")
+]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Rules: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
+
+
+class PermissionSettings(tools.PermissionSettings, frozen=True, kw_only=True, rename="camel"):
+    """What tools may do without asking, only after asking, or never."""
+
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="How a session starts: `default` asks, `acceptEdits` does not ask about edits, "
+            "`plan` only reads, `dontAsk` refuses what it would have to ask about, "
+            "`bypassPermissions` never asks. `defaultMode` is another name for it.",
+            examples=["plan"],
+        ),
+    ] = "default"
+    allow: Annotated[
+        Rules,
+        Meta(description="What may run without a question.", examples=[["Bash(ls:*)"]]),
+    ] = ()
+    ask: Annotated[
+        Rules,
+        Meta(description="What is asked about every time.", examples=[["Bash(git push:*)"]]),
+    ] = ()
+    deny: Annotated[
+        Rules,
+        Meta(
+            description="What may never run; it counts wherever it is written.",
+            examples=[["Read(./.env)"]],
+        ),
+    ] = ()
+    additional_directories: Annotated[
+        Rules,
+        Meta(
+            description="Folders outside the project that tools may work in; a relative one begins at "
+            "the project.",
+            examples=[["../shared"]],
+        ),
+    ] = ()
+
+
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What OpenTelemetry is told."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Hand spans and metrics to OpenTelemetry where the program around us has set it "
+            "up. Nothing is sent otherwise, and never what was said.",
+            examples=[False],
+        ),
+    ] = True
+
+
+def _flag(description: str) -> Meta:
+    return Meta(description=description, examples=[False])
+
+
+class Switches(msgspec.Struct, frozen=True, kw_only=True):
+    """A switch for every layer and mechanism."""
+
+    tool_results: Annotated[bool, _flag("Layer 1: large tool results go to disk.")] = True
+    aggregate_budget: Annotated[bool, _flag("Layer 1: the limit for all results of a message.")] = (
+        True
+    )
+    micro_cost: Annotated[bool, _flag("Layer 2: old results are cleared when it pays.")] = True
+    micro_time: Annotated[bool, _flag("Layer 2: the plain time rule instead.")] = False
+    micro_cache_edit: Annotated[bool, _flag("Layer 2: deletions in the provider's cache.")] = True
+    micro_api: Annotated[bool, _flag("Layer 2: the provider's context management.")] = True
+    pre_cold: Annotated[bool, _flag("Layer 2: acts before the cache goes cold; it spends.")] = False
+    notes: Annotated[bool, _flag("Layer 3: notes on this session are kept.")] = True
+    payout: Annotated[bool, _flag("Layer 3: the notes stand in for a compaction.")] = True
+    compact: Annotated[bool, _flag("Layer 4: the window is compacted when nearly full.")] = True
+    reactive: Annotated[bool, _flag("Layer 4: compaction after a refusal as too long.")] = True
+    precompute: Annotated[bool, _flag("Layer 4: the summary is prepared ahead.")] = False
+    server_compact: Annotated[bool, _flag("Layer 4: the provider compacts.")] = False
+    snip: Annotated[bool, _flag("Layer 4: whole old rounds leave the view.")] = False
+    collapse: Annotated[bool, _flag("Layer 4: finished tool rounds become a short projection.")] = (
+        False
+    )
+    recall: Annotated[bool, _flag("Layer 5: memories are recalled.")] = True
+    extraction: Annotated[bool, _flag("Layer 5: memories are extracted after a turn.")] = True
+    dream: Annotated[bool, _flag("Layer 6: memories are consolidated.")] = True
+    team: Annotated[bool, _flag("Layer 5: memory shared with a team.")] = True
+    agent_summaries: Annotated[bool, _flag("Layer 7: running agents say what they do.")] = True
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All settings of a session, after every file has had its say."""
+
+    model: Annotated[
+        str | None,
+        Meta(
+            description="Which model answers. Unset: a Claude model with a key, `offline` without.",
+            examples=["claude-sonnet-4-5"],
+        ),
+    ] = None
+    permissions: PermissionSettings = PermissionSettings()
+    hooks: HookEvents = HookEvents()
+    env: Annotated[
+        dict[str, str],
+        Meta(
+            description="More environment variables for tools and hooks. Never from a file that is part "
+            "of the project.",
+            examples=[{"PAGER": "cat"}],
+        ),
+    ] = {}
+    anthropic_base_url: Annotated[
+        Url,
+        Meta(
+            description="Where the Anthropic Messages API is.", examples=["http://127.0.0.1:8080"]
+        ),
+    ] = ANTHROPIC_URL
+    openai_base_url: Annotated[
+        Url,
+        Meta(
+            description="Where the OpenAI-compatible API is.",
+            examples=["http://127.0.0.1:11434/v1"],
+        ),
+    ] = OPENAI_URL
+    max_steps: Annotated[
+        Count,
+        Meta(description="How often the model may answer in one turn.", examples=[100]),
+    ] = 100
+    max_output_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="The longest reply that is asked for at first; one that is cut there is asked "
+            "for again with all the room there is. 0: as long as the model can.",
+            examples=[8_000],
+        ),
+    ] = 16_000
+    window: Annotated[
+        Count | None,
+        Meta(
+            description="The context window of a model that the table does not know.",
+            examples=[200_000],
+        ),
+    ] = None
+    auto_compact_percent: Annotated[
+        Annotated[float, Meta(gt=0, le=100)] | None,
+        Meta(
+            description="Compact when this much of the window is used. It can only lower the limit.",
+            examples=[80],
+        ),
+    ] = None
+    block_limit: Annotated[
+        Count | None,
+        Meta(
+            description="Send no request that is larger than this, in tokens.", examples=[150_000]
+        ),
+    ] = None
+    cache_ttl: Annotated[
+        Ttl,
+        Meta(description="How long the provider keeps a prefix in its cache.", examples=["1h"]),
+    ] = "5m"
+    thinking_budget: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="Tokens the model may think; 0: it does not. Unset: as the model does.",
+            examples=[8_000],
+        ),
+    ] = None
+    effort: Annotated[
+        Effort | None,
+        Meta(description="How hard the model tries, where it can be told.", examples=["high"]),
+    ] = None
+    cleanup_days: Annotated[
+        Count,
+        Meta(
+            description="Days that transcripts and stored tool results are kept. Memory is kept.",
+            examples=[30],
+        ),
+    ] = 30
+    memory_enabled: Annotated[
+        bool, Meta(description="Whether durable memory is used.", examples=[False])
+    ] = True
+    memory_directory: Annotated[
+        Annotated[str, Meta(min_length=3)] | None,
+        Meta(
+            description="Where memory lives instead of below the home folder. Never from a file that is "
+            "part of the project.",
+            examples=["~/notes/memory"],
+        ),
+    ] = None
+    scope: Annotated[
+        Scope,
+        Meta(description="What shares one memory.", examples=["worktree"]),
+    ] = "repository"
+    guidelines: Annotated[
+        str | None,
+        Meta(
+            description="Text added to the rules of memory in the prompt.",
+            examples=["Never save names of customers."],
+        ),
+    ] = None
+    flags: Switches = Switches()
+    prices: Annotated[
+        Path | None,
+        Meta(
+            description="A TOML file with prices of your own; a relative one begins where the settings "
+            "file is.",
+            examples=["prices.toml"],
+        ),
+    ] = None
+    telemetry: TelemetrySettings = TelemetrySettings()
+    daily_background_limit: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(
+            description="The most that work in the background may cost in a day, in the currency of the "
+            "price table. null: no limit.",
+            examples=[1.0],
+        ),
+    ] = 1.0
+
+
+def settings_from(values: dict[str, Any]) -> Settings:
+    """Settings of values that were checked before."""
+    return msgspec.convert(values, Settings, dec_hook=lambda kind, value: kind(value))

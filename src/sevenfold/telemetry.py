@@ -1,0 +1,263 @@
+"""Events as OpenTelemetry spans and metrics, by the conventions for generative AI.
+
+Only the API is used: where the program around us has not set up an SDK, nothing is recorded and nothing
+is sent. Names, counts, durations and prices are told; what was said, asked of a tool, or answered by
+one never is.
+
+    invoke_agent   one turn
+      chat           one request to the model, with its tokens
+      execute_tool   one call of a tool
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from sevenfold.events import (
+    Acted,
+    Asked,
+    CacheBroke,
+    Closed,
+    Declined,
+    Denied,
+    Ended,
+    Event,
+    Failed,
+    HookRan,
+    Replied,
+    Retrying,
+    Sending,
+    Started,
+    ToolStarted,
+)
+from sevenfold.tokens import Usage
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanKind, TracerProvider
+
+SCOPE: Final = "sevenfold"
+AGENT: Final = "sevenfold"
+_GOOD_ENDS: Final = frozenset({"end_turn", "stop", "stop_sequence", "tool_use", "max_tokens"})
+_TOKEN_STEPS: Final = [4**n for n in range(14)]
+_SECOND_STEPS: Final = [0.01 * 2**n for n in range(14)]
+_COUNTERS: Final = {
+    "sevenfold.cost": ("{currency}", "What requests cost, in the currency of the price table."),
+    "sevenfold.cache_breaks": (
+        "{break}",
+        "How often the provider read less from its cache than due.",
+    ),
+    "sevenfold.denials": ("{call}", "Calls of tools that were not allowed."),
+    "sevenfold.failures": ("{failure}", "Layers and background work that failed."),
+    "sevenfold.declined": ("{handback}", "What layers handed back too late to be written."),
+    "sevenfold.retries": ("{request}", "Requests that were sent again."),
+    "sevenfold.hooks": ("{run}", "Runs of user hooks."),
+}
+
+
+class Telemetry:
+    """Subscribe it to a session's events. Without OpenTelemetry around, it does nothing."""
+
+    def __init__(
+        self,
+        session: str = "",
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
+        given = tracer_provider is not None or meter_provider is not None
+        self._on = given or "opentelemetry" in sys.modules
+        self._session, self._model = session, ""
+        if not self._on:
+            return  # nobody has set up anything that could record, and the import takes time
+        self._turn: Span | None = None
+        self._chats: dict[str, deque[Span]] = {}
+        self._tools: dict[str, Span] = {}
+        self._open_instruments(tracer_provider, meter_provider)
+        self._taken: dict[type[Event], Callable[[Any], None]] = {
+            Started: self._started,
+            Asked: self._asked,
+            Sending: self._sending,
+            Replied: self._replied,
+            ToolStarted: self._tool_started,
+            Acted: self._acted,
+            Denied: self._denied,
+            Ended: self._ended,
+            Closed: self._closed,
+            Failed: lambda e: self._count("sevenfold.failures", {"sevenfold.by": e.by}),
+            Declined: lambda e: self._count("sevenfold.declined", {"sevenfold.by": e.by}),
+            Retrying: lambda e: self._count("sevenfold.retries", {}),
+            CacheBroke: lambda e: self._count(
+                "sevenfold.cache_breaks",
+                {"sevenfold.source": e.source, "sevenfold.expected": e.expected},
+            ),
+            HookRan: lambda e: self._count(
+                "sevenfold.hooks", {"sevenfold.hook": e.hook, "sevenfold.outcome": e.outcome}
+            ),
+        }
+
+    def __call__(self, event: Event) -> None:
+        if self._on and (taken := self._taken.get(type(event))):
+            taken(event)
+
+    def _open_instruments(
+        self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+    ) -> None:
+        from opentelemetry import metrics, trace
+
+        self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
+        meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
+        self._counters = {
+            name: meter.create_counter(name, unit, said) for name, (unit, said) in _COUNTERS.items()
+        }
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens of a request, in and out.",
+            explicit_bucket_boundaries_advisory=_TOKEN_STEPS,
+        )
+        self._seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "How long a request took.",
+            explicit_bucket_boundaries_advisory=_SECOND_STEPS,
+        )
+        self._hit_rate = meter.create_histogram(
+            "sevenfold.cache_hit_rate",
+            "1",
+            "The part of a prompt that came from the provider's cache.",
+            explicit_bucket_boundaries_advisory=[n / 10 for n in range(11)],
+        )
+
+    # --- spans ------------------------------------------------------------------------------------------
+
+    def _started(self, event: Started) -> None:
+        self._session, self._model = event.session, event.model
+
+    def _asked(self, event: Asked) -> None:
+        self._end_turn("cut")  # one that nobody ended
+        self._turn = self._span("invoke_agent", AGENT, {"gen_ai.agent.name": AGENT})
+
+    def _sending(self, event: Sending) -> None:
+        more = {"gen_ai.request.model": self._model, "sevenfold.source": event.source}
+        span = self._span("chat", self._model, more, client=True)
+        self._chats.setdefault(event.source, deque()).append(span)
+
+    def _replied(self, event: Replied) -> None:
+        waiting = self._chats.get(event.source)
+        if not waiting:
+            self._sending(Sending(event.source, 0, 0, 0, "", 0.0, True))
+        span = self._chats[event.source].popleft()
+        model = event.model or self._model
+        span.set_attributes(
+            {
+                "gen_ai.response.model": model,
+                "gen_ai.response.finish_reasons": [event.stop],
+                **_usage(event.usage),
+            }
+        )
+        span.end()
+        self._measure(event, self._model or model)
+
+    def _measure(self, event: Replied, model: str) -> None:
+        usage = event.usage
+        about = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider(model),
+            "gen_ai.request.model": model,
+        }
+        self._tokens.record(usage.prompt, {**about, "gen_ai.token.type": "input"})
+        self._tokens.record(usage.output, {**about, "gen_ai.token.type": "output"})
+        self._seconds.record(event.seconds, about)
+        if usage.prompt:
+            self._hit_rate.record(usage.hit_rate, {**about, "sevenfold.source": event.source})
+        if event.cost is not None:
+            self._counters["sevenfold.cost"].add(event.cost, about)
+
+    def _tool_started(self, event: ToolStarted) -> None:
+        more = {"gen_ai.tool.name": event.use.name, "gen_ai.tool.call.id": event.use.id}
+        more["gen_ai.tool.type"] = "function"
+        self._tools[event.use.id] = self._span("execute_tool", event.use.name, more)
+
+    def _acted(self, event: Acted) -> None:
+        for result in event.results:
+            if span := self._tools.pop(result.tool_use_id, None):
+                if result.is_error:
+                    _fail(span, "tool_error")
+                span.end()
+
+    def _denied(self, event: Denied) -> None:
+        self._count("sevenfold.denials", {"gen_ai.tool.name": event.use.name})
+        if span := self._tools.pop(event.use.id, None):
+            _fail(span, "denied")
+            span.end()
+
+    def _ended(self, event: Ended) -> None:
+        if self._turn is not None:
+            self._turn.set_attributes({**_usage(event.usage), "sevenfold.steps": event.steps})
+        self._end_turn(event.stop)
+
+    def _closed(self, event: Closed) -> None:
+        self._end_turn("cut")
+
+    def _end_turn(self, stop: str) -> None:
+        """End the turn, and whatever in it did not come to its own end."""
+        left = [*self._tools.values(), *(span for spans in self._chats.values() for span in spans)]
+        for span in left:
+            _fail(span, stop)
+            span.end()
+        self._tools.clear()
+        self._chats.clear()
+        if self._turn is not None:
+            self._turn.set_attribute("gen_ai.response.finish_reasons", [stop])
+            if stop not in _GOOD_ENDS:
+                _fail(self._turn, stop)
+            self._turn.end()
+            self._turn = None
+
+    def _span(self, operation: str, name: str, more: dict[str, Any], client: bool = False) -> Span:
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        kind: SpanKind = SpanKind.CLIENT if client else SpanKind.INTERNAL
+        return self._tracer.start_span(
+            f"{operation} {name}".strip(),
+            set_span_in_context(self._turn) if self._turn is not None else None,
+            kind,
+            {
+                "gen_ai.operation.name": operation,
+                "gen_ai.provider.name": provider(self._model),
+                "gen_ai.conversation.id": self._session,
+                **more,
+            },
+        )
+
+    def _count(self, name: str, about: dict[str, Any]) -> None:
+        self._counters[name].add(1, about)
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    """The conventions count what came from the cache as input too."""
+    return {
+        "gen_ai.usage.input_tokens": usage.prompt,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+    }
+
+
+def _fail(span: Span, kind: str) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def provider(model: str) -> str:
+    """Who answers, as far as the name of a model says."""
+    before, colon, _ = model.partition(":")
+    if colon and before in ("anthropic", "openai", "local"):
+        return before
+    return "anthropic" if "claude" in model else "sevenfold" if model == "offline" else "unknown"

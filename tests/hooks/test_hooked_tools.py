@@ -1,0 +1,208 @@
+"""Hooks around the tools: before a call they may refuse or change it, after it they may add."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sevenfold.events import Denied, Event, HookRan
+from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks import HookedTools, Hooks
+from sevenfold.messages import Image, Text, ToolResult, ToolUse
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+
+@dataclass
+class Recorder:
+    """Tools that do nothing but remember what they were asked."""
+
+    result: ToolResult = field(default_factory=lambda: ToolResult("t1", "3 files"))
+    asked: list[ToolUse] = field(default_factory=list)
+
+    def safe(self, use: ToolUse) -> bool:
+        return use.name == "Read"
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        self.asked.append(use)
+        return self.result
+
+
+@dataclass
+class Scene:
+    folder: Path
+    inner: Recorder = field(default_factory=Recorder)
+    events: list[Event] = field(default_factory=list)
+    approved: list[str] = field(default_factory=list)
+    confirmed: list[tuple[str, str]] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+
+    def tools(self, before: str = "", after: str = "", *, asks: bool = True) -> HookedTools:
+        hooks = Hooks(
+            HookEvents(pre_tool_use=_on(before), post_tool_use=_on(after)),
+            session_id="s",
+            transcript_path=self.folder / "s.jsonl",
+            project=self.folder,
+            cwd_of=lambda: self.folder,
+            environment={"PATH": os.environ["PATH"]},
+            emit=self.events.append,
+        )
+        confirm = (lambda use, why: self.confirmed.append((use, why))) if asks else None
+        return HookedTools(self.inner, hooks, self.approved.append, confirm, self.stopped.append)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def _on(command: str) -> tuple[HookMatcher, ...]:
+    return (HookMatcher(hooks=(HookCommand(command=command),)),) if command else ()
+
+
+def says(event: str = "PreToolUse", top: dict[str, Any] | None = None, **more: Any) -> str:
+    answer = {**(top or {}), "hookSpecificOutput": {"hookEventName": event, **more}}
+    return f"printf %s {shlex.quote(json.dumps(answer))}"
+
+
+USE = ToolUse("t1", "Bash", {"command": "ls"})
+
+
+async def test_without_hooks_the_tools_are_just_the_tools(scene: Scene) -> None:
+    tools = scene.tools()
+
+    assert await tools.call(USE) is scene.inner.result
+    assert scene.inner.asked == [USE]
+    assert (tools.safe(USE), tools.safe(ToolUse("t2", "Read", {}))) == (False, True)
+    assert scene.events == []
+
+
+@pytest.mark.parametrize(
+    "refuses",
+    [
+        "echo not today >&2; exit 2",
+        says(permissionDecision="deny", permissionDecisionReason="not today"),
+        says(top={"decision": "block", "reason": "not today"}),
+    ],
+)
+async def test_a_refused_call_does_not_run_and_the_model_reads_why(
+    scene: Scene, refuses: str
+) -> None:
+    result = await scene.tools(refuses, "touch after").call(USE)
+
+    assert result == ToolResult("t1", "A hook refused this call: not today", True)
+    assert scene.inner.asked == []
+    assert [e for e in scene.events if not isinstance(e, HookRan)] == [Denied(USE, "not today")]
+    assert not (scene.folder / "after").exists()
+
+
+async def test_an_allowed_call_is_approved_by_its_id(scene: Scene) -> None:
+    await scene.tools(says(permissionDecision="allow")).call(USE)
+
+    assert (scene.approved, scene.inner.asked) == (["t1"], [USE])
+
+
+async def test_no_word_from_a_hook_is_no_approval(scene: Scene) -> None:
+    await scene.tools("true").call(USE)
+
+    assert (scene.approved, scene.confirmed, scene.inner.asked) == ([], [], [USE])
+
+
+async def test_a_call_that_must_be_asked_about_is_passed_on_as_such(scene: Scene) -> None:
+    asks = says(permissionDecision="ask", permissionDecisionReason="it costs money")
+
+    await scene.tools(asks).call(USE)
+
+    assert (scene.confirmed, scene.approved) == ([("t1", "it costs money")], [])
+
+
+async def test_a_call_that_must_be_asked_about_is_refused_where_nobody_can_be_asked(
+    scene: Scene,
+) -> None:
+    result = await scene.tools(says(permissionDecision="ask"), asks=False).call(USE)
+
+    assert result.is_error
+    assert "nobody can be asked here" in result.text
+    assert scene.inner.asked == []
+
+
+async def test_a_changed_input_is_what_runs_and_what_the_next_hook_sees(scene: Scene) -> None:
+    changed = {"command": "ls -l"}
+
+    await scene.tools(says(updatedInput=changed), "cat > told").call(USE)
+
+    told = json.loads((scene.folder / "told").read_text(encoding="utf-8"))
+    assert scene.inner.asked == [ToolUse("t1", "Bash", changed)]
+    assert told["tool_input"] == changed
+    assert told["tool_use_id"] == "t1"
+    assert told["tool_response"] == {
+        "success": True,
+        "content": "3 files",
+        "stdout": "3 files",
+        "stderr": "",
+        "interrupted": False,
+    }
+
+
+async def test_what_a_hook_adds_after_a_call_stands_below_the_result(scene: Scene) -> None:
+    after = says(
+        "PostToolUse", {"decision": "block", "reason": "lint fails"}, additionalContext="see log"
+    )
+
+    result = await scene.tools(says(additionalContext="careful"), after).call(USE)
+
+    assert result.text == (
+        "3 files\n\n[said by a hook] careful\n\n[said by a hook] lint fails\n\n[said by a hook] see log"
+    )
+    assert not result.is_error
+
+
+async def test_exit_2_after_a_call_tells_the_model(scene: Scene) -> None:
+    result = await scene.tools(after="echo format it >&2; exit 2").call(USE)
+
+    assert result.text == "3 files\n\n[said by a hook] format it"
+
+
+async def test_added_words_go_beside_an_image(scene: Scene) -> None:
+    image = Image({"type": "base64"})
+    scene.inner.result = ToolResult("t1", (image,))
+
+    result = await scene.tools(after="echo blurred >&2; exit 2").call(USE)
+
+    assert result.content == (image, Text("[said by a hook] blurred"))
+
+
+async def test_a_call_that_failed_is_not_followed_by_hooks_for_success(scene: Scene) -> None:
+    scene.inner.result = ToolResult("t1", "no such file", True)
+
+    result = await scene.tools(after="touch after").call(USE)
+
+    assert result == scene.inner.result
+    assert not (scene.folder / "after").exists()
+
+
+async def test_a_written_file_is_named_as_scripts_expect(scene: Scene) -> None:
+    await scene.tools(after="cat > told").call(
+        ToolUse("t1", "Write", {"file_path": "/a", "content": "x"})
+    )
+
+    told = json.loads((scene.folder / "told").read_text(encoding="utf-8"))
+    assert told["tool_response"]["filePath"] == "/a"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_hook_can_end_everything(scene: Scene, when: str) -> None:
+    ends = f"printf %s {shlex.quote(json.dumps({'continue': False, 'stopReason': 'enough'}))}"
+
+    tools = scene.tools(before=ends) if when == "before" else scene.tools(after=ends)
+    result = await tools.call(USE)
+
+    assert scene.stopped == ["enough"]
+    assert result.is_error is (when == "before")
+    assert len(scene.inner.asked) == (0 if when == "before" else 1)

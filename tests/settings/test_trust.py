@@ -1,0 +1,157 @@
+"""Trust is a list the user made; whatever is wrong with it, nothing is trusted."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from sevenfold.errors import Refused
+from sevenfold.trust import Trust
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "user" / ".sevenfold"
+
+
+@pytest.fixture
+def trust(home: Path, tmp_path: Path) -> Trust:
+    return Trust(home, tmp_path / "user")
+
+
+def folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def test_nothing_is_trusted_at_first(trust: Trust, tmp_path: Path) -> None:
+    assert not trust.is_trusted(tmp_path)
+    assert (trust.list(), trust.problem) == ((), None)
+
+
+def test_a_trusted_folder_is_trusted_with_what_is_in_it_and_nothing_beside_it(
+    trust: Trust, tmp_path: Path, home: Path
+) -> None:
+    project = folder(tmp_path / "work" / "project")
+    inner, beside = folder(project / "inner"), folder(tmp_path / "work" / "project-2")
+
+    trust.add(project)
+
+    again = Trust(home, tmp_path / "user")
+    assert [again.is_trusted(path) for path in (project, inner)] == [True, True]
+    assert [again.is_trusted(path) for path in (beside, tmp_path / "work")] == [False, False]
+    assert again.covering(inner) == project
+
+
+def test_the_list_is_the_users_alone(trust: Trust, tmp_path: Path, home: Path) -> None:
+    trust.add(folder(tmp_path / "project"))
+
+    assert stat.S_IMODE((home / "trust.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_link_is_as_trusted_as_what_it_leads_to(trust: Trust, tmp_path: Path) -> None:
+    project, other = folder(tmp_path / "project"), folder(tmp_path / "other")
+    (tmp_path / "link").symlink_to(project)
+    (project / "out").symlink_to(other)
+
+    assert trust.add(tmp_path / "link") == project
+    assert trust.is_trusted(project)
+    assert not trust.is_trusted(project / "out")
+
+
+def test_revoking_ends_it_also_below(trust: Trust, tmp_path: Path) -> None:
+    one, two = folder(tmp_path / "a" / "one"), folder(tmp_path / "two")
+    trust.add(one)
+    trust.add(two)
+
+    assert trust.revoke(tmp_path / "a")
+    assert trust.list() == (two,)
+    assert not trust.revoke(tmp_path / "a")
+
+
+def test_trusting_twice_lists_once(trust: Trust, tmp_path: Path) -> None:
+    project = folder(tmp_path / "project")
+
+    trust.add(project)
+    trust.add(project)
+
+    assert trust.list() == (project,)
+
+
+def test_folders_that_hold_everything_cannot_be_trusted(trust: Trust, tmp_path: Path) -> None:
+    user = folder(tmp_path / "user")
+    anybody = folder(tmp_path / "anybody")
+    anybody.chmod(0o1777)
+
+    for path, why in (
+        (Path("/"), "everything on this machine"),
+        (user, "your home folder"),
+        (tmp_path, "your home folder"),
+        (anybody, "anybody can put files into it"),
+    ):
+        with pytest.raises(Refused, match=why):
+            trust.add(path)
+    assert trust.list() == ()
+
+
+def test_what_was_written_into_the_list_by_hand_is_held_to_the_same_rules(
+    trust: Trust, tmp_path: Path, home: Path
+) -> None:
+    trust.add(folder(tmp_path / "project"))
+    (home / "trust.json").write_text('{"trusted": ["/", "", ".", "relative"]}', encoding="utf-8")
+
+    assert trust.list() == ()
+    assert not trust.is_trusted(tmp_path / "project")
+
+
+def test_a_folder_that_is_not_there_cannot_be_trusted(trust: Trust, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="there is no such folder"):
+        trust.add(tmp_path / "none")
+    assert not trust.is_trusted(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"trusted": "/"}', b'{"trusted": ["\xff"]}', b"[" * 100_000]
+)
+def test_a_damaged_list_trusts_nothing_says_so_and_is_kept(
+    trust: Trust, tmp_path: Path, home: Path, damage: bytes
+) -> None:
+    project = folder(tmp_path / "project")
+    trust.add(project)
+    (home / "trust.json").write_bytes(damage)
+
+    assert not trust.is_trusted(project)
+    assert trust.problem is not None
+    assert "trust.json is damaged" in trust.problem
+    assert (home / "trust.json.damaged").read_bytes() == damage
+    trust.add(project)
+    assert trust.is_trusted(project)
+    assert trust.problem is None
+
+
+def test_a_list_that_others_can_write_is_not_the_users_word(
+    trust: Trust, tmp_path: Path, home: Path
+) -> None:
+    project = folder(tmp_path / "project")
+    trust.add(project)
+    (home / "trust.json").chmod(0o666)
+
+    assert not trust.is_trusted(project)
+    assert trust.problem is not None
+    assert "chmod 600" in trust.problem
+    (home / "trust.json").chmod(0o600)
+    assert trust.is_trusted(project)
+
+
+def test_a_list_that_cannot_be_read_trusts_nothing(
+    trust: Trust, tmp_path: Path, home: Path
+) -> None:
+    project = folder(tmp_path / "project")
+    folder(home / "trust.json")
+
+    assert not trust.is_trusted(project)
+    assert trust.problem is not None
+    assert "trust.json could not be read" in trust.problem
