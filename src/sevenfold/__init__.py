@@ -1,1 +1,81 @@
-"""Seven layers of memory for LLM agents."""
+"""Seven layers of memory for LLM agents: plain files, any model, the prompt cache kept.
+
+The public names. They are loaded when first used, so that importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sevenfold.errors import Failure, Mistake, SevenfoldError
+    from sevenfold.events import Event
+    from sevenfold.messages import (
+        Document,
+        Image,
+        Message,
+        Opaque,
+        RedactedThinking,
+        Text,
+        Thinking,
+        ToolResult,
+        ToolUse,
+    )
+    from sevenfold.protocols import Model, Tool
+    from sevenfold.session import Session
+    from sevenfold.settings import Settings
+    from sevenfold.sync import run_sync
+
+_HOMES = {
+    "Session": "session",
+    "Message": "messages",
+    "Text": "messages",
+    "Thinking": "messages",
+    "RedactedThinking": "messages",
+    "ToolUse": "messages",
+    "ToolResult": "messages",
+    "Image": "messages",
+    "Document": "messages",
+    "Opaque": "messages",
+    "Model": "protocols",
+    "Tool": "protocols",
+    "Settings": "settings",
+    "Event": "events",
+    "run_sync": "sync",
+    "SevenfoldError": "errors",
+    "Mistake": "errors",
+    "Failure": "errors",
+}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Document",
+    "Event",
+    "Failure",
+    "Image",
+    "Message",
+    "Mistake",
+    "Model",
+    "Opaque",
+    "RedactedThinking",
+    "Session",
+    "Settings",
+    "SevenfoldError",
+    "Text",
+    "Thinking",
+    "Tool",
+    "ToolResult",
+    "ToolUse",
+    "run_sync",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sevenfold' has no attribute {name!r}")
+    return getattr(import_module(f"sevenfold.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -10,12 +10,13 @@ from typing import Final
 
 import anyio
 
-from sevenfold.errors import ModelFailure, SevenfoldError
+from sevenfold.errors import ModelFailure
 from sevenfold.events import Delta, Emit, Failed, ToolStarted
-from sevenfold.messages import THOUGHTS, Block, Message, Text, ToolResult, ToolUse
+from sevenfold.invariants import open_uses
+from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse
 from sevenfold.protocols import Model, Tools
 from sevenfold.request import Request
-from sevenfold.transcript import Reply
+from sevenfold.transcript import Reply, View
 
 CONTINUE: Final = "Your last reply was cut off at its length limit. Go on exactly where it stopped."
 CONTINUATIONS: Final = 3
@@ -33,21 +34,17 @@ class Streamed:
         self._partial = ""
         self._whole: Reply | None = None
         self._done: dict[str, ToolResult] = {}
-        self._unsafe = anyio.Lock()
+        self._calls: list[tuple[bool, anyio.Event]] = []
+        self._broken: Exception | None = None
 
     @property
     def reply(self) -> Reply | None:
         """The reply; when it was cut, the blocks that were complete and the text so far."""
         if self._whole:
-            return self._whole if _says_something(self._whole.message) else None
+            return self._whole if self._whole.message.says_something else None
         tail = (Text(self._partial.rstrip()),) if self._partial.strip() else ()
         cut = Message("assistant", (*self._blocks, *tail))
-        return Reply(cut, stop="cut") if _says_something(cut) else None
-
-    @property
-    def stop(self) -> str:
-        """Why it stopped, also when nothing was said."""
-        return self._whole.stop if self._whole else "cut"
+        return Reply(cut, stop="cut") if cut.says_something else None
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -55,7 +52,7 @@ class Streamed:
         return tuple(self._done.get(u.id, ToolResult(u.id, INTERRUPTED, True)) for u in uses)
 
     async def run(self, request: Request) -> None:
-        failed: SevenfoldError | None = None
+        failed: Exception | None = None
         async with (
             anyio.create_task_group() as tasks,
             aclosing(self._model.stream(request)) as stream,
@@ -64,13 +61,17 @@ class Streamed:
                 async for item in stream:
                     self._take(item)
                     if isinstance(item, ToolUse):
-                        tasks.start_soon(self._call, item)
-            except SevenfoldError as error:  # raised below: a task group would hide it in a group
+                        tasks.start_soon(self._call, item, *self._queued(item))
+            except Exception as error:  # raised below: a task group would hide it in a group
                 failed = error
         # Once a tool has run, asking again would run it twice: what is complete stands as the reply.
         if failed and not self.results:
             self._blocks, self._partial = [], ""
             raise failed
+        if self._broken:
+            raise self._broken
+        if failed:
+            self._emit(Failed("stream", repr(failed)))
 
     def _take(self, item: str | Block | Reply) -> None:
         if isinstance(item, str):
@@ -78,18 +79,30 @@ class Streamed:
             self._emit(Delta(item))
         elif isinstance(item, Reply):
             self._whole = item
-            if _says_something(item.message):
-                self._written(item)  # paid for: on disk before its tools have finished
+            self._written(item)  # paid for: on disk before its tools have finished
         else:
             self._blocks.append(item)
             self._partial = ""
 
-    async def _call(self, use: ToolUse) -> None:
-        if self._tools.safe(use):
+    def _queued(self, use: ToolUse) -> tuple[list[anyio.Event], anyio.Event]:
+        """What this call waits for: safe ones for every unsafe one before, unsafe ones for all."""
+        try:
+            safe = self._tools.safe(use)
+        except Exception:  # anyone's code; not knowing means alone
+            safe = False
+        before = [ended for was_safe, ended in self._calls if not (safe and was_safe)]
+        self._calls.append((safe, anyio.Event()))
+        return before, self._calls[-1][1]
+
+    async def _call(self, use: ToolUse, before: list[anyio.Event], ended: anyio.Event) -> None:
+        try:
+            for call in before:
+                await call.wait()
             self._done[use.id] = await self._run(use)
-            return
-        async with self._unsafe:
-            self._done[use.id] = await self._run(use)
+        except Exception as error:  # a subscriber's: raised by `run`, where no group hides it
+            self._broken = self._broken or error
+        finally:
+            ended.set()
 
     async def _run(self, use: ToolUse) -> ToolResult:
         self._emit(ToolStarted(use))
@@ -100,12 +113,10 @@ class Streamed:
             return ToolResult(use.id, f"{use.name} broke: {error!r}", True)
 
 
-def _says_something(message: Message) -> bool:
-    """Thinking alone is not an answer, and providers refuse it when it comes back."""
-    return any(
-        block.text.strip() if isinstance(block, Text) else not isinstance(block, THOUGHTS)
-        for block in message.content
-    )
+def interrupted(view: View) -> Message | None:
+    """The answer to calls that have none: what a crash or a full disk left open."""
+    results = tuple(ToolResult(id, INTERRUPTED, True) for id in open_uses(view))
+    return Message("user", results) if results else None
 
 
 @dataclass(frozen=True, slots=True)

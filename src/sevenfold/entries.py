@@ -115,8 +115,9 @@ class _Head(msgspec.Struct):
 
 def check_format(entry: Entry) -> None:
     if isinstance(entry.what, Mark) and entry.what.name == "session":
-        version = entry.what.value.get("format", 0) if isinstance(entry.what.value, dict) else 0
-        if version > FORMAT:
+        value = entry.what.value
+        version = value.get("format") if isinstance(value, dict) else None
+        if isinstance(version, int) and version > FORMAT:
             raise FromTheFuture(
                 f"this transcript has format {version} and this version of Sevenfold reads up to "
                 f"{FORMAT}: upgrade with 'pip install -U sevenfold'; the file was not touched"

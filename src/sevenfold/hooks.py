@@ -193,6 +193,8 @@ class HookedTools:
     """Told the id of a call that must be asked about, and why. Without it such a call is refused."""
     stop: Callable[[str], Any] | None = None
     """Told why, when a hook wants everything to end after this call."""
+    forget: Callable[[str], Any] | None = None
+    """Told the id of a call that is over, so that nothing said about it counts for another."""
 
     def safe(self, use: ToolUse) -> bool:
         return self.inner.safe(use)
@@ -205,7 +207,11 @@ class HookedTools:
             return ToolResult(use.id, f"A hook refused this call: {refusal}", True)
         if before.updated_input is not None:
             use = replace(use, input=before.updated_input)
-        result = await self.inner.call(use)
+        try:
+            result = await self.inner.call(use)
+        finally:
+            if self.forget is not None:
+                self.forget(use.id)
         after = NOTHING
         if not result.is_error:
             fields |= {"tool_input": use.input, "tool_response": _response(use, result)}

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sevenfold.messages import THOUGHTS
-from sevenfold.transcript import Edit, Id, Replace, View
+from sevenfold.transcript import (
+    Edit,
+    Id,
+    Pin,
+    Replace,
+    Results,
+    Transcript,
+    Unthink,
+    View,
+    What,
+)
 
 
 def paired(view: View) -> bool:
@@ -22,19 +34,45 @@ def open_uses(view: View) -> tuple[str, ...]:
     return tuple(u.id for u in view[-1].message.tool_uses) if len(view) else ()
 
 
-def applies(edit: Edit, view: View) -> bool:
-    """Whether what an edit refers to is still in the view."""
-    if not isinstance(edit, Replace):
-        return True
-    first, last = view.where(edit.first), view.where(edit.last)
-    return first is not None and last is not None and first <= last
+def completed(
+    handed: Sequence[What], log: Transcript, binds_thinking: bool
+) -> tuple[What, ...] | None:
+    """What is to be written for what a layer hands back; None when it may not be written.
+
+    It must refer to what is there and split no pair. An edit before thinking that is bound to its
+    prefix takes that thinking along, unless a tool loop still needs it.
+    """
+    edits = tuple(what for what in handed if isinstance(what, Edit))
+    view, after = log.view, log.preview(*edits)
+    if not all(applies(what, view) for what in handed):
+        return None
+    if edits and paired(view) and not paired(after):
+        return None
+    first = unbound(view, after) if edits and binds_thinking else None
+    if first is None:
+        return tuple(handed)
+    return None if breaks_open_loop(after, first) else (*handed, Unthink(first))
+
+
+def applies(what: What, view: View) -> bool:
+    """Whether what it refers to is still in the view."""
+    match what:
+        case Results(shown):
+            return all(view.result_at(use) is not None for use in shown)
+        case Pin(after):
+            return view.where(after) is not None
+        case Replace(first, last):
+            a, b = view.where(first), view.where(last)
+            return a is not None and b is not None and a <= b
+        case _:
+            return True
 
 
 def unbound(before: View, after: View) -> Id | None:
     """The first message from which thinking is no longer bound to the prefix it was made on."""
     same = 0
     for a, b in zip(before, after, strict=False):
-        if a is not b:
+        if a is not b and a != b:
             break
         same += 1
     if same == len(before):

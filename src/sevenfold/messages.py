@@ -94,6 +94,14 @@ class Message(msgspec.Struct, frozen=True, tag="message"):
         return "".join(b.text for b in self.content if isinstance(b, Text))
 
     @property
+    def says_something(self) -> bool:
+        """Thinking alone is not an answer, and providers refuse it when it comes back."""
+        return any(
+            b.text.strip() if isinstance(b, Text) else not isinstance(b, THOUGHTS)
+            for b in self.content
+        )
+
+    @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         return tuple(b for b in self.content if isinstance(b, ToolUse))
 

@@ -10,8 +10,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from sevenfold.errors import PromptTooLong
 from sevenfold.messages import Json, Message, Thinking, message_to_wire
-from sevenfold.tokens import Size, byte_length
+from sevenfold.tokens import Pressure, Size, Thresholds, byte_length
 from sevenfold.transcript import Id, View
 
 Ttl: TypeAlias = Literal["5m", "1h"]
@@ -48,6 +49,20 @@ class Request(msgspec.Struct, frozen=True):
     """The most the model may answer; 0: as much as it can."""
     source: str = "main"
     """Who asks: the main conversation, a fork of some kind, an agent. The ledger counts by it."""
+
+
+def pressure_of(
+    request: Request, thresholds: Thresholds, now: float, refused: PromptTooLong | None = None
+) -> Pressure:
+    """How full the window would be, and how long nobody has spoken."""
+    view, frame = request.view, request.frame
+    idle = max(0.0, now - view.replied_at) if view.replied_at is not None else 0.0
+    tokens = view.tokens + (frame.tokens if view.reported is None else 0)
+    warm = idle < TTL_SECONDS[frame.ttl]
+    if refused is None:
+        return Pressure(tokens, thresholds, idle, warm=warm)
+    over = refused.tokens - refused.limit if refused.tokens and refused.limit else 0
+    return Pressure(max(tokens, thresholds.window), thresholds, idle, True, warm, over)
 
 
 def encode_message(message: Message) -> bytes:

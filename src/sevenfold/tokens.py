@@ -197,6 +197,8 @@ class Pressure(msgspec.Struct, frozen=True):
     """The provider said no: `tokens` is then at least the window, whatever we had counted."""
     warm: bool = True
     """Whether the provider should still have the last request in its cache."""
+    over: int = 0
+    """By how many tokens the refused request was too long, where the provider said so."""
 
     @property
     def window(self) -> int:

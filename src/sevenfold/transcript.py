@@ -76,7 +76,7 @@ class _Buffer:
     def __init__(self, items: Iterable[Placed] = ()) -> None:
         self.items: list[Placed] = []
         self.where: dict[Id, int] = {}
-        self.results: dict[str, int] = {}
+        self.results: dict[str, list[int]] = {}
         self.encoded: dict[str, list[bytes]] = {}
         """Wire bytes by format, aligned with `items`: what was sent once is sent as the same bytes."""
         for placed in items:
@@ -87,14 +87,14 @@ class _Buffer:
         self.items.append(placed)
         for block in placed.message.content:
             if isinstance(block, ToolResult):
-                self.results[block.tool_use_id] = at
+                self.results.setdefault(block.tool_use_id, []).append(at)
 
     def keeping(self, items: list[Placed]) -> _Buffer:
         """A new buffer of these; the bytes of what stands before the first difference are kept."""
         new = _Buffer(items)
         same = 0
         for old, now in zip(self.items, items, strict=False):
-            if old is not now:
+            if old is not now and old != now:
                 break
             same += 1
         new.encoded = {name: known[:same] for name, known in self.encoded.items()}
@@ -151,10 +151,17 @@ class View(msgspec.Struct, frozen=True, eq=False):
         at = self.buffer.where.get(id)
         return at if at is not None and at < self.length else None
 
+    def _first_of(self, id: Id) -> int | None:
+        """Where the messages of this entry begin: those that stand for one edit share its id."""
+        at = self.where(id)
+        while at and self[at - 1].id == id:
+            at -= 1
+        return at
+
     def result_at(self, tool_use_id: str) -> int | None:
         """Where the result of this tool use stands."""
-        at = self.buffer.results.get(tool_use_id)
-        return at if at is not None and at < self.length else None
+        found: list[int] = self.buffer.results.get(tool_use_id, [])
+        return next((at for at in reversed(found) if at < self.length), None)
 
     def since(self, id: Id | None) -> Sequence[Placed]:
         """The messages after this one; all of them when it is not in the view any more."""
@@ -212,11 +219,11 @@ class View(msgspec.Struct, frozen=True, eq=False):
             self._append(entry.id, reply.message, "model"),
             replied_at=entry.at,
             calibration=learned,
-            edited=False,
         )
         if not reply.usage.total:
             return grown
-        return replace(grown, reported=Reported(reply.usage.total, grown.size, entry.id))
+        reported = Reported(reply.usage.total, grown.size, entry.id)
+        return replace(grown, reported=reported, edited=False)
 
     def _showing(self, shown: dict[str, str]) -> View:
         new = list(self)
@@ -225,7 +232,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return self._with(new, self.pins)
 
     def _replaced(self, entry: Entry, first: Id, last: Id, by: tuple[Message, ...]) -> View:
-        a, b = self.where(first), self.where(last)
+        a, b = self._first_of(first), self.where(last)
         if a is None or b is None or b < a:
             return self
         old = list(self)
@@ -235,7 +242,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return self._with([*old[:a], *new, *old[b + 1 :]], pins)
 
     def _unthought(self, first: Id) -> View:
-        if (at := self.where(first)) is None:
+        if (at := self._first_of(first)) is None:
             return self
         old = list(self)
         return self._with(old[:at] + [_without_thinking(p) for p in old[at:]], self.pins)
@@ -305,10 +312,11 @@ class Transcript:
 
     def preview(self, *edits: Edit) -> View:
         """The view as it would be after these edits; nothing is written."""
-        view = self.view
-        for edit in edits:
-            entry = Entry(self._next, 0.0, edit)
-            view = self._view_after(entry) if isinstance(edit, Undo) else view.after(entry)
+        view, new = self.view, list[Entry]()
+        for i, edit in enumerate(edits):
+            new.append(Entry(self._next + i, 0.0, edit))
+            undo = isinstance(edit, Undo)
+            view = _replayed(self._base, [*self.entries, *new]) if undo else view.after(new[-1])
         return view
 
     @classmethod
@@ -325,11 +333,10 @@ class Transcript:
                 continue
             try:
                 entry = decode_entry(line, new._next)
+                check_format(entry)
+                new._take(entry)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 new.problems.append(Problem(number, str(error)))
-                continue
-            check_format(entry)
-            new._take(entry)
         return new
 
     @classmethod
@@ -343,11 +350,12 @@ class Transcript:
 
 def _replayed(base: View, entries: Sequence[Entry]) -> View:
     undone: set[Id] = set()
-    for e in entries:
-        if isinstance(e.what, Undo):
+    for e in reversed(entries):
+        if isinstance(e.what, Undo) and e.id not in undone:
             undone |= e.what.ids
     view = base
     for e in entries:
         if e.id not in undone and not isinstance(e.what, Undo):
             view = view.after(e)
-    return view
+    shown = tuple(p for p in view.pins if view.where(p.after) is not None)
+    return view if shown == view.pins else replace(view, pins=shown)

@@ -14,16 +14,16 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from sevenfold.acting import CONTINUATIONS, CONTINUE, Retry, Streamed
+from sevenfold.acting import CONTINUATIONS, CONTINUE, Retry, Streamed, interrupted
 from sevenfold.cache.breakpoints import place
 from sevenfold.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
 from sevenfold.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying
-from sevenfold.invariants import applies, breaks_open_loop, unbound
+from sevenfold.invariants import completed, open_uses
 from sevenfold.messages import Message, ToolResult, assistant, user
 from sevenfold.protocols import Accounts, After, Background, Clock, Handback, Layers, Model, Tools
-from sevenfold.request import TTL_SECONDS, Frame, Request
+from sevenfold.request import Frame, Request, pressure_of
 from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Mark, Pin, Reply, Transcript, Undo, Unthink
+from sevenfold.transcript import Reply, Transcript, Undo
 
 
 @dataclass(slots=True)
@@ -47,6 +47,8 @@ class Turn:
     source: str = "main"
 
     async def run(self, said: Message | None = None) -> Reply:
+        if unanswered := interrupted(self.transcript.view):  # the disk refused the results
+            self.transcript.add(unanswered, by="turn")
         if said:
             self.transcript.add(said)
         for _ in range(self.max_steps):
@@ -66,8 +68,8 @@ class Turn:
         await self.fit()
         try:
             return await self._whole_reply()
-        except PromptTooLong:
-            if not await self.fit(refused=True):
+        except PromptTooLong as refused:
+            if not await self.fit(refused):
                 raise
             return await self._whole_reply()
 
@@ -83,11 +85,12 @@ class Turn:
             with self._degrading(layer):
                 self._append(_name(layer), layer.attach(self.transcript.view))
 
-    async def fit(self, refused: bool = False) -> bool:
+    async def fit(self, refused: PromptTooLong | None = None) -> bool:
         """Offer the request to each layer, cheapest first. True: something gave."""
         warm, start = self.transcript.view, self.transcript.view.tokens
         for layer in self.layers.fit:
-            pressure = self.pressure(refused and self.transcript.view.tokens >= start)
+            gave = self.transcript.view.tokens < start
+            pressure = self.pressure(None if gave else refused)
             with self._degrading(layer):
                 request = replace(self.request, warm=warm)
                 self._append(_name(layer), await layer.fit(request, pressure))
@@ -95,24 +98,23 @@ class Turn:
 
     async def _whole_reply(self) -> Reply:
         """A reply cut at its length limit is asked for again with more room, then continued."""
-        reply = await self._ask(self.request)
-        if reply.stop == "max_tokens" and not reply.message.tool_uses and self.max_tokens:
-            if reply.message.content:
-                self.transcript.add(Undo(frozenset({self.transcript.entries[-1].id})), by="turn")
-            reply = await self._ask(replace(self.request, max_tokens=0))
-        for _ in range(CONTINUATIONS):
-            if reply.stop != "max_tokens" or reply.message.tool_uses:
-                break
+        request = self.request
+        reply = await self._ask(request)
+        if _cut_short(reply) and request.max_tokens:
+            reply = await self._ask(replace(request, max_tokens=0), instead_of=reply)
+        parts = [reply]
+        while _cut_short(parts[-1]) and len(parts) <= CONTINUATIONS:
             self.transcript.add(user(CONTINUE), by="turn")
-            reply = await self._ask(replace(self.request, max_tokens=0))
-        return reply
+            parts.append(await self._ask(replace(self.request, max_tokens=0)))
+        content = (block for part in parts for block in part.message.content)
+        return replace(parts[-1], message=assistant(*content))
 
-    async def _ask(self, request: Request) -> Reply:
-        self.accounts.before(request)
+    async def _ask(self, request: Request, instead_of: Reply | None = None) -> Reply:
         attempt = 0
         while True:
+            self.accounts.before(request)
             try:
-                return await self._stream(request)
+                return await self._stream(request, instead_of)
             except ModelFailure as error:
                 attempt += 1
                 if (wait := self.retry.wait(error, attempt)) is None:
@@ -120,13 +122,14 @@ class Turn:
                 self.emit(Retrying(str(error), attempt, wait))
                 await self.clock.sleep(wait)
 
-    async def _stream(self, request: Request) -> Reply:
+    async def _stream(self, request: Request, instead_of: Reply | None) -> Reply:
         written: list[Reply] = []
         began = perf_counter()
 
         def write(reply: Reply) -> None:
-            self.transcript.add(reply, by="model")
             written.append(reply)
+            if reply.message.says_something:
+                self.transcript.add(*self._undoing(instead_of), reply, by="model")
             cost, took = self.accounts.after(request, reply), perf_counter() - began
             said = (reply.message, reply.usage, reply.stop)
             self.emit(Replied(*said, took, cost, reply.model, request.source))
@@ -135,36 +138,41 @@ class Turn:
         try:
             await streamed.run(request)
         finally:  # cancelled or not, and nothing in here waits: the view is whole afterwards
-            if streamed.reply and not written:
-                write(streamed.reply)
-            self._answer(streamed.results)
+            try:
+                if streamed.reply and not written:
+                    write(streamed.reply)
+            finally:
+                self._answer(streamed.results)
         self._after(self.layers.replied)
-        return written[0] if written else Reply(assistant(), stop=streamed.stop)
+        return written[0] if written else Reply(assistant(), stop="cut")
+
+    def _undoing(self, reply: Reply | None) -> tuple[Undo, ...]:
+        """The undo of this reply, which is the last entry, if it was written at all."""
+        last = self.transcript.entries[-1]
+        return (Undo(frozenset({last.id})),) if reply is not None and last.what is reply else ()
 
     def _answer(self, results: tuple[ToolResult, ...]) -> None:
-        for layer in self.layers.intake:
-            with self._degrading(layer):
-                results = layer.intake(results, self.transcript.view)
-        if results:
-            self.transcript.add(Message("user", results), by="tools")
-            self.emit(Acted(results))
+        try:
+            for layer in self.layers.intake:
+                with self._degrading(layer):
+                    results = layer.intake(results, self.transcript.view)
+        finally:  # a use that nobody answers would spoil every later request
+            if results and open_uses(self.transcript.view):
+                self.transcript.add(Message("user", results), by="tools")
+                self.emit(Acted(results))
 
     def _append(self, by: str, handed: Sequence[Handback]) -> None:
         """Write what was handed back in one write, or none of it if it refers to what is gone."""
         if not handed:
             return
-        edits = [what for what in handed if not isinstance(what, Message | Pin | Mark)]
-        view, after = self.transcript.view, self.transcript.preview(*edits)
-        first = unbound(view, after) if edits and self._binds_thinking else None
-        if not all(applies(edit, view) for edit in edits) or (
-            first is not None and breaks_open_loop(after, first)
-        ):
+        able = self.model.capabilities
+        binds = able.binds_thinking and not able.drops_thinking
+        whole = completed(handed, self.transcript, binds)
+        if whole is None:
             self.emit(Declined(by, tuple(handed)))
             return
-        if first is not None:
-            handed = (*handed, Unthink(first))
-        self.transcript.add(*handed, by=by)
-        self.emit(Added(by, tuple(handed)))
+        self.transcript.add(*whole, by=by)
+        self.emit(Added(by, whole))
 
     @contextmanager
     def _degrading(self, layer: object) -> Iterator[None]:
@@ -176,23 +184,16 @@ class Turn:
         except Exception as error:
             self.emit(Failed(_name(layer), repr(error)))
 
-    @property
-    def _binds_thinking(self) -> bool:
-        able = self.model.capabilities
-        return able.binds_thinking and not able.drops_thinking
-
     def _after(self, layers: Sequence[After]) -> None:
         for layer in layers:
             self.background.start(_name(layer), partial(layer, self.request))
 
-    def pressure(self, refused: bool = False) -> Pressure:
-        view, window = self.transcript.view, self.thresholds.window
-        idle = max(0.0, self.clock.now() - view.replied_at) if view.replied_at is not None else 0.0
-        tokens = view.tokens + (self.frame.tokens if view.reported is None else 0)
-        warm = idle < TTL_SECONDS[self.frame.ttl]
-        return Pressure(
-            max(tokens, window) if refused else tokens, self.thresholds, idle, refused, warm
-        )
+    def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
+        return pressure_of(self.request, self.thresholds, self.clock.now(), refused)
+
+
+def _cut_short(reply: Reply) -> bool:
+    return reply.stop == "max_tokens" and not reply.message.tool_uses
 
 
 def _name(layer: object) -> str:

@@ -18,8 +18,9 @@ from sevenfold.errors import (
     PromptTooLong,
     RateLimited,
     StepLimitReached,
+    StorageFailure,
 )
-from sevenfold.events import Declined, Delta, Event, Failed, Retrying
+from sevenfold.events import Declined, Delta, Event, Failed, Replied, Retrying, ToolStarted
 from sevenfold.invariants import paired
 from sevenfold.layers.block_check import BlockCheck
 from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
@@ -69,6 +70,11 @@ class Shortening:
 
     def intake(self, batch: tuple[ToolResult, ...], view: View) -> tuple[ToolResult, ...]:
         return tuple(ToolResult(r.tool_use_id, r.text[:100], r.is_error) for r in batch)
+
+
+async def test_a_model_that_breaks_in_its_own_way_raises_its_own_error() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await make([ZeroDivisionError("not one of ours")]).run(user("go"))
 
 
 @pytest.mark.parametrize("after", [0.005, 0.035, 0.055, 0.075, 0.095, 0.3])
@@ -185,12 +191,24 @@ async def test_a_tool_that_breaks_answers_with_its_error() -> None:
     assert any(isinstance(e, Failed) for e in events)
 
 
-async def test_a_reply_without_words_is_not_written() -> None:
-    turn = make([assistant(Thinking("hm", "sig")), "hello"])
+async def test_a_reply_without_words_is_paid_for_but_not_written() -> None:
+    events: list[Event] = []
+    empty = Reply(assistant(Thinking("hm", "sig")), Usage(input=10, output=32_000), "max_tokens")
+    turn = make([empty, empty, "hello"], events=events, max_tokens=100)
     reply = await turn.run(user("go"))
 
-    assert reply.message.content == ()
-    assert turn.transcript.view.messages == (user("go"),)
+    assert reply.message.text == "hello"
+    said = [m.text for m in turn.transcript.view.messages if m.role == "assistant"]
+    assert said == ["hello"]
+    assert [e.usage.output for e in events if isinstance(e, Replied)] == [32_000, 32_000, 0]
+
+
+async def test_when_asking_again_fails_the_text_that_was_cut_is_still_there() -> None:
+    turn = make([cut_short("it is f"), BadRequest("no")], max_tokens=100)
+    with pytest.raises(BadRequest):
+        await turn.run(user("go"))
+
+    assert [m.text for m in turn.transcript.view.messages] == ["go", "it is f"]
 
 
 def cut_short(text: str) -> Reply:
@@ -213,6 +231,7 @@ async def test_a_reply_that_is_still_too_long_is_continued_three_times_at_most()
     reply = await turn.run(user("go"))
 
     assert reply.stop == "max_tokens"
+    assert reply.message.text == "part 1part 2part 3part 4", "the caller gets all of it"
     assert len(model.requests) == 5
     kept = [m.text for m in turn.transcript.view.messages if m.role == "assistant"]
     assert kept == ["part 1", "part 2", "part 3", "part 4"]
@@ -327,6 +346,79 @@ async def test_an_edit_that_would_drop_thinking_inside_an_open_tool_loop_is_decl
 
     assert [e.by for e in events if isinstance(e, Declined)] == ["InLoop"]
     assert any(isinstance(b, Thinking) for p in turn.transcript.view for b in p.message.content)
+
+
+async def test_a_safe_call_does_not_overtake_an_unsafe_one() -> None:
+    tools = FakeTools(delays={"w": 0.03, "r1": 0.01})
+    names = {"r1": "Read", "r2": "Read", "w": "Write", "r3": "Read"}
+    uses = tuple(ToolUse(id, name, {}) for id, name in names.items())
+    await make([assistant(*uses), "x"], tools=tools).run(user("go"))
+
+    assert tools.log[:2] == ["start r1", "start r2"], "reads run side by side"
+    assert tools.log.index("end r1") < tools.log.index("start w")
+    assert tools.log[-4:] == ["start w", "end w", "start r3", "end r3"]
+
+
+async def test_a_subscriber_that_breaks_ends_the_turn_as_itself_with_every_use_answered() -> None:
+    turn = make([use("1"), "x"])
+
+    def broken(event: Event) -> None:
+        if isinstance(event, ToolStarted):
+            raise BrokenPipeError("nobody listens")
+
+    turn.emit = broken
+    with pytest.raises(BrokenPipeError):
+        await turn.run(user("go"))
+    assert paired(turn.transcript.view)
+
+
+async def test_a_tool_that_cannot_say_whether_it_is_safe_runs_alone() -> None:
+    class Unsure(FakeTools):
+        def safe(self, use: ToolUse) -> bool:
+            raise KeyError("what?")
+
+    tools = Unsure()
+    both = assistant(ToolUse("1", "Read", {}), ToolUse("2", "Read", {}))
+    await make([both, "x"], tools=tools).run(user("go"))
+
+    assert tools.log == ["start 1", "end 1", "start 2", "end 2"]
+
+
+async def test_results_the_disk_refused_are_answered_before_anything_else_is_said() -> None:
+    full = False
+
+    def write(lines: bytes) -> None:
+        if full and b"tool_result" in lines:
+            raise StorageFailure("the disk is full")
+
+    turn = make([use("1"), "ok"], transcript=Transcript(lambda: 0.0, write))
+    full = True
+    with pytest.raises(StorageFailure):
+        await turn.run(user("go"))
+    full = False
+    await turn.run(user("again"))
+
+    assert paired(turn.transcript.view)
+
+
+async def test_an_edit_that_splits_a_pair_is_declined() -> None:
+    events: list[Event] = []
+    turn = make([use("1"), "ok", "ok"], events=events)
+    await turn.run(user("go"))
+    call = turn.transcript.view[1].id
+    turn.layers = Layers(fit=(Once([Replace(call, call, (user("summary"),))]),))
+    await turn.run(user("more"))
+
+    assert [e.by for e in events if isinstance(e, Declined)] == ["Once"]
+    assert paired(turn.transcript.view)
+
+
+async def test_a_refusal_says_by_how_much() -> None:
+    layer = Once([Replace(0, 0, (user("s"),))], when_refused=True)
+    refused = PromptTooLong("too long", tokens=203_000, limit=200_000)
+    await make([refused, "ok"], Layers(fit=(layer,))).run(user("x" * 4_000))
+
+    assert layer.asked[1].over == 3_000
 
 
 async def test_interrupted_calls_are_answered_as_such() -> None:

@@ -37,14 +37,28 @@ from sevenfold.transcript import (
 Pair = tuple[Id, Message]
 
 
+def counting(entries: list[Entry]) -> list[Entry]:
+    """The entries that count: an undo does, unless a later undo that counts names it."""
+    if not entries:
+        return []
+    *before, last = entries
+    if isinstance(last.what, Undo):
+        return [*counting([e for e in before if e.id not in last.what.ids]), last]
+    return [*counting(before), last]
+
+
 def naive(entries: list[Entry]) -> list[Pair]:
     """Everything from the start, plain lists, no cleverness."""
-    undone = {i for e in entries if isinstance(e.what, Undo) for i in e.what.ids}
     out: list[Pair] = []
-    for entry in entries:
-        if entry.id not in undone:
-            out = _folded(out, entry)
+    for entry in counting(entries):
+        out = _folded(out, entry)
     return out
+
+
+def naive_pins(entries: list[Entry]) -> list[Pin]:
+    shown = {id for id, _ in naive(entries)}
+    pins = [e.what for e in counting(entries) if isinstance(e.what, Pin)]
+    return [pin for pin in pins if pin.after in shown]
 
 
 def _folded(out: list[Pair], entry: Entry) -> list[Pair]:
@@ -55,10 +69,10 @@ def _folded(out: list[Pair], entry: Entry) -> list[Pair]:
         return [*out, (entry.id, what.message)]
     ids = [i for i, _ in out]
     if isinstance(what, Replace) and what.first in ids and what.last in ids:
-        a, b = _last(ids, what.first), _last(ids, what.last)
+        a, b = ids.index(what.first), _last(ids, what.last)
         return [*out[:a], *((entry.id, m) for m in what.by), *out[b + 1 :]] if a <= b else out
     if isinstance(what, Unthink) and what.first in ids:
-        a = _last(ids, what.first)
+        a = ids.index(what.first)
         return out[:a] + [(i, _thoughtless(m)) for i, m in out[a:]]
     if isinstance(what, Results):
         return [(i, _shown(m, what.shown)) for i, m in out]
@@ -113,7 +127,8 @@ def apply(t: Transcript, op: str, a: Id, b: Id) -> None:  # noqa: C901 - one lin
     elif op == "results":
         t.add(Results({f"u{a}": "[cleared]", f"u{b}": "[cleared]"}), by="clearing")
     elif op == "replace":
-        t.add(Replace(a, b, (user(f"summary {n}"),)), by="compaction")
+        by = (user(f"summary {n}"), assistant(Thinking("t", "s"), Text("restored")))
+        t.add(Replace(a, b, by[: 1 + n % 2]), by="compaction")
     elif op == "snip":
         t.add(Replace(a, b, ()), by="snip")
     elif op == "unthink":
@@ -148,6 +163,9 @@ def test_the_incremental_view_is_the_naive_one_whatever_happens(
 
         assert [(p.id, p.message) for p in t.view] == naive(t.entries)
         assert t.view.size == sum((measure(p.message) for p in t.view), Size())
+        assert [p for p in t.view.pins if t.view.where(p.after) is not None] == naive_pins(
+            t.entries
+        )
         assert encoded(t.view) == [encode_message(m) for m in t.view.messages]
 
     assert all(list(view) == was for view, was in handed_out), "a view handed out changed"

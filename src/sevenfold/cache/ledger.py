@@ -82,7 +82,8 @@ class Ledger:
 
     def recall(self, frame: Frame, transcript: Transcript) -> None:
         """After a resume: what the conversation last sent, so that the next request is compared."""
-        last = next((e for e in reversed(transcript.entries) if isinstance(e.what, Reply)), None)
+        replies = (e for e in reversed(transcript.entries) if isinstance(e.what, Reply))
+        last = next((e for e in replies if isinstance(e.what, Reply) and e.what.usage.total), None)
         if last is None or not isinstance(last.what, Reply):
             return
         usage = last.what.usage
@@ -94,7 +95,8 @@ class Ledger:
         found = diagnose(last, request, self._clock.now()) if last else Diagnosis(0, 0)
         self._found[source] = found
         expected = self._expected.get(source, "")
-        tokens = request.view.tokens or request.frame.tokens
+        fixed = request.frame.tokens if request.view.reported is None else 0
+        tokens = request.view.tokens + fixed
         cost = self._loss(request.frame, found.lost)
         why = expected or found.why
         known = bool(expected) or last is None

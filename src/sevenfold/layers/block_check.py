@@ -15,8 +15,8 @@ class BlockCheck:
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
         limit = pressure.thresholds.block
-        if pressure.tokens <= limit:
-            return ()
+        if pressure.refused or pressure.tokens <= limit:
+            return ()  # refused: the provider has said it better than we could
         fixed = request.frame.tokens
         if fixed > limit:
             raise ContextFull(

@@ -5,8 +5,10 @@ It never tries again by itself: the turn does, and it alone knows whether a tool
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -127,6 +129,9 @@ class Wire:
             self._client = None
 
     def _connect(self) -> httpx.AsyncClient:
+        if "httpx" not in sys.modules:
+            # Its command line would load rich, click and pygments: most of the time we need to start.
+            sys.modules["httpx._main"] = SimpleNamespace(main=lambda: None)  # type: ignore[assignment]
         import httpx
 
         access = self._access

@@ -1,0 +1,298 @@
+"""Import time, start to first request, our own time per step at growing lengths, memory, prefix size.
+
+python -m benchmarks.core.run [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+from collections.abc import AsyncGenerator, Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from benchmarks.report import Table, arguments, show
+from sevenfold.cache.ledger import Ledger
+from sevenfold.cache.prices import Prices
+from sevenfold.clock import SystemClock
+from sevenfold.layers.ladder import standard
+from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.models.anthropic_format import body
+from sevenfold.opening import frame
+from sevenfold.protocols import Capabilities
+from sevenfold.request import Frame, Request
+from sevenfold.storage.jsonl import Log
+from sevenfold.testing import FakeTools, Postponed
+from sevenfold.tokens import Thresholds, Usage
+from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.workspace import Workspace
+from sevenfold.transcript import Reply, Transcript
+from sevenfold.turn import Turn
+
+LENGTHS = (10, 1_000, 10_000)
+
+
+def timed(work: Callable[[], object], times: int) -> float:
+    """The median of several runs, in seconds."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def python(code: str, **environ: str) -> Callable[[], object]:
+    """A fresh interpreter that runs this."""
+    env = {**os.environ, **environ}
+    return lambda: subprocess.run(
+        [sys.executable, "-c", code], check=True, env=env, capture_output=True
+    )
+
+
+def imports(times: int) -> Table:
+    bare = timed(python("pass"), times)
+    table = Table(
+        "import time, seconds, the interpreter's own start subtracted", "package", "s", "ratio"
+    )
+    ours = timed(python("import sevenfold; sevenfold.Session"), times) - bare
+    for name, code in (
+        ("sevenfold (Session included)", "import sevenfold; sevenfold.Session"),
+        ("anthropic SDK", "import anthropic"),
+        ("openai SDK", "import openai"),
+    ):
+        took = ours if name.startswith("sevenfold") else timed(python(code), times) - bare
+        table.add(name, round(took, 3), round(took / ours, 1))
+    return table
+
+
+class _Answering(BaseHTTPRequestHandler):
+    """Notes when the first request arrived, and says hello."""
+
+    arrived: list[float]
+    reply = (
+        b'{"id":"m","type":"message","role":"assistant","model":"m","stop_reason":"end_turn",'
+        b'"content":[{"type":"text","text":"hello"}],"usage":{"input_tokens":1,"output_tokens":1}}'
+    )
+
+    def do_POST(self) -> None:
+        self.arrived.append(time.perf_counter())
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(self.reply)))
+        self.end_headers()
+        self.wfile.write(self.reply)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+def start(times: int) -> Table:
+    """From the start of the process to the first byte of the first request, on a real socket."""
+    _Answering.arrived = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    took = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(times):
+            environ = {
+                **os.environ,
+                "SEVENFOLD_HOME": f"{folder}/home",
+                "ANTHROPIC_API_KEY": "k",
+                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}",
+            }
+            command = [
+                sys.executable,
+                "-m",
+                "sevenfold",
+                "chat",
+                "-p",
+                "hello",
+                "--model",
+                "claude-sonnet-4-5",
+            ]
+            began = time.perf_counter()
+            subprocess.run(command, check=True, env=environ, cwd=folder, capture_output=True)
+            took.append(_Answering.arrived[-1] - began)
+    server.shutdown()
+    table = Table("start of `sevenfold chat -p` to its first request, seconds", "what", "s")
+    table.add("median", round(statistics.median(took), 3))
+    table.add("slowest", round(max(took), 3))
+    return table
+
+
+class Instant:
+    """A model that takes no time, so that what is measured is ours."""
+
+    name = "claude-sonnet-4-5"
+    capabilities = Capabilities(window=100_000_000)
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        yield Reply(assistant(Text("done")), Usage(input=10, cache_read=100_000, output=3))
+
+
+def history(transcript: Transcript, messages: int) -> None:
+    """Rounds of a question, a tool call, its result and an answer, about 800 bytes a message."""
+    for i in range(messages // 4):
+        transcript.add(user(f"question {i} " + "word " * 160))
+        call = assistant(Text("looking"), ToolUse(f"toolu_{i}", "Read", {"file_path": "x" * 700}))
+        transcript.add(Reply(call, Usage(input=10)), by="model")
+        transcript.add(Message("user", (ToolResult(f"toolu_{i}", "line\n" * 160),)), by="tools")
+        transcript.add(Reply(assistant(Text("answer " * 120)), Usage(input=10)), by="model")
+
+
+def a_frame() -> Frame:
+    here = Path.cwd()
+    workspace = Workspace(here, here, {}, here, SystemClock())
+    return frame("claude-sonnet-4-5", standard_tools(workspace))
+
+
+async def step_times(messages: int, times: int, folder: Path) -> tuple[float, float, float]:
+    """Median seconds of one step (with its writes to disk), of the body's bytes, and a socket's time."""
+    clock = SystemClock()
+    log = Log(folder / f"{messages}.jsonl")
+    transcript = Transcript(clock.now, log.append)
+    history(transcript, messages)
+    ledger = Ledger(Prices.load(), clock, lambda event: None)
+    turn = Turn(
+        Instant(),
+        a_frame(),
+        FakeTools(),
+        standard("main"),
+        transcript,
+        Postponed(),
+        ledger,
+        clock,
+        lambda event: None,
+        Thresholds.of(100_000_000, 32_000),
+    )
+    await turn.run(user("warm up"))
+    body(turn.request)
+    steps = []
+    gc.disable()
+    for i in range(times):
+        began = time.perf_counter()
+        await turn.run(user(f"a new question {i}"))
+        steps.append(time.perf_counter() - began)
+    wire = body(turn.request)
+    bodies = timed(lambda: body(turn.request), times)
+    gc.enable()
+    log.close()
+    return statistics.median(steps), bodies, socket_time(wire, times)
+
+
+def socket_time(wire: bytes, times: int) -> float:
+    """What it takes to hand these bytes to another thread through a loopback socket."""
+    import socket
+
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def sink() -> None:
+        peer, _ = server.accept()
+        with peer:
+            while length := int.from_bytes(peer.recv(8, socket.MSG_WAITALL), "big"):
+                while length:
+                    length -= len(peer.recv(min(length, 1 << 20)))
+                peer.sendall(b"k")
+
+    threading.Thread(target=sink, daemon=True).start()
+    with socket.create_connection(server.getsockname()) as client:
+
+        def send() -> None:
+            client.sendall(len(wire).to_bytes(8, "big") + wire)
+            client.recv(1)
+
+        took = timed(send, times)
+        client.sendall(bytes(8))
+    server.close()
+    return took
+
+
+def steps(times: int) -> Table:
+    table = Table(
+        "our own time per step, milliseconds (median; transcript written to disk, model instant)",
+        "messages",
+        "step",
+        "body bytes",
+        "loopback socket",
+        "official SDK",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for messages in LENGTHS:
+            step, wire, sock = anyio.run(step_times, messages, times, Path(folder))
+            sdk = sdk_request(messages, max(3, times // 20))
+            row = (round(1000 * value, 3) for value in (step, wire, sock, sdk))
+            table.add(messages, *row)
+    return table
+
+
+def sdk_request(messages: int, times: int) -> float:
+    """What the official SDK needs for the same request: no network, the answer is always the same."""
+    import anthropic
+    import httpx2
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json=json.loads(_Answering.reply))
+
+    transcript = Transcript(lambda: 0.0)
+    history(transcript, messages)
+    plain: Any = [json.loads(part) for part in _encoded(transcript)]
+    transport = httpx2.Client(transport=httpx2.MockTransport(answer))
+    with anthropic.Anthropic(api_key="k", http_client=transport) as client:
+
+        def ask() -> object:
+            return client.messages.create(model="claude-sonnet-5", max_tokens=10, messages=plain)
+
+        return timed(ask, times)
+
+
+def _encoded(transcript: Transcript) -> list[bytes]:
+    from sevenfold.request import encoded
+
+    return encoded(transcript.view)
+
+
+def memory() -> Table:
+    table = Table("memory of a transcript and its encoded bytes, MB", "messages", "of text", "held")
+    for messages in LENGTHS:
+        gc.collect()
+        tracemalloc.start()
+        transcript = Transcript(lambda: 0.0)
+        history(transcript, messages)
+        text = sum(map(len, _encoded(transcript)))
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        table.add(messages, round(text / 1e6, 2), round(held / 1e6, 2))
+    return table
+
+
+def fixed_prefix() -> Table:
+    whole = a_frame()
+    system = Frame("m", whole.system).tokens
+    table = Table("the fixed prefix, estimated tokens (goal: at most 5,000)", "part", "tokens")
+    table.add("system prompt", system)
+    table.add("six built-in tools", whole.tokens - system)
+    table.add("together", whole.tokens)
+    return table
+
+
+def run(quick: bool) -> list[Table]:
+    few, many = (3, 40) if quick else (10, 200)
+    return [imports(few), start(few), steps(many), memory(), fixed_prefix()]
+
+
+if __name__ == "__main__":
+    options = arguments(__doc__)
+    show(run(options.quick), as_json=options.json)

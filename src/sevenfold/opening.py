@@ -1,0 +1,72 @@
+"""What a conversation opens with: the frame that never changes, and the message that says where we are.
+
+Nothing that can change within a session may stand in the frame, or every change would throw away the
+provider's cache. Date, folder and branch are said in a message, and again when they have changed.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from sevenfold.clock import date_of
+from sevenfold.messages import Json, Message, user
+from sevenfold.protocols import Tool
+from sevenfold.request import Frame, Ttl
+
+PROMPT = Path(__file__).with_name("system_prompt.md")
+
+
+def frame(
+    model: str,
+    tools: Iterable[Tool],
+    *,
+    params: Json | None = None,
+    ttl: Ttl = "5m",
+    more: Iterable[str] = (),
+) -> Frame:
+    """The cache-safe part of every request of a session."""
+    static = PROMPT.read_text(encoding="utf-8").strip()
+    return Frame(model, (static, *more), tuple(t.schema for t in tools), params or {}, ttl)
+
+
+def context(*lines: str) -> Message:
+    """Something we add to the conversation, marked as ours and not the person's."""
+    return user("<context>\n" + "\n".join(lines) + "\n</context>")
+
+
+def surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:
+    """What the model must know of where it is; said again when any of it has changed."""
+    return {
+        "Date": date_of(at),
+        "Working folder": str(cwd),
+        "Project": str(tree),
+        "Git branch": _branch(tree) or "none: not a git repository",
+        "System": f"{platform.system()} {platform.release()}",
+    }
+
+
+def news(before: dict[str, str], now: dict[str, str]) -> Message | None:
+    """A message with what is new, or None."""
+    lines = [f"{name}: {value}" for name, value in now.items() if before.get(name) != value]
+    if not lines:
+        return None
+    return context(*lines) if not before else context("This has changed:", *lines)
+
+
+def _branch(tree: Path) -> str:
+    """The checked-out branch, read from the file: running git in an unknown folder can run its code."""
+    git = tree / ".git"
+    if git.is_file():
+        git = tree / _first_line(git).removeprefix("gitdir:").strip()
+    head = _first_line(git / "HEAD")
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:12]
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(1_000).strip()
+    except OSError:
+        return ""

@@ -1,0 +1,388 @@
+"""A conversation that lasts: its file, its tools, its background work, and one turn after another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold import opening
+from sevenfold.background import Tray, owned_tasks
+from sevenfold.cache.ledger import Ledger
+from sevenfold.cache.prices import Prices
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.events import Asked, Closed, Ended, Event, Failed, Notice, Started
+from sevenfold.hook_contract import Outcome
+from sevenfold.layers.ladder import standard
+from sevenfold.learned import Learned
+from sevenfold.messages import Message, user, with_whole_characters
+from sevenfold.models import connect, default_params
+from sevenfold.protocols import Clock, Model, Tool
+from sevenfold.recording import Recording, frame_mark
+from sevenfold.request import Frame, Request
+from sevenfold.settings import Environment, Settings
+from sevenfold.storage.places import Places, claim, find_session, new_session_id
+from sevenfold.telemetry import Telemetry
+from sevenfold.tokens import Calibration, Thresholds, Usage
+from sevenfold.tools.gate import Ask
+from sevenfold.transcript import Mark, Reply, Unthink, View, What
+from sevenfold.turn import Turn
+from sevenfold.workplace import Toolset, Workplace
+
+DRAIN_SECONDS: Final = 60.0
+"""How long closing waits for background work."""
+STOP_BLOCKS: Final = 8
+"""How often in a row stop hooks may send the model back to work."""
+IDLE_TICK: Final = 15.0
+
+
+class Session:
+    """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
+
+    def __init__(
+        self,
+        model: str | Model | None = None,
+        project: str | Path = ".",
+        *,
+        resume: str | None = None,
+        tools: Sequence[Tool] = (),
+        ask: Ask | None = None,
+        home: str | Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        started_by: str = "startup",
+    ) -> None:
+        self._chosen, self._resume, self._started_by = model, resume, started_by
+        self._cwd = Path(project).resolve()
+        self._own_tools, self._asker = tuple(tools), ask
+        self._overrides = dict(settings or {})
+        self.environment = Environment.read(environ)
+        if home:
+            self.environment = replace(self.environment, home=Path(home).expanduser().absolute())
+        self._learned = Learned(self.environment.home)
+        self.clock = clock or SystemClock()
+        self._subscribers: list[Callable[[Event], object]] = []
+        self._early: deque[Event] = deque(maxlen=100)
+        self._telemetry: Telemetry | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._contexts: list[str] = []
+        self._connected: list[Model] = []
+        self._stack = AsyncExitStack()
+        self.ended_by = "exit"
+
+    # --- opening and closing ----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._tasks = await stack.enter_async_context(owned_tasks())
+            self.at = Workplace.open(self._cwd, self.environment, self._overrides, self.emit)
+            self._open_model_and_file(stack)
+            self._open_tools(stack)
+            self._open_turn()
+            await self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        seconds = DRAIN_SECONDS if kind is None else 0.0
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._close(seconds)
+        except BaseException as failed:  # the lock and what still runs are let go of even so
+            await self._stack.__aexit__(type(failed), failed, failed.__traceback__)
+            raise
+        return await self._stack.__aexit__(kind, error, trace)
+
+    def _open_model_and_file(self, stack: AsyncExitStack) -> None:
+        if self._resume:
+            path = find_session(self.at.places, self._resume)
+        else:
+            path = self.at.places.session_file(new_session_id(self.clock.now()))
+        self.id = path.stem
+        self._recording = Recording(path, self.clock, self.emit)
+        stack.callback(self._recording.close)
+        stored = self._recording.resume(self.clock) if self._resume else None
+        chosen = self._chosen or (stored.model if stored else self.at.default_model)
+        self.model = self._connect(chosen) if isinstance(chosen, str) else chosen
+        self._stored_frame = stored
+        begun_with = self.view.marks.get("session", {}).get("flags", {})
+        self.flags = replace(self.at.flags, **begun_with)
+
+    def _connect(self, name: str) -> Model:
+        model = connect(name, self.at.access, clock=self.clock)
+        self._connected.append(model)
+        return model
+
+    def _open_tools(self, stack: AsyncExitStack) -> None:
+        self.tools = Toolset(
+            self.at,
+            self._recording.path,
+            self._own_tools,
+            self._asker,
+            self.clock,
+            self.emit,
+            self._stopped_by_a_hook,
+        )
+        stack.push_async_callback(self.tools.workspace.close)
+
+    def _open_turn(self) -> None:
+        self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
+        self.tray = Tray(self._tasks, self.emit)
+        self.turn = Turn(
+            model=self.model,
+            frame=self._frame(),
+            tools=self.tools.hooked,
+            layers=standard("main"),
+            transcript=self._recording.transcript,
+            background=self.tray,
+            accounts=self.ledger,
+            clock=self.clock,
+            emit=self.emit,
+            thresholds=self._thresholds(),
+            max_steps=self.settings.max_steps,
+            max_tokens=self._max_tokens(),
+        )
+        if self._stored_frame:
+            self.ledger.recall(self._stored_frame, self._recording.transcript)
+        if self.settings.telemetry.enabled:
+            self._telemetry = Telemetry(self.id)
+
+    def _frame(self) -> Frame:
+        """Resumed: the very frame that was sent before, unless another model was asked for."""
+        stored = self._stored_frame
+        if stored is None:
+            name, ttl = self.model.name, self.settings.cache_ttl
+            params = default_params(name, self.at.access)
+            return opening.frame(name, self.tools.all, params=params, ttl=ttl)
+        self._say_which_tools_differ(stored)
+        if stored.model == self.model.name:
+            return stored
+        changed = self._with_model(stored)
+        self._new_model(changed)
+        return changed
+
+    def _say_which_tools_differ(self, stored: Frame) -> None:
+        was = {str(tool.get("name")) for tool in stored.tools}
+        now = {tool.name for tool in self.tools.all}
+        if new := sorted(now - was):
+            self.emit(Notice(f"this session began without {', '.join(new)}: not offered to it"))
+        if gone := sorted(was - now):
+            self.emit(Notice(f"this session had {', '.join(gone)}, which is not here any more"))
+
+    def _with_model(self, frame: Frame) -> Frame:
+        """The same frame for the model of now; how a model is asked to think is its own."""
+        name = self.model.name
+        return replace(frame, model=name, params=default_params(name, self.at.access))
+
+    def _max_tokens(self) -> int:
+        """0, all there is, where asking again could not give more room."""
+        asked = self.settings.max_output_tokens
+        return asked if asked < self.model.capabilities.max_output else 0
+
+    def _new_model(self, frame: Frame) -> None:
+        """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
+        learned = self._learned.of(self.model.name) or Calibration()
+        whats: list[What] = [frame_mark(frame), Mark("calibration", msgspec.to_builtins(learned))]
+        able = self.model.capabilities
+        if len(self.view) and able.binds_thinking and not able.drops_thinking:
+            whats.append(Unthink(self.view[0].id))
+        self._recording.transcript.add(*whats, by="session")
+
+    def _thresholds(self) -> Thresholds:
+        able, s = self.model.capabilities, self.at.settings
+        return Thresholds.of(
+            able.window,
+            able.max_output,
+            compact_percent=s.auto_compact_percent,
+            block_limit=s.block_limit,
+        )
+
+    async def _start(self) -> None:
+        source = "resume" if self._resume else self._started_by
+        self.emit(Started(self.id, self.model.name, source, len(self.view)))
+        outcome = await self.tools.hooks.run("SessionStart", {"source": source})
+        self._take_from_hook(outcome)
+        if self.turn.layers.idle:
+            self._tasks.start_soon(self._watch_idle)
+
+    async def _close(self, drain_seconds: float) -> None:
+        left = await self.tray.drain(drain_seconds)
+        if left:
+            self.emit(
+                Notice(f"still running at the end, and stopped: {', '.join(left)}", "warning")
+            )
+        self.turn.collect()
+        await self.tools.hooks.run("SessionEnd", {"reason": self.ended_by})
+        if self._recording.begun:
+            self._recording.sync()
+            self._learned.keep(self.model.name, self.view.calibration)
+        await self._close_models()
+        self.emit(Closed(self.id, self.ended_by))
+
+    async def _close_models(self) -> None:
+        """Those we connected ourselves; a model that was handed in belongs to whoever made it."""
+        for model in self._connected:
+            if close := getattr(model, "close", None):
+                await close()
+
+    # --- talking ----------------------------------------------------------------------------------------
+
+    async def ask(self, said: str | Message) -> Reply:
+        """One turn. Cancelling it, or `stop()`, leaves the transcript whole."""
+        if self._scope is not None:
+            raise Refused("a turn is running in this session: wait for it, or stop() it first")
+        message = user(said) if isinstance(said, str) else with_whole_characters(said)
+        began, requests = perf_counter(), len(self.ledger.lines)
+        stop = "failed"
+        try:
+            with anyio.CancelScope() as self._scope:
+                await self._submit(message)
+                self.emit(Asked(message.text))
+                reply = await self._until_the_hooks_agree(message)
+                stop = reply.stop
+            if self._scope.cancelled_caught:
+                stop = "interrupted"
+                reply = Reply(Message("assistant", ()), stop=stop)
+            return reply
+        finally:
+            self._scope = None
+            self._recording.sync()
+            lines = self.ledger.lines[requests:]
+            used = sum((line.usage for line in lines), Usage())
+            self.emit(Ended(stop, len(lines), used, perf_counter() - began))
+
+    def stop(self) -> bool:
+        """Stop the turn that is running, if one is."""
+        if self._scope is None:
+            return False
+        self._scope.cancel()
+        return True
+
+    async def _submit(self, message: Message) -> None:
+        """Let hooks see it, and say first what the model must know before it."""
+        outcome = await self.tools.hooks.run("UserPromptSubmit", {"prompt": message.text})
+        if outcome.block or outcome.stop:
+            raise Refused(f"a hook refused the prompt: {outcome.reason}")
+        self._take_from_hook(outcome)
+        t, now = self._recording.transcript, self.clock.now()
+        if not self._recording.begun:
+            places = claim(self.at.places)
+            self._recording.path = places.session_file(self.id)
+            about = {
+                "id": self.id,
+                "root": str(places.root),
+                "model": self.model.name,
+                "flags": msgspec.to_builtins(self.flags),
+            }
+            self._recording.begin(
+                about, self.turn.frame, Learned(self.environment.home).of(self.model.name)
+            )
+        here = opening.surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
+        if said := opening.news(t.view.marks.get("surroundings", {}), here):
+            t.add(said, Mark("surroundings", here), by="session")
+        for text in self._contexts:
+            t.add(opening.context(text), by="hooks")
+        self._contexts.clear()
+
+    def _stopped_by_a_hook(self, why: str) -> None:
+        self.emit(Notice(f"a hook ended the turn: {why}"))
+        self.stop()
+
+    async def _until_the_hooks_agree(self, message: Message) -> Reply:
+        reply = await self.turn.run(message)
+        for blocked in range(STOP_BLOCKS):
+            outcome = await self.tools.hooks.run("Stop", {"stop_hook_active": blocked > 0})
+            if not outcome.block or outcome.stop:
+                break
+            self._recording.transcript.add(opening.context(outcome.reason), by="hooks")
+            reply = await self.turn.run()
+        return reply
+
+    def _take_from_hook(self, outcome: Outcome) -> None:
+        self._contexts += outcome.contexts
+        for text in outcome.messages:
+            self.emit(Notice(text))
+
+    def use_model(self, name: str) -> None:
+        """Go on with another model. The next request says what that costs before it is sent."""
+        self._learned.keep(self.model.name, self.view.calibration)
+        self.model = self.turn.model = self._connect(name)
+        self.turn.frame = self._with_model(self.turn.frame)
+        self.turn.thresholds, self.turn.max_tokens = self._thresholds(), self._max_tokens()
+        if self._recording.begun:
+            self._new_model(self.turn.frame)
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        return self._recording.transcript.view
+
+    @property
+    def settings(self) -> Settings:
+        return self.at.settings
+
+    @property
+    def places(self) -> Places:
+        return self.at.places
+
+    @property
+    def request(self) -> Request:
+        return self.turn.request
+
+    @property
+    def path(self) -> Path:
+        return self._recording.path
+
+    @property
+    def folder(self) -> Path:
+        """Where this session keeps what is too big for its transcript."""
+        return self._recording.path.with_suffix("")
+
+    def subscribe(self, subscriber: Callable[[Event], object]) -> Callable[[], None]:
+        """Be told everything that happens; returns how to stop being told.
+
+        The first to subscribe is also told what happened before, while the session opened.
+        """
+        self._subscribers.append(subscriber)
+        while self._early:
+            subscriber(self._early.popleft())
+        return partial(self._subscribers.remove, subscriber)
+
+    def emit(self, event: Event) -> None:
+        if self._telemetry:
+            self._telemetry(event)
+        if not self._subscribers:
+            self._early.append(event)
+        for subscriber in tuple(self._subscribers):
+            subscriber(event)
+
+    async def _watch_idle(self) -> None:
+        while True:
+            await self.clock.sleep(IDLE_TICK)
+            if self._scope is not None or self.view.replied_at is None:
+                continue
+            try:
+                self.turn.collect()
+            except SevenfoldError as error:  # the disk, for instance: the next turn will say so too
+                self.emit(Failed("idle", str(error)))
+            idle = self.clock.now() - self.view.replied_at
+            for layer in self.turn.layers.idle:
+                if (name := type(layer).__name__) not in self.tray.running:
+                    self.tray.start(name, partial(layer, self.request, idle))

@@ -1,0 +1,1 @@
+"""What the model can do to the machine: read, write, search and run commands, each under rules."""

@@ -1,0 +1,237 @@
+"""Write and Edit: change whole files or exact pieces of them, and only what was seen as it is now."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from sevenfold.errors import StorageFailure
+from sevenfold.messages import Json
+from sevenfold.protocols import Tool, ToolFailed
+from sevenfold.storage.files import write_atomic
+from sevenfold.tools.edit_hints import why_not_found
+from sevenfold.tools.ordinary import check_unchanged, look, open_ordinary, size_of
+from sevenfold.tools.paths import lexical, real
+from sevenfold.tools.reading import WIDE, wide
+from sevenfold.tools.workspace import Seen, Workspace
+
+LARGEST_EDIT: Final = 32 << 20
+_PLACES: Final = 5
+
+WRITE_SCHEMA: Final[Json] = {
+    "name": "Write",
+    "description": "Create a file with its folders, or replace one that was Read before.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"file_path": {"type": "string"}, "content": {"type": "string"}},
+        "required": ["file_path", "content"],
+        "additionalProperties": False,
+    },
+}
+EDIT_SCHEMA: Final[Json] = {
+    "name": "Edit",
+    "description": (
+        "Replace old_string by new_string in a file that was Read before. old_string must fit the"
+        " file exactly, indentation included and without line numbers, and occur only once, unless"
+        " replace_all."
+    ),
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "file_path": {"type": "string"},
+            "old_string": {"type": "string"},
+            "new_string": {"type": "string"},
+            "replace_all": {"type": "boolean"},
+        },
+        "required": ["file_path", "old_string", "new_string"],
+        "additionalProperties": False,
+    },
+}
+
+
+class Write:
+    """Writes a whole file, all or nothing."""
+
+    name = "Write"
+    schema = WRITE_SCHEMA
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def safe(self, args: Json) -> bool:
+        return False
+
+    async def run(self, args: Json, use_id: str) -> str:
+        # Not abandoned on cancel: a write is short, and half-known is worse than late.
+        return await anyio.to_thread.run_sync(
+            partial(self._write, args["file_path"], args["content"])
+        )
+
+    def _write(self, asked: str, content: str) -> str:
+        path = self._workspace.locate(asked)
+        before: Seen | None = None
+        if os.path.lexists(path):
+            with open_ordinary(self._workspace, path) as file:
+                before = look(file, 0.0)
+            check_unchanged(self._workspace, path, before, "overwriting")
+        store(self._workspace, path, content.encode("utf-8", "replace"), before)
+        lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+        verb = "Created" if before is None else "Replaced"
+        return f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)})."
+
+
+class Edit:
+    """Replaces one exact piece of a file by another; encoding and line ends stay as they are."""
+
+    name = "Edit"
+    schema = EDIT_SCHEMA
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def safe(self, args: Json) -> bool:
+        return False
+
+    async def run(self, args: Json, use_id: str) -> str:
+        fields = (args["file_path"], args["old_string"], args["new_string"])
+        work = partial(self._edit, *fields, every=args.get("replace_all", False))
+        return await anyio.to_thread.run_sync(work)
+
+    def _edit(self, asked: str, old: str, new: str, *, every: bool) -> str:
+        path = self._workspace.locate(asked)
+        shown = self._workspace.shown(path)
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+        if not old:
+            raise ToolFailed("old_string is empty; name the text to replace, or use Write")
+        if old == new:
+            raise ToolFailed("old_string and new_string are the same; nothing would change")
+        loaded = _load(self._workspace, path)
+        spans = occurrences(loaded.text, old)
+        if not spans:
+            raise ToolFailed(
+                f"{shown} does not contain old_string{why_not_found(loaded.text, old, new)}"
+            )
+        if len(spans) > 1 and not every:
+            where = ", ".join(str(_line(loaded.text, start)) for start, _ in spans[:_PLACES])
+            raise ToolFailed(
+                f"old_string occurs {len(spans)} times in {shown} (lines {where}"
+                f"{', …' if len(spans) > _PLACES else ''}); add lines around it, or set replace_all"
+            )
+        if len(loaded.text) + len(spans) * len(new) > 2 * LARGEST_EDIT:
+            raise ToolFailed(f"the result would be larger than {size_of(2 * LARGEST_EDIT)}")
+        store(
+            self._workspace, path, loaded.bytes_of(replaced(loaded.text, spans, new)), loaded.seen
+        )
+        line = _line(loaded.text, spans[0][0])
+        if len(spans) == 1:
+            return f"Edited {shown} at line {line}."
+        return f"Edited {shown}: {len(spans)} replacements, the first at line {line}."
+
+
+class _Loaded(msgspec.Struct, frozen=True):
+    """A text with what is needed to write it back as it was."""
+
+    text: str
+    mark: bytes
+    encoding: str
+    seen: Seen
+
+    def bytes_of(self, text: str) -> bytes:
+        return self.mark + text.encode(self.encoding, "surrogateescape")
+
+
+def _load(workspace: Workspace, path: Path) -> _Loaded:
+    with open_ordinary(workspace, path) as file:
+        seen = look(file, 0.0)
+        check_unchanged(workspace, path, seen, "editing")
+        if seen.size > LARGEST_EDIT:
+            raise ToolFailed(
+                f"{workspace.shown(path)} is larger than {size_of(LARGEST_EDIT)};"
+                " change it with Bash, for instance with sed"
+            )
+        file.seek(0)
+        data = file.read(LARGEST_EDIT)
+    mark, encoding = b"", "utf-8"
+    if found := wide(data):
+        mark, encoding = next(mark for mark, name in WIDE if name == found), found
+    elif data.startswith(codecs.BOM_UTF8):
+        mark = codecs.BOM_UTF8
+    try:
+        # Bytes that are not UTF-8 become stand-ins that turn back into the same bytes.
+        text = data[len(mark) :].decode(encoding, "surrogateescape")
+    except UnicodeDecodeError:
+        raise ToolFailed(
+            f"{workspace.shown(path)} is not valid {encoding}; convert it first"
+        ) from None
+    if "\0" in text:
+        raise ToolFailed(f"{workspace.shown(path)} is not text; Edit changes text only")
+    return _Loaded(text, mark, encoding, seen)
+
+
+def occurrences(text: str, old: str) -> list[tuple[int, int]]:
+    """Where the piece stands; a line end in it fits either kind of line end in the text."""
+    piece = re.compile("\r?\n".join(re.escape(line) for line in old.split("\n")))
+    return [match.span() for match in piece.finditer(text)]
+
+
+def replaced(text: str, spans: list[tuple[int, int]], new: str) -> str:
+    """The text with each span replaced; new lines end as the lines they replace."""
+    crlf = text.count("\r\n") * 2 > text.count("\n")
+    out, at = [], 0
+    for start, end in spans:
+        gone = text[start:end]
+        dos = "\r\n" in gone if "\n" in gone else crlf
+        out += [text[at:start], new.replace("\n", "\r\n") if dos else new]
+        at = end
+    return "".join([*out, text[at:]])
+
+
+def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) -> None:
+    """Put the bytes in place at once, unless that would leave the project or lose a change."""
+    target, shown = real(path), workspace.shown(path)
+    if not target.is_relative_to(workspace.root) and _enters(path, workspace.root):
+        raise ToolFailed(
+            f"{shown} leads through a link to {target}, outside the project;"
+            " if that is meant, name that path itself"
+        )
+    if before is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(target):
+            raise ToolFailed(f"{shown} has just been created by something else; Read it first")
+    else:
+        _check_replaceable(target, shown, before)
+    try:
+        write_atomic(target, data, None, nofollow=True)
+    except StorageFailure as error:
+        raise ToolFailed(str(error)) from error
+    with open_ordinary(workspace, target) as file:
+        workspace.remember(target, look(file, workspace.clock.now()))
+
+
+def _enters(path: Path, root: Path) -> bool:
+    """Whether the path, taken at its word, goes through the project."""
+    plain = lexical(path)
+    return any(real(folder).is_relative_to(root) for folder in (plain, *plain.parents))
+
+
+def _check_replaceable(target: Path, shown: str, before: Seen) -> None:
+    state = target.stat()
+    if not os.access(target, os.W_OK) or not state.st_mode & 0o222:  # a rename would not ask
+        raise ToolFailed(f"{shown} is read-only; change its mode first if it should be written")
+    if (state.st_size, state.st_mtime_ns) != (before.size, before.modified):
+        raise ToolFailed(f"{shown} changed just now; Read it again")
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+_write: type[Tool] = Write
+_edit: type[Tool] = Edit

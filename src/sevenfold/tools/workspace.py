@@ -1,0 +1,108 @@
+"""What the tools of one session share: the project, the working folder, what was read, what runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.abc import Process
+
+from sevenfold.protocols import Clock
+from sevenfold.tools.paths import absolute, real, secret
+from sevenfold.tools.processes import TERM_GRACE, end_groups, group_lives
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a file looked like when the model last read or wrote it."""
+
+    at: float
+    size: int
+    modified: int
+    """Nanoseconds, as the file system has it."""
+    digest: str = ""
+    """Empty for a file too large to be worth it; then size and time have to do."""
+
+    def still(self, now: Seen) -> bool:
+        if self.digest and now.digest:
+            return self.digest == now.digest
+        return (self.size, self.modified) == (now.size, now.modified)
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Mutable, one per session. Nothing here is read from the process's own environment."""
+
+    root: Path
+    """The project folder."""
+    home: Path
+    environment: Mapping[str, str]
+    """What commands get to see."""
+    outputs: Path
+    """Where the output of background commands goes; made when first needed."""
+    clock: Clock
+    trusted: bool = False
+    """Whether the user trusts this folder: only then may git do what its files say, unasked."""
+    seen: dict[Path, Seen] = field(default_factory=dict)
+    """By real path, least recently used first."""
+    background: list[Process] = field(default_factory=list)
+    """Commands that were started in the background."""
+    leftovers: set[int] = field(default_factory=set)
+    """Process groups of commands that ended and left something running."""
+    hidden: Callable[[Path], bool] = secret
+    """Files that a search over a folder leaves out."""
+    _cwd: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = real(self.root)
+        self._cwd = self.root
+
+    @property
+    def cwd(self) -> Path:
+        """Where commands run and relative paths begin; `cd` moves it. Links in it are followed."""
+        return self._cwd
+
+    @cwd.setter
+    def cwd(self, folder: Path) -> None:
+        self._cwd = real(folder)
+
+    def locate(self, text: str) -> Path:
+        """The absolute path that the model means; links are not followed yet."""
+        return absolute(text, self.cwd, self.home)
+
+    def shown(self, path: Path) -> str:
+        """The path as short as it can be and still be understood by every tool."""
+        if path == self.cwd:
+            return "."
+        return str(path.relative_to(self.cwd) if path.is_relative_to(self.cwd) else path)
+
+    def remember(self, path: Path, seen: Seen) -> None:
+        self.seen.pop(path, None)
+        self.seen[path] = seen
+
+    @property
+    def search_path(self) -> str:
+        """PATH without folders that depend on where we are: a project must not bring its own `ls`."""
+        folders = self.environment.get("PATH", os.defpath).split(os.pathsep)
+        return os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
+
+    def program(self, name: str) -> str | None:
+        return shutil.which(name, path=self.search_path)
+
+    async def close(self) -> None:
+        """End everything that still runs."""
+        background, self.background = self.background, []
+        leftovers, self.leftovers = self.leftovers, set()
+        await end_groups({process.pid for process in background} | leftovers)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(TERM_GRACE):
+            for process in background:
+                await process.wait()
+
+    def forget_ended(self) -> None:
+        """Let go of what has ended by itself: its number may soon be somebody else's."""
+        self.background = [p for p in self.background if group_lives(p.pid)]
+        self.leftovers = {group for group in self.leftovers if group_lives(group)}

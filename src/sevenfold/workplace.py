@@ -1,0 +1,125 @@
+"""Where a session works: which project this is, what the settings say, and the tools it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sevenfold.events import Emit, Notice
+from sevenfold.flags import Flags
+from sevenfold.hooks import HookedTools, Hooks
+from sevenfold.models import Access
+from sevenfold.protocols import Clock, Tool
+from sevenfold.settings import Environment, Loaded, Settings, load
+from sevenfold.storage.places import Places, find
+from sevenfold.tools.gate import Ask, Gate
+from sevenfold.tools.permissions import Permissions
+from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.workspace import Workspace
+from sevenfold.trust import Trust
+
+DEFAULT_MODEL: Final = "claude-sonnet-4-5"
+"""With a key and nothing else said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What is known before anything is said."""
+
+    cwd: Path
+    environment: Environment
+    places: Places
+    trusted: bool
+    loaded: Loaded
+    flags: Flags
+
+    @classmethod
+    def open(
+        cls, cwd: Path, environment: Environment, overrides: Mapping[str, Any], emit: Emit
+    ) -> Workplace:
+        """Find the project and read its settings. What the user should know is said here, once."""
+        places, trust = find(cwd, environment.home), Trust(environment.home)
+        trusted = trust.is_trusted(places.root)
+        loaded = load(places.tree, environment, overrides, trusted)
+        if loaded.settings.scope != places.scope:
+            places = find(cwd, environment.home, loaded.settings.scope)
+        for text in (places.note, trust.problem, *loaded.warnings):
+            if text:
+                emit(Notice(text, "warning"))
+        if loaded.ignored:
+            emit(Notice(_not_trusted(loaded.ignored), "warning"))
+        flags = Flags.latch(loaded.settings.flags, emit=emit)
+        return cls(cwd, environment, places, trusted, loaded, flags)
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    @property
+    def default_model(self) -> str:
+        known = self.environment.anthropic_key or self.environment.anthropic_token
+        return self.settings.model or (DEFAULT_MODEL if known else "offline")
+
+    @property
+    def access(self) -> Access:
+        e, s = self.environment, self.settings
+        return Access(
+            anthropic_key=e.anthropic_key,
+            anthropic_token=e.anthropic_token,
+            anthropic_base_url=s.anthropic_base_url,
+            openai_key=e.openai_key,
+            openai_base_url=s.openai_base_url,
+            window=s.window,
+            thinking_budget=s.thinking_budget,
+            effort=s.effort,
+        )
+
+
+def _not_trusted(ignored: Sequence[str]) -> str:
+    return (
+        "this folder is not trusted, so its settings may only restrict; ignored: "
+        f"{', '.join(ignored)}. If you know where they come from: 'sevenfold trust'"
+    )
+
+
+class Toolset:
+    """The tools of one session, with the rules, the questions and the hooks around them."""
+
+    def __init__(
+        self,
+        at: Workplace,
+        transcript: Path,
+        own: Sequence[Tool],
+        ask: Ask | None,
+        clock: Clock,
+        emit: Emit,
+        stop: Callable[[str], object],
+    ) -> None:
+        folder, settings = transcript.with_suffix(""), at.settings
+        environment = at.environment.tool_environment(settings.env)
+        home = Path(environment.get("HOME") or Path.home())
+        shells = folder / "shells"
+        self.workspace = Workspace(
+            at.places.tree, home, environment, shells, clock, trusted=at.trusted
+        )
+        self.workspace.cwd = at.cwd
+        self.permissions = Permissions(settings.permissions, readable=(folder,))
+        gate = Gate(self.permissions, self.workspace, ask)
+        self.all: list[Tool] = [*standard_tools(self.workspace), *own]
+        self.hooks = Hooks(
+            settings.hooks,
+            transcript.stem,
+            transcript,
+            at.places.tree,
+            lambda: self.workspace.cwd,
+            environment,
+            emit,
+            lambda: self.permissions.mode,
+        )
+        toolbox = Toolbox(self.all, gate, emit)
+        self.hooked = HookedTools(
+            toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget
+        )
