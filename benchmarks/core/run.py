@@ -26,10 +26,10 @@ from benchmarks.report import Table, arguments, show
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
+from sevenfold.framing import system_prompt
 from sevenfold.layers.ladder import standard
 from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.anthropic_format import body
-from sevenfold.opening import frame
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request
 from sevenfold.storage.jsonl import Log
@@ -156,7 +156,8 @@ def history(transcript: Transcript, messages: int) -> None:
 def a_frame() -> Frame:
     here = Path.cwd()
     workspace = Workspace(here, here, {}, here, SystemClock())
-    return frame("claude-sonnet-4-5", standard_tools(workspace))
+    tools = tuple(tool.schema for tool in standard_tools(workspace))
+    return Frame("claude-sonnet-4-5", (system_prompt(),), tools)
 
 
 async def step_times(messages: int, times: int, folder: Path) -> tuple[float, float, float]:

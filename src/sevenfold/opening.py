@@ -1,4 +1,4 @@
-"""What a conversation opens with: the frame that never changes, and the message that says where we are.
+"""What a conversation opens with: a message that says where we are.
 
 Nothing that can change within a session may stand in the frame, or every change would throw away the
 provider's cache. Date, folder and branch are said in a message, and again when they have changed.
@@ -7,33 +7,16 @@ provider's cache. Date, folder and branch are said in a message, and again when 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
 from pathlib import Path
 
 from sevenfold.clock import date_of
-from sevenfold.messages import Json, Message, user
-from sevenfold.protocols import Tool
-from sevenfold.request import Frame, Ttl
-
-PROMPT = Path(__file__).with_name("system_prompt.md")
-
-
-def frame(
-    model: str,
-    tools: Iterable[Tool],
-    *,
-    params: Json | None = None,
-    ttl: Ttl = "5m",
-    more: Iterable[str] = (),
-) -> Frame:
-    """The cache-safe part of every request of a session."""
-    static = PROMPT.read_text(encoding="utf-8").strip()
-    return Frame(model, (static, *more), tuple(t.schema for t in tools), params or {}, ttl)
+from sevenfold.messages import Message, user
 
 
 def context(*lines: str) -> Message:
     """Something we add to the conversation, marked as ours and not the person's."""
-    return user("<context>\n" + "\n".join(lines) + "\n</context>")
+    text = "\n".join(lines).replace("</context", "&lt;/context")  # it may come from a hostile file
+    return user(f"<context>\n{text}\n</context>")
 
 
 def surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:
@@ -60,7 +43,7 @@ def _branch(tree: Path) -> str:
     git = tree / ".git"
     if git.is_file():
         git = tree / _first_line(git).removeprefix("gitdir:").strip()
-    head = _first_line(git / "HEAD")
+    head = _first_line(git / "HEAD")[:300]
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:12]
 
 

@@ -22,20 +22,28 @@ from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused, SevenfoldError
 from sevenfold.events import Asked, Closed, Ended, Event, Failed, Notice, Started
+from sevenfold.framing import (
+    first_budget,
+    frame_for,
+    handover,
+    new_frame,
+    thresholds,
+    tool_changes,
+)
 from sevenfold.hook_contract import Outcome
 from sevenfold.layers.ladder import standard
 from sevenfold.learned import Learned
 from sevenfold.messages import Message, user, with_whole_characters
-from sevenfold.models import connect, default_params
+from sevenfold.models import connect
 from sevenfold.protocols import Clock, Model, Tool
-from sevenfold.recording import Recording, frame_mark
+from sevenfold.recording import Recording
 from sevenfold.request import Frame, Request
 from sevenfold.settings import Environment, Settings
 from sevenfold.storage.places import Places, claim, find_session, new_session_id
 from sevenfold.telemetry import Telemetry
-from sevenfold.tokens import Calibration, Thresholds, Usage
+from sevenfold.tokens import Usage
 from sevenfold.tools.gate import Ask
-from sevenfold.transcript import Mark, Reply, Unthink, View, What
+from sevenfold.transcript import Mark, Reply, View
 from sevenfold.turn import Turn
 from sevenfold.workplace import Toolset, Workplace
 
@@ -154,9 +162,9 @@ class Session:
             accounts=self.ledger,
             clock=self.clock,
             emit=self.emit,
-            thresholds=self._thresholds(),
+            thresholds=thresholds(self.model, self.settings),
             max_steps=self.settings.max_steps,
-            max_tokens=self._max_tokens(),
+            max_tokens=first_budget(self.model, self.settings),
         )
         if self._stored_frame:
             self.ledger.recall(self._stored_frame, self._recording.transcript)
@@ -167,51 +175,18 @@ class Session:
         """Resumed: the very frame that was sent before, unless another model was asked for."""
         stored = self._stored_frame
         if stored is None:
-            name, ttl = self.model.name, self.settings.cache_ttl
-            params = default_params(name, self.at.access)
-            return opening.frame(name, self.tools.all, params=params, ttl=ttl)
-        self._say_which_tools_differ(stored)
-        if stored.model == self.model.name:
-            return stored
-        changed = self._with_model(stored)
-        self._new_model(changed)
-        return changed
+            return new_frame(self.at, self.model, self.tools.all)
+        for text in tool_changes(stored, self.tools.all):
+            self.emit(Notice(text, "warning"))
+        return stored if stored.model == self.model.name else self._hand_over(stored)
 
-    def _say_which_tools_differ(self, stored: Frame) -> None:
-        was = {str(tool.get("name")) for tool in stored.tools}
-        now = {tool.name for tool in self.tools.all}
-        if new := sorted(now - was):
-            self.emit(Notice(f"this session began without {', '.join(new)}: not offered to it"))
-        if gone := sorted(was - now):
-            self.emit(Notice(f"this session had {', '.join(gone)}, which is not here any more"))
-
-    def _with_model(self, frame: Frame) -> Frame:
-        """The same frame for the model of now; how a model is asked to think is its own."""
-        name = self.model.name
-        return replace(frame, model=name, params=default_params(name, self.at.access))
-
-    def _max_tokens(self) -> int:
-        """0, all there is, where asking again could not give more room."""
-        asked = self.settings.max_output_tokens
-        return asked if asked < self.model.capabilities.max_output else 0
-
-    def _new_model(self, frame: Frame) -> None:
-        """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
-        learned = self._learned.of(self.model.name) or Calibration()
-        whats: list[What] = [frame_mark(frame), Mark("calibration", msgspec.to_builtins(learned))]
-        able = self.model.capabilities
-        if len(self.view) and able.binds_thinking and not able.drops_thinking:
-            whats.append(Unthink(self.view[0].id))
+    def _hand_over(self, frame: Frame) -> Frame:
+        """Write down what the model of now needs to know and must not inherit."""
+        changed = frame_for(self.model, frame, self.at)
+        learned = self._learned.of(self.model.name)
+        whats = handover(self.model, changed, self.view, learned)
         self._recording.transcript.add(*whats, by="session")
-
-    def _thresholds(self) -> Thresholds:
-        able, s = self.model.capabilities, self.at.settings
-        return Thresholds.of(
-            able.window,
-            able.max_output,
-            compact_percent=s.auto_compact_percent,
-            block_limit=s.block_limit,
-        )
+        return changed
 
     async def _start(self) -> None:
         source = "resume" if self._resume else self._started_by
@@ -323,10 +298,12 @@ class Session:
         """Go on with another model. The next request says what that costs before it is sent."""
         self._learned.keep(self.model.name, self.view.calibration)
         self.model = self.turn.model = self._connect(name)
-        self.turn.frame = self._with_model(self.turn.frame)
-        self.turn.thresholds, self.turn.max_tokens = self._thresholds(), self._max_tokens()
+        self.turn.thresholds = thresholds(self.model, self.settings)
+        self.turn.max_tokens = first_budget(self.model, self.settings)
         if self._recording.begun:
-            self._new_model(self.turn.frame)
+            self.turn.frame = self._hand_over(self.turn.frame)
+        else:
+            self.turn.frame = frame_for(self.model, self.turn.frame, self.at)
 
     # --- looking ----------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from cli.world import World
 
 from sevenfold.storage.places import find
 
-HARMLESS = ("run `ls`", "read notes.txt")
+HARMLESS = {"run `ls`": "lines of output", "read notes.txt": "Read notes.txt:"}
+"""What may run unasked, and how its answer begins."""
 ASKED_ABOUT = ("run `git status`", "run `./run-me`")
 
 
@@ -100,9 +101,8 @@ def test_asked_from_the_command_line(tmp_path: Path) -> None:
     world = World(tmp_path)
     with trap() as one:
         owned = lay_traps(world, one)
-        ran = [
-            world.run("chat", "-p", text, "--model", "offline") for text in HARMLESS + ASKED_ABOUT
-        ]
+        prompts = (*HARMLESS, *ASKED_ABOUT)
+        ran = [world.run("chat", "-p", text, "--model", "offline") for text in prompts]
 
     assert not owned.exists()
     assert one.visits == 0
@@ -122,8 +122,8 @@ def test_in_chat(tmp_path: Path) -> None:
             chat.wait_for("Trust it? [y/N]")
             chat.press(ENTER)
             chat.wait_for("this folder is not trusted", PROMPT)
-            for text in HARMLESS:
-                chat.ask(text)
+            for text, answer in HARMLESS.items():
+                chat.ask(text, answer)
             for text in ASKED_ABOUT:
                 chat.line(text)
                 chat.wait_for("Run it?")
