@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 
-from sevenfold.errors import ModelFailure
+from sevenfold.errors import ModelFailure, Unreachable
 from sevenfold.events import Delta, Emit, Failed, ToolStarted
 from sevenfold.invariants import open_uses
 from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse
@@ -124,6 +124,8 @@ class Retry:
     """How often a failed request is sent again, and after how long."""
 
     tries: int = 8
+    tries_to_connect: int = 4
+    """A server nobody can reach is more often a wrong address than a passing fault."""
     first: float = 0.5
     most: float = 32.0
     longest_asked: float = 300.0
@@ -132,7 +134,8 @@ class Retry:
 
     def wait(self, error: ModelFailure, attempt: int) -> float | None:
         """Seconds to wait before asking again; None: do not ask again."""
-        if not error.retryable or attempt >= self.tries:
+        tries = self.tries_to_connect if isinstance(error, Unreachable) else self.tries
+        if not error.retryable or attempt >= tries:
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.longest_asked else None

@@ -19,6 +19,7 @@ from sevenfold.errors import (
     RateLimited,
     StepLimitReached,
     StorageFailure,
+    Unreachable,
 )
 from sevenfold.events import Declined, Delta, Event, Failed, Replied, Retrying, ToolStarted
 from sevenfold.invariants import paired
@@ -159,6 +160,7 @@ def test_waits_grow_with_jitter_up_to_a_limit_and_then_end() -> None:
     assert [longest.wait(error, n) for n in range(1, 10)] == [0.5, 1, 2, 4, 8, 16, 32, 32, None]
     assert shortest.wait(error, 3) == 1.0
     assert longest.wait(BadRequest("no"), 1) is None
+    assert [longest.wait(Unreachable("no route"), n) for n in (3, 4)] == [2.0, None]
     assert longest.wait(RateLimited("x", retry_after=3_600.0), 1) is None
 
 

@@ -1,0 +1,1 @@
+"""What people type: the commands, the interactive chat, and how things are shown."""

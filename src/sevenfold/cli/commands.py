@@ -1,0 +1,145 @@
+"""What can be typed after a slash in the chat."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from sevenfold.cache.ledger import Account
+from sevenfold.cache.prices import Prices
+from sevenfold.cli.sessions import summaries, table
+from sevenfold.cli.window import drawn, window_of
+from sevenfold.cli.wording import count, money, percent, tokens
+from sevenfold.errors import Mistake
+from sevenfold.session import Session
+from sevenfold.storage.places import find_session
+
+MOST_LISTED: Final = 15
+
+
+class Said(msgspec.Struct, frozen=True):
+    """An answer, and the chat goes on."""
+
+    text: str
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The chat is over."""
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Go on with another session: this one, or a new one."""
+
+    resume: str | None = None
+
+
+Next: TypeAlias = Said | Leave | Open
+
+
+def is_command(line: str) -> bool:
+    """A slash and a word; a path has another slash in it and is something to talk about."""
+    word = line.split(maxsplit=1)[0]
+    return word.startswith("/") and "/" not in word[1:]
+
+
+def run(session: Session, line: str) -> Next:
+    """Do what a line that begins with a slash says. A `Mistake` says what is wrong with it."""
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, 1, 0.6)
+        hint = f"did you mean {near[0]}?" if near else "/help lists what there is"
+        raise Mistake(f"there is no command {name}; {hint}")
+    does, _, _ = command
+    return does(session, rest.strip())
+
+
+def _help(session: Session, rest: str) -> Next:
+    width = max(len(f"{name} {argument}") for name, (_, argument, _) in COMMANDS.items())
+    lines = [
+        f"  {f'{name} {argument}':<{width}}  {about}"
+        for name, (_, argument, about) in COMMANDS.items()
+    ]
+    keys = (
+        "  Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.\n"
+        "  Esc on an empty line, or while a reply is written, brings back your last words to edit.\n"
+        "  Ctrl-C stops the turn, twice leaves; Ctrl-D leaves."
+    )
+    return Said("\n".join([*lines, keys]))
+
+
+def _context(session: Session, rest: str) -> Next:
+    turn = session.turn
+    return Said(drawn(window_of(session.id, turn.frame, session.view, turn.thresholds)))
+
+
+def currency_of(session: Session) -> str:
+    price = Prices.load(session.settings.prices).of(session.model.name)
+    return price.currency if price else "USD"
+
+
+def _cost(session: Session, rest: str) -> Next:
+    price = Prices.load(session.settings.prices).of(session.model.name)
+    currency = price.currency if price else "USD"
+    accounts = session.ledger.accounts
+    known = any(line.cost is not None for line in session.ledger.lines)
+    lines = [_account("all", session.ledger.total, currency, known)]
+    if len(accounts) > 1:
+        lines += [_account(name, one, currency, known) for name, one in accounts.items()]
+    dated = (
+        f"prices as of {price.as_of}" if price else f"no price is known for {session.model.name}"
+    )
+    return Said("\n".join([*lines, f"  since this session was opened; {dated}"]))
+
+
+def _account(name: str, account: Account, currency: str, known: bool) -> str:
+    used = account.usage
+    return (
+        f"  {name}: {count(account.requests, 'request')} · input {tokens(used.input)} · "
+        f"cache written {tokens(used.cache_write)} · cache read {tokens(used.cache_read)} · "
+        f"output {tokens(used.output)} · hit rate {percent(used.hit_rate)} · "
+        f"{money(account.cost if known else None, currency)}"
+    )
+
+
+def _clear(session: Session, rest: str) -> Next:
+    session.ended_by = "clear"
+    return Open()
+
+
+def _resume(session: Session, rest: str) -> Next:
+    if not rest:
+        known = [one for one in summaries(session.places) if one.id != session.id][:MOST_LISTED]
+        if not known:
+            return Said("  there is no other session of this project")
+        return Said(f"{table(known)}\n  /resume ID goes on with one of them")
+    wanted = find_session(session.places, rest).stem
+    if wanted == session.id:
+        return Said(f"  {wanted} is this session")
+    session.ended_by = "resume"
+    return Open(wanted)
+
+
+def _model(session: Session, rest: str) -> Next:
+    if not rest:
+        return Said(f"  {session.model.name}; /model NAME changes it")
+    session.use_model(rest)
+    return Said(f"  now with {session.model.name}")
+
+
+def _exit(session: Session, rest: str) -> Next:
+    return Leave()
+
+
+COMMANDS: Final[dict[str, tuple[Callable[[Session, str], Next], str, str]]] = {
+    "/help": (_help, "", "what can be typed here"),
+    "/context": (_context, "", "what is in the window"),
+    "/cost": (_cost, "", "requests, tokens, cache and money"),
+    "/clear": (_clear, "", "begin anew; this session stays on disk"),
+    "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),
+    "/model": (_model, "[NAME]", "which model answers, or another one"),
+    "/exit": (_exit, "", "leave"),
+}

@@ -1,0 +1,247 @@
+"""The conversation at a terminal: read a line, take a turn, show it; until somebody leaves."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from msgspec.structs import replace
+
+from sevenfold import __version__
+from sevenfold.background import owned_tasks
+from sevenfold.cli import commands
+from sevenfold.cli.aside import Aside
+from sevenfold.cli.asking import AskedOnce, may_run, whether_to_trust
+from sevenfold.cli.failing import INTERRUPTED, sentence
+from sevenfold.cli.interrupts import Interrupts, leave_at_once, watching
+from sevenfold.cli.keys import Keys
+from sevenfold.cli.lines import History, footer, line_editor
+from sevenfold.cli.options import ChatOptions
+from sevenfold.cli.screen import Screen, console
+from sevenfold.cli.sessions import conversation
+from sevenfold.cli.starting import open_session
+from sevenfold.cli.surroundings import Surroundings, look
+from sevenfold.cli.telling import Line
+from sevenfold.errors import SevenfoldError
+from sevenfold.messages import ToolUse
+from sevenfold.session import Session
+from sevenfold.tools.gate import Answer
+from sevenfold.transcript import Reply
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+RECALLED: Final = 2
+"""Messages of a resumed conversation that are shown again."""
+
+
+class _InHaste(Exception):
+    """Whoever leaves like this does not want to wait for work in the background."""
+
+
+async def converse(options: ChatOptions) -> int:
+    return await Chat(options).run()
+
+
+class Chat:
+    """One person at one terminal; sessions follow each other."""
+
+    def __init__(self, options: ChatOptions) -> None:
+        shared = options.shared
+        self._options = options
+        self._around: Surroundings = look(shared)
+        self._aside = Aside(quiet=shared.quiet, color=not shared.no_color)
+        self._session: Session | None = None
+        out, plain = console(shared.no_color or self._around.environment.no_color)
+        self._screen = Screen(out, self._aside, plain=plain, quiet=shared.quiet, footer=self._foot)
+        self._interrupts = Interrupts()
+        self._keys = Keys(sys.stdin.fileno(), self._escape)
+        self._lines: PromptSession[str] = line_editor(
+            History.of(self._around.home), self._foot, plain
+        )
+        self._questions: PromptSession[str] = line_editor(None, self._foot, plain)
+        self._draft, self._said, self._escaped = "", "", False
+        self._currency, self._closing = "USD", False
+        self._asking: anyio.CancelScope | None = None
+
+    def _foot(self) -> str:
+        return footer(self._session, self._currency) if self._session is not None else ""
+
+    # --- sessions -----------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        async with watching(self._signalled):
+            await self._ask_for_trust()
+            opening: ChatOptions | None = self._options
+            last, started_by = opening, "startup"
+            while opening is not None:
+                try:
+                    session, after = await self._session_of(opening, started_by)
+                except SevenfoldError as error:
+                    if self._session is None or opening is last:
+                        raise
+                    self._wrong(error)  # what was asked for cannot be opened: back to the last
+                    opening = last
+                    continue
+                last, started_by = self._again(session), "clear"
+                opening = self._next(session, after)
+        return INTERRUPTED if self._interrupts.leaving else 0
+
+    async def _session_of(
+        self, options: ChatOptions, started_by: str
+    ) -> tuple[Session, commands.Next]:
+        """One session from its opening to its end."""
+        after: commands.Next | None = None
+        self._closing = False
+        session = open_session(options, self._around, self._may_run, started_by)
+        try:
+            async with session:
+                self._session = session
+                after = await self._talk(session)
+                self._closing = True
+                self._hurry()
+                if running := session.tray.running:
+                    waiting = f"waiting for {', '.join(running)}; Ctrl-C leaves without it"
+                    self._aside.say(Line(waiting))
+        except SevenfoldError as error:
+            if after is None:
+                raise
+            self._wrong(error)  # it could not be closed as it should: nothing to go back to
+        except _InHaste:
+            pass
+        assert after is not None
+        return session, after
+
+    def _hurry(self) -> None:
+        if self._interrupts.leaving:
+            raise _InHaste
+
+    def _again(self, session: Session) -> ChatOptions:
+        resume = session.id if session.path.exists() else None
+        return replace(self._options, resume=resume, newest=False, model=session.model.name)
+
+    def _next(self, session: Session, after: commands.Next) -> ChatOptions | None:
+        if isinstance(after, commands.Open):
+            model = None if after.resume else session.model.name
+            return replace(self._options, resume=after.resume, newest=False, model=model)
+        if session.path.exists():
+            self._aside.say(Line(f"go on with: sevenfold chat --resume {session.id}"))
+        return None
+
+    async def _ask_for_trust(self) -> None:
+        around = self._around
+        ignored = around.settings(self._options.settings).ignored
+        asked = AskedOnce(around.home)
+        if around.trusted or not ignored or asked.has(around.places.root):
+            return
+        asked.add(around.places.root)
+        if await whether_to_trust(self._questions, around.places.root, ignored):
+            around.trust.add(around.places.root)
+            self._around = look(self._options.shared)
+
+    # --- talking ------------------------------------------------------------------------------------------
+
+    async def _talk(self, session: Session) -> commands.Next:
+        self._greet(session)
+        session.subscribe(self._screen)
+        self._show_end_of(session)
+        while not self._interrupts.leaving:
+            line = await self._line()
+            if line is None:
+                return commands.Leave()
+            if not line.strip():
+                continue
+            if not commands.is_command(line):
+                await self._turn(session, line)
+                continue
+            after = self._command(session, line)
+            if not isinstance(after, commands.Said):
+                return after
+            print(f"{after.text}\n" if after.text else "", flush=True)
+        return commands.Leave()
+
+    def _command(self, session: Session, line: str) -> commands.Next:
+        try:
+            return commands.run(session, line)
+        except SevenfoldError as error:
+            self._wrong(error)
+            return commands.Said("")
+
+    def _greet(self, session: Session) -> None:
+        self._currency = commands.currency_of(session)
+        self._screen.speaks_of(self._currency)
+        what = f"sevenfold {__version__} · {session.model.name} · {session.places.tree}"
+        self._aside.say(Line(f"{what} · /help", "progress"))
+
+    def _show_end_of(self, session: Session) -> None:
+        said = [placed for placed in session.view if placed.by in ("user", "model")]
+        for text in list(conversation(said))[-RECALLED:]:
+            print(text, end="\n\n", flush=True)
+
+    async def _line(self) -> str | None:
+        """What is typed next; None: leave."""
+        draft, self._draft = self._draft, ""
+        try:
+            return await self._lines.prompt_async("› ", default=draft, handle_sigint=False)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            if self._interrupts.again():
+                return None
+            self._aside.say(Line("Ctrl-C again leaves"))
+            return ""
+
+    async def _turn(self, session: Session, line: str) -> None:
+        self._said, self._escaped = line, False
+        async with owned_tasks() as tasks:
+            tasks.start_soon(self._screen.keep_drawing)
+            tasks.start_soon(self._keys.listen)
+            reply: Reply | None = None
+            try:
+                with anyio.CancelScope() as self._asking:
+                    reply = await session.ask(line)
+                if (reply is None or reply.stop == "interrupted") and not self._interrupts.leaving:
+                    self._aside.say(Line("stopped; what was complete is kept"))
+            except SevenfoldError as error:
+                self._wrong(error)
+        print(flush=True)
+        typed = self._keys.typed()
+        self._draft = self._said if self._escaped else typed
+
+    def _wrong(self, error: SevenfoldError) -> None:
+        self._screen.say(Line(sentence(error), "warning"))
+
+    # --- questions and interruptions ----------------------------------------------------------------------
+
+    async def _may_run(self, use: ToolUse, reason: str) -> Answer:
+        async with self._keys.silent():
+            with self._screen.given_up():
+                try:
+                    return await may_run(self._questions, use, reason)
+                except KeyboardInterrupt:
+                    self._interrupt()
+                    return False
+
+    def _escape(self) -> None:
+        if self._session is not None and self._session.stop():
+            self._escaped = True
+
+    def _interrupt(self) -> None:
+        self._interrupts.again()
+        if self._session is not None and not self._session.stop() and self._asking is not None:
+            self._asking.cancel()  # a hook is still looking at what was said
+
+    def _signalled(self, number: int) -> None:
+        pressed = number == signal.SIGINT
+        if pressed and (self._interrupts.leaving or self._closing):
+            self._keys.restore()
+            leave_at_once()
+        self._interrupts.leaving = self._interrupts.leaving or not pressed
+        prompts = [p for p in (self._lines, self._questions) if p.app.is_running]
+        # Where somebody is being asked, it is as if the key had been pressed.
+        for prompt in prompts:
+            prompt.app.exit(exception=KeyboardInterrupt())
+        if not prompts:
+            self._interrupt()

@@ -1,0 +1,115 @@
+"""How a command ends: every error becomes one sentence and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from typing import Final
+
+import typer
+
+from sevenfold.errors import SevenfoldError
+
+INTERRUPTED: Final = 130
+
+
+@dataclass(slots=True)
+class End:
+    code: int = 0
+
+
+@contextmanager
+def ended(*, as_json: bool) -> Iterator[End]:
+    """What is raised inside is reported; `code` is how it ended."""
+    end = End()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that knows fewer characters than we do
+    try:
+        yield end
+    except (KeyboardInterrupt, typer.Abort):
+        end.code = INTERRUPTED
+    except (SevenfoldError, typer.TyperException, OSError, BaseExceptionGroup) as raised:
+        error = only(raised)
+        if isinstance(error, BrokenPipeError):
+            end.code = 1
+        elif isinstance(error, KeyboardInterrupt) or _is_gone(error):
+            end.code = INTERRUPTED
+        elif isinstance(error, SevenfoldError | typer.TyperException | OSError):
+            end.code = report(error, as_json=as_json)
+        else:
+            raise
+    finally:
+        _let_go()
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether the terminal was closed under us."""
+    return isinstance(error, OSError) and error.errno == errno.EIO and not error.filename
+
+
+def _let_go() -> None:
+    """What cannot be written any more must not be tried again while Python shuts down."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def only(error: BaseException) -> BaseException:
+    """The error that a task group has wrapped, if it is the only one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Say what went wrong, on stderr and, where JSON was asked for, on stdout as well."""
+    from sevenfold.cli.output import write_json
+
+    print(f"sevenfold: {sentence(error)}", file=sys.stderr)
+    if as_json:
+        write_json({"error": kind(error), "reason": sentence(error)})
+    return exit_code(error)
+
+
+def exit_code(error: BaseException) -> int:
+    code = getattr(error, "exit_code", 1)
+    return code if isinstance(code, int) else 1
+
+
+def sentence(error: BaseException) -> str:
+    """One line for people, without anything that could move the cursor."""
+    from sevenfold.cli.wording import printable
+
+    if isinstance(error, typer.TyperException):
+        text = error.format_message()
+        hint = getattr(getattr(error, "ctx", None), "command_path", "")
+        end = "" if text.endswith((".", "?")) else "."
+        text = f"{text}{end} See '{hint} --help'." if hint else text
+    elif isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        text = f"{where}{error.strerror or error}"
+    else:
+        text = str(error)
+    return printable(" ".join(text.split()))
+
+
+def kind(error: BaseException) -> str:
+    """The kind of error as a word that programs can compare: `NoKey` is `no_key`."""
+    if isinstance(error, typer.TyperException):
+        return "usage"
+    if isinstance(error, OSError):
+        return "system"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

@@ -1,0 +1,225 @@
+"""The commands and their options. What each does is in the module it names, imported when it is run."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from sevenfold.cli.failing import ended
+from sevenfold.cli.options import (
+    FLAGS,
+    WITH_VALUE,
+    Allow,
+    ChatOptions,
+    ClockKind,
+    Continue,
+    Deny,
+    MaxSteps,
+    ModelName,
+    OutputFormat,
+    PermissionMode,
+    Port,
+    Prompt,
+    Resume,
+    Revoke,
+    ScriptFile,
+    ServedModel,
+    SessionId,
+    SessionOption,
+    Shared,
+    TrustPath,
+    WhichClock,
+    Yes,
+    shared,
+)
+
+_PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,  # help is plain text: drawing it would take longer than all the rest
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+app = typer.Typer(
+    name="sevenfold",
+    help="An agent in your terminal whose memory is plain files. Without a command: chat.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 130 interrupted.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    **_PLAIN,
+)
+sessions = typer.Typer(
+    name="sessions", help="The sessions of this project. Without a command: list.", **_PLAIN
+)
+GROUPS: Final = {"sessions": "list"}
+"""Commands that have commands of their own, and which of them is meant when none is named."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    given = list(sys.argv[1:] if words is None else words)
+    command = typer.main.get_command(app)
+    with ended(as_json=asks_for_json(given)) as end:
+        code = command.main(arranged(given), prog_name="sevenfold", standalone_mode=False)
+        end.code = code if isinstance(code, int) else 0
+    return end.code
+
+
+def arranged(words: Sequence[str], default: str = "chat") -> list[str]:
+    """The words with the command in front, which may be left out or follow the shared options."""
+    at = 0
+    while at < len(words) and (words[at] in FLAGS | WITH_VALUE or _has_value(words[at])):
+        at += 2 if words[at] in WITH_VALUE else 1
+    lead, rest = list(words[:at]), list(words[at:])
+    if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help", "--version")):
+        return [default, *lead, *rest]
+    if rest[0] in GROUPS and default == "chat":
+        return [rest[0], *arranged([*lead, *rest[1:]], GROUPS[rest[0]])]
+    return rest if rest[0].startswith("-") else [rest[0], *lead, *rest[1:]]
+
+
+def _has_value(word: str) -> bool:
+    return any(word.startswith(f"{option}=") for option in WITH_VALUE)
+
+
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Whether an error has to be JSON too, known before the words are understood."""
+    meant = list(words[: words.index("--")] if "--" in words else words)
+    after = [b for a, b in itertools.pairwise(meant) if a == "--output-format"]
+    after += [w.partition("=")[2] for w in meant if w.startswith("--output-format=")]
+    return "--json" in meant or any(word in ("json", "stream-json") for word in after)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from sevenfold import __version__
+
+        typer.echo(f"sevenfold {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _sevenfold(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Say which version it is."
+        ),
+    ] = False,
+) -> None:
+    """Options that stand before a command; the shared ones may stand there too."""
+
+
+@app.command()
+@shared
+def chat(
+    shared: Shared,
+    prompt: Prompt = None,
+    model: ModelName = None,
+    resume: Resume = None,
+    newest: Continue = False,
+    output_format: OutputFormat = None,
+    max_steps: MaxSteps = None,
+    allow: Allow = None,
+    deny: Deny = None,
+    permission_mode: PermissionMode = None,
+) -> int:
+    """Talk with the agent; with -p, or when something is piped in, ask once and print the answer."""
+    from sevenfold.cli.chat import chat as run
+
+    return run(
+        ChatOptions(
+            shared=shared,
+            prompt=prompt,
+            model=model,
+            resume=resume,
+            newest=newest,
+            format=output_format,
+            max_steps=max_steps,
+            allow=tuple(allow or ()),
+            deny=tuple(deny or ()),
+            mode=permission_mode,
+        )
+    )
+
+
+@sessions.command("list")
+@shared
+def list_sessions(shared: Shared) -> int:
+    """All sessions, newest first."""
+    from sevenfold.cli.sessions import show_list
+
+    return show_list(shared)
+
+
+@sessions.command("show")
+@shared
+def show_session(shared: Shared, session: SessionId) -> int:
+    """What was said in a session."""
+    from sevenfold.cli.sessions import show
+
+    return show(shared, session)
+
+
+@sessions.command("rm")
+@shared
+def remove_session(shared: Shared, session: SessionId, yes: Yes = False) -> int:
+    """Delete a session: its transcript and everything that belongs to it."""
+    from sevenfold.cli.sessions import remove
+
+    return remove(shared, session, yes)
+
+
+app.add_typer(sessions)
+
+
+@app.command()
+@shared
+def context(shared: Shared, session: SessionOption = None) -> int:
+    """What is in the window, by kind and by who put it there."""
+    from sevenfold.cli.window import show
+
+    return show(shared, session)
+
+
+@app.command()
+@shared
+def simulate(
+    shared: Shared,
+    port: Port = 0,
+    script: ScriptFile = None,
+    model: ServedModel = None,
+    clock: ClockKind = WhichClock.real,
+) -> int:
+    """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
+    from sevenfold.cli.simulate import simulate as run
+
+    return run(shared, port=port, script=script, model=model, manual=clock is WhichClock.manual)
+
+
+@app.command()
+@shared
+def trust(shared: Shared, path: TrustPath = None, revoke: Revoke = False) -> int:
+    """Trust a folder: its settings may then bring hooks, permissions and addresses of their own."""
+    from sevenfold.cli.trusting import trust as run
+
+    return run(shared, path, revoke)
+
+
+@app.command()
+@shared
+def doctor(shared: Shared) -> int:
+    """What is configured, what is missing, and how to fix it."""
+    from sevenfold.cli.doctor import doctor as run
+
+    return run(shared)
+
+
+@app.command()
+@shared
+def demo(shared: Shared) -> int:
+    """A real session without a key, in a home that is thrown away, and what it cost."""
+    from sevenfold.cli.demo import run
+
+    return run(shared)

@@ -1,0 +1,233 @@
+"""One question, one answer, for pipes and programs: as text, as one JSON object, or event by event."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+
+from sevenfold.background import owned_tasks
+from sevenfold.cli.aside import Aside, Telling
+from sevenfold.cli.failing import INTERRUPTED, exit_code, kind, report, sentence
+from sevenfold.cli.interrupts import leave_at_once, watching
+from sevenfold.cli.options import ChatOptions, Format
+from sevenfold.cli.output import write_json
+from sevenfold.cli.starting import open_session
+from sevenfold.cli.telling import Line
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Delta, Event
+from sevenfold.protocols import Clock
+from sevenfold.session import Session
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Reply, View
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--output-format json` prints; of `stream-json` it is the last line, without the events."""
+
+    event: str | msgspec.UnsetType = msgspec.UNSET
+    session: str | None = None
+    result: str = ""
+    is_error: bool = False
+    stop: str = "failed"
+    steps: int = 0
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    cache_hit: float = 0.0
+    memories: tuple[str, ...] = ()
+    events: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Shown(Protocol):
+    """A way to show a run: what happens as it happens, then the answer."""
+
+    def __call__(self, event: Event) -> None: ...
+    def answered(self, text: str) -> None:
+        """The turn is over; closing may still take a while."""
+
+    def finish(self, answer: Answer) -> None: ...
+
+
+class AsText:
+    """Only the answer, when it is complete."""
+
+    def __init__(self, telling: Telling) -> None:
+        self._tell = telling
+
+    def __call__(self, event: Event) -> None:
+        self._tell(event)
+
+    def answered(self, text: str) -> None:
+        if text:
+            print(text, flush=True)
+
+    def finish(self, answer: Answer) -> None:
+        """It has been printed."""
+
+
+class AsJson:
+    """One object; the pieces of the reply are left out of its events, as it has the whole."""
+
+    def __init__(self, telling: Telling) -> None:
+        self._tell = telling
+        self._events: list[Any] = []
+
+    def __call__(self, event: Event) -> None:
+        self._tell(event)
+        if not isinstance(event, Delta):
+            self._events.append(event)
+
+    def answered(self, text: str) -> None:
+        """It will be in the object."""
+
+    def finish(self, answer: Answer) -> None:
+        write_json(msgspec.structs.replace(answer, events=self._events))
+
+
+class AsStream:
+    """An event a line."""
+
+    def __init__(self, telling: Telling) -> None:
+        self._tell = telling
+
+    def __call__(self, event: Event) -> None:
+        self._tell(event)
+        write_json(event)
+
+    def answered(self, text: str) -> None:
+        """It will be in the last line."""
+
+    def finish(self, answer: Answer) -> None:
+        write_json(msgspec.structs.replace(answer, event="Result"))
+
+
+class AsSeen:
+    """At a terminal the reply is shown as it is written."""
+
+    def __init__(self, options: ChatOptions, aside: Aside) -> None:
+        from sevenfold.cli.screen import Screen, console
+
+        out, plain = console(options.shared.no_color)
+        self._screen = Screen(out, aside, plain=plain, quiet=options.shared.quiet)
+
+    def __call__(self, event: Event) -> None:
+        self._screen(event)
+
+    async def keep_drawing(self) -> None:
+        await self._screen.keep_drawing()
+
+    def answered(self, text: str) -> None:
+        """It has been shown."""
+
+    def finish(self, answer: Answer) -> None:
+        """It has been shown."""
+
+
+def shown(options: ChatOptions) -> Shown:
+    aside = Aside(quiet=options.shared.quiet, color=not options.shared.no_color)
+    if options.format is Format.json:
+        return AsJson(Telling(aside))
+    if options.format is Format.stream_json:
+        return AsStream(Telling(aside))
+    return AsSeen(options, aside) if sys.stdout.isatty() else AsText(Telling(aside))
+
+
+def said_last(view: View) -> str:
+    """The last answer, also when it was cut at its length and continued."""
+    parts: list[str] = []
+    for placed in reversed(list(view)):
+        if placed.message.role == "assistant":
+            parts.append(placed.message.text)
+        elif placed.by != "turn":
+            break
+    return "".join(reversed(parts))
+
+
+async def once(options: ChatOptions, prompt: str, clock: Clock | None = None) -> int:
+    run = Run(options, clock)
+    error: SevenfoldError | None = None
+    try:
+        async with watching(run.stop):
+            await run.ask(prompt)
+    except SevenfoldError as raised:
+        error = raised
+    error = error or run.error
+    answer = run.answer(error)
+    run.shown.finish(answer)
+    if answer.stop == "interrupted":
+        return INTERRUPTED
+    if error is None:
+        return 0
+    report(error, as_json=False)
+    if run.session is not None and run.session.path.exists() and not options.shared.quiet:
+        again = f"nothing is lost; go on with: sevenfold chat --resume {run.session.id}"
+        run.aside.say(Line(again))
+    return exit_code(error)
+
+
+class Run:
+    """One question on its way."""
+
+    def __init__(self, options: ChatOptions, clock: Clock | None = None) -> None:
+        self._options, self._clock = options, clock
+        self.shown = shown(options)
+        self.aside = Aside(quiet=options.shared.quiet, color=not options.shared.no_color)
+        self.session: Session | None = None
+        self.error: SevenfoldError | None = None
+        self._reply: Reply | None = None
+        self._result = ""
+        self._scope = anyio.CancelScope()
+        self._stops = 0
+
+    async def ask(self, prompt: str) -> None:
+        with self._scope:
+            async with owned_tasks() as tasks, AsyncExitStack() as stack:
+                if isinstance(self.shown, AsSeen):
+                    tasks.start_soon(self.shown.keep_drawing)
+                session = await stack.enter_async_context(
+                    open_session(self._options, clock=self._clock)
+                )
+                self.session = session
+                session.subscribe(self.shown)
+                try:
+                    self._reply = await session.ask(prompt)
+                except SevenfoldError as error:
+                    self.error = error
+                self._result = said_last(session.view)
+                self.shown.answered(self._result)
+
+    def stop(self, number: int) -> None:
+        """First the turn, so that it ends whole; a key pressed again: everything; again: at once."""
+        self._stops += number == signal.SIGINT
+        running = self.session is not None and self.session.stop()
+        if self._stops > 2:
+            leave_at_once()
+        if self._stops > 1 or not running:
+            self._scope.cancel()
+
+    def answer(self, error: SevenfoldError | None) -> Answer:
+        usage, steps, cost = Usage(), 0, None
+        if self.session is not None and hasattr(self.session, "ledger"):
+            ledger = self.session.ledger
+            usage, steps = ledger.total.usage, ledger.total.requests
+            known = [line.cost for line in ledger.lines if line.cost is not None]
+            cost = sum(known) if known else None
+        stop = self._reply.stop if self._reply else ("failed" if error else "interrupted")
+        return Answer(
+            session=self.session.id if self.session else None,
+            result=self._result,
+            is_error=error is not None or stop == "interrupted",
+            stop=stop,
+            steps=steps,
+            usage=msgspec.structs.asdict(usage),
+            cost=cost,
+            cache_hit=round(usage.hit_rate, 4),
+            error=kind(error) if error else msgspec.UNSET,
+            reason=sentence(error) if error else msgspec.UNSET,
+        )

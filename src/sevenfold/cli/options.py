@@ -1,0 +1,231 @@
+"""The options of the commands, each written once, and the five that every command has."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias
+
+import msgspec
+import typer
+
+P = ParamSpec("P")
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """What every command is told: where things are, and how to speak."""
+
+    json: bool = False
+    home: Path | None = None
+    project: Path = Path()
+    quiet: bool = False
+    no_color: bool = False
+
+
+JsonFlag: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, and nothing else.")
+]
+HomeDir: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        metavar="DIR",
+        help="Where everything is kept, instead of SEVENFOLD_HOME or ~/.sevenfold.",
+    ),
+]
+ProjectDir: TypeAlias = Annotated[
+    Path, typer.Option("--project", metavar="DIR", help="The project; where you are without it.")
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No messages apart from errors.")
+]
+NoColor: TypeAlias = Annotated[
+    bool, typer.Option("--no-color", help="Plain text: no colours, no drawing.")
+]
+
+_SHARED: Final[dict[str, tuple[Any, Any]]] = {
+    "json": (JsonFlag, False),
+    "home": (HomeDir, None),
+    "project": (ProjectDir, Path()),
+    "quiet": (Quiet, False),
+    "no_color": (NoColor, False),
+}
+FLAGS: Final = frozenset({"--json", "-q", "--quiet", "--no-color"})
+WITH_VALUE: Final = frozenset({"--home", "--project"})
+
+
+def shared(function: Callable[Concatenate[Shared, P], int]) -> Callable[..., int]:
+    """The command with the options that all have; the function is handed them as one value."""
+    own = inspect.signature(function, eval_str=True)
+    _first, *rest = own.parameters.values()
+    more = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        )
+        for name, (annotation, default) in _SHARED.items()
+    ]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> int:
+        values = {name: given.pop(name) for name in _SHARED}
+        values["project"] = values["project"].expanduser()
+        return function(Shared(**values), **given)  # type: ignore[call-arg]
+
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in rest]
+    command.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (*named, *more)}
+    return command
+
+
+# --- chat ---------------------------------------------------------------------------------------------
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+    stream_json = "stream-json"
+
+
+class Mode(StrEnum):
+    default = "default"
+    accept_edits = "acceptEdits"
+    plan = "plan"
+    bypass = "bypassPermissions"
+
+
+Prompt: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        "-p",
+        metavar="PROMPT",
+        help="Ask this, print the answer and leave. What is piped in is added to it.",
+    ),
+]
+ModelName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="'offline', an Anthropic model, or 'openai:NAME'. Without it: the settings, then a "
+        "Claude model if there is a key, then 'offline'.",
+    ),
+]
+Resume: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", metavar="ID", help="Go on with this session; the beginning of its id is enough."
+    ),
+]
+Continue: TypeAlias = Annotated[
+    bool, typer.Option("--continue", help="Go on with the newest session of this project.")
+]
+OutputFormat: TypeAlias = Annotated[
+    Format | None,
+    typer.Option(
+        "--output-format",
+        metavar="text|json|stream-json",
+        help="How the answer to a prompt is printed: the text, one JSON object, or one JSON event "
+        "a line.",
+    ),
+]
+MaxSteps: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--max-steps", min=1, metavar="N", help="How often the model may answer in one turn."
+    ),
+]
+Allow: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="RULE",
+        help="What may run without a question, such as 'Bash(ls:*)'. Can be given more than once.",
+    ),
+]
+Deny: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--deny", metavar="RULE", help="What may never run. Can be given more than once."),
+]
+PermissionMode: TypeAlias = Annotated[
+    Mode | None,
+    typer.Option(
+        "--permission-mode",
+        metavar="MODE",
+        help="'default' asks, 'acceptEdits' does not ask about edits, 'plan' only reads, "
+        "'bypassPermissions' never asks.",
+    ),
+]
+
+
+class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `chat` was asked to do."""
+
+    shared: Shared
+    prompt: str | None = None
+    model: str | None = None
+    resume: str | None = None
+    newest: bool = False
+    format: Format | None = None
+    max_steps: int | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    mode: Mode | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The command line in the shape of a settings file."""
+        permissions = {
+            "allow": list(self.allow),
+            "deny": list(self.deny),
+            "mode": self.mode.value if self.mode else None,
+        }
+        said = {key: value for key, value in permissions.items() if value}
+        steps = {"maxSteps": self.max_steps} if self.max_steps else {}
+        return {**steps, **({"permissions": said} if said else {})}
+
+
+# --- the others ---------------------------------------------------------------------------------------
+
+
+class WhichClock(StrEnum):
+    real = "real"
+    manual = "manual"
+
+
+SessionId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="The session; the beginning of its id is enough.")
+]
+SessionOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="The session; the newest without it."),
+]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Port: TypeAlias = Annotated[
+    int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: one that is free.")
+]
+ScriptFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--script", metavar="FILE", help="What to answer and what to get wrong."),
+]
+ServedModel: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="Serve only this model; any without it."),
+]
+ClockKind: TypeAlias = Annotated[
+    WhichClock,
+    typer.Option(
+        "--clock",
+        metavar="real|manual",
+        help="'manual' stands still until POST /sevenfold/clock moves it.",
+    ),
+]
+TrustPath: TypeAlias = Annotated[
+    Path | None, typer.Argument(metavar="PATH", help="The folder; the project without it.")
+]
+Revoke: TypeAlias = Annotated[
+    bool, typer.Option("--revoke", help="Do not trust it any longer, nor anything in it.")
+]

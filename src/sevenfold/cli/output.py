@@ -1,0 +1,34 @@
+"""Where words go: results to stdout, messages for people to stderr, JSON alone."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from sevenfold.cli.options import Shared
+
+
+def write_json(value: Any, *, indent: int = 0) -> None:
+    """One JSON document, on a line of its own, whatever the encoding of the terminal."""
+    data = msgspec.json.encode(value, enc_hook=str)
+    if indent:
+        data = msgspec.json.format(data, indent=indent)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def result(shared: Shared, text: str, value: Any) -> None:
+    """What a command was asked for: text for people, or the same as JSON."""
+    if shared.json:
+        write_json(value, indent=2 if sys.stdout.isatty() else 0)
+    elif text:
+        print(text, flush=True)
+
+
+def say(shared: Shared, text: str) -> None:
+    """A message for people."""
+    if not shared.quiet:
+        print(f"sevenfold: {text}", file=sys.stderr, flush=True)

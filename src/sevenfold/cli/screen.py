@@ -1,0 +1,179 @@
+"""The terminal during a turn: the reply as it is written, one line for each thing that happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from sevenfold.cli.aside import Aside
+from sevenfold.cli.streaming import MarkdownStream, PlainStream
+from sevenfold.cli.telling import Line, Teller
+from sevenfold.cli.wording import call, one_line, span
+from sevenfold.events import Asked, Delta, Ended, Event, Progress, Replied, ToolStarted
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+TICK: Final = 0.1
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def console(no_color: bool) -> tuple[Console, bool]:
+    """Where replies go, and whether drawing makes no sense there."""
+    from rich.console import Console
+
+    out = Console(highlight=False, no_color=no_color or None)
+    return out, out.no_color or not out.is_terminal or out.is_dumb_terminal
+
+
+class Screen:
+    """Subscribe it to a session. `out` has the reply; what is said beside it goes to `aside`."""
+
+    def __init__(
+        self,
+        out: Console,
+        aside: Aside,
+        *,
+        plain: bool = False,
+        quiet: bool = False,
+        footer: Callable[[], str] = str,
+    ) -> None:
+        self._out, self._aside, self._draws = out, aside, not plain and not quiet
+        self._footer = footer
+        self._teller = Teller()
+        self._stream = PlainStream(out) if plain else MarkdownStream(out)
+        self._live: Live | None = None
+        self._began = self._drawn_at = 0.0
+        self._doing = ""
+        self._streamed = False
+        self._waiting: list[Event] | None = None
+
+    def __call__(self, event: Event) -> None:
+        if self._waiting is not None:
+            self._waiting.append(event)
+        else:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        self._draw(event)
+        for line in self._teller.tell(event):
+            self.say(line)
+        if not self._teller.running and not isinstance(event, Progress | Delta):
+            self._doing = ""
+
+    def _draw(self, event: Event) -> None:
+        match event:
+            case Asked():
+                self._start()
+            case Delta(text):
+                self._streamed = True
+                self._stream.feed(text)
+                if monotonic() - self._drawn_at > TICK:  # in case nothing else lets the clock tick
+                    self.tick()
+            case Replied(message, source="main"):
+                self._replied(message.text)
+            case ToolStarted(use):
+                self._stream.finish()
+                self._doing = call(use, 60)
+            case Progress(by, said, done):
+                self._doing = "" if done else one_line(f"{by}: {said}", 60)
+            case Ended():
+                self._stop()
+
+    def _replied(self, text: str) -> None:
+        if not self._streamed and text.strip():  # a model that does not stream
+            self._stream.feed(text)
+        self._stream.finish()
+        self._streamed = False
+
+    def speaks_of(self, currency: str) -> None:
+        self._teller.currency = currency
+
+    def say(self, line: Line) -> None:
+        """A line beside the reply, which is interrupted for it at a line end."""
+        if not self._aside.wants(line):
+            return
+        self._stream.finish()
+        with self.paused():
+            self._aside.say(line)
+
+    # --- what is drawn again and again ------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._began = monotonic()
+        if self._draws:
+            self._live = self._started_live()
+
+    def _started_live(self) -> Live:
+        """A new one each time: one that was stopped remembers lines which are no longer its own."""
+        from rich.live import Live
+
+        live = Live(
+            self._drawing(),
+            console=self._out,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        live.start(refresh=True)
+        return live
+
+    def _stop(self) -> None:
+        self._stream.finish()
+        if self._live is not None:
+            self._live.stop()
+        self._live, self._doing = None, ""
+        self._teller.running.clear()
+
+    def tick(self) -> None:
+        """Draw again."""
+        if self._live is not None:
+            self._drawn_at = monotonic()
+            self._live.update(self._drawing(), refresh=True)
+
+    async def keep_drawing(self) -> None:
+        while True:
+            await anyio.sleep(TICK)
+            self.tick()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The terminal as it was, for somebody else to write on."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        try:
+            yield
+        finally:
+            if live is not None:
+                self._live = self._started_live()
+
+    @contextmanager
+    def given_up(self) -> Iterator[None]:
+        """For a question: what happens meanwhile is shown when it is answered."""
+        with self.paused():
+            self._stream.finish()
+            self._waiting = []
+            try:
+                yield
+            finally:
+                waiting, self._waiting = self._waiting, None
+        for event in waiting:
+            self._take(event)
+
+    def _drawing(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        took = monotonic() - self._began
+        sign = _SPINNER[int(took / TICK) % len(_SPINNER)]
+        lines = [f"{sign} {self._doing or 'working'} {span(took)} · Ctrl-C stops", self._footer()]
+        status = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
+        reply = [self._stream] if isinstance(self._stream, MarkdownStream) else []
+        return Group(*reply, *status)

@@ -1,0 +1,169 @@
+"""`sevenfold sessions`: which there are, what was said in one, and deleting one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sevenfold.cli.options import Shared
+from sevenfold.cli.output import result, say
+from sevenfold.cli.surroundings import look, read_transcript
+from sevenfold.cli.wording import call, count, moment, one_line, outcome, printable
+from sevenfold.errors import Mistake, Refused
+from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, to_wire
+from sevenfold.storage.jsonl import read_log
+from sevenfold.storage.places import (
+    Places,
+    SessionInfo,
+    find_session,
+    list_sessions,
+    remove_session,
+)
+from sevenfold.transcript import Placed
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One line of the list."""
+
+    id: str
+    at: float
+    messages: int
+    first_words: str
+    model: str
+    bytes: int
+
+
+class _What(msgspec.Struct, frozen=True):
+    type: str = ""
+    name: str = ""
+    value: Any = None
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """As much of an entry as the list needs; the rest is not even looked at."""
+
+    what: _What = _What()
+    by: str = ""
+
+
+class _Block(msgspec.Struct):
+    text: str = ""
+
+
+_line = msgspec.json.Decoder(_Line)
+_blocks = msgspec.json.Decoder(list[_Block])
+
+
+def summary(info: SessionInfo) -> Summary:
+    messages, words, title, model = 0, "", "", ""
+    for line in _lines(info.path):
+        what = line.what
+        if what.type in ("message", "reply"):
+            messages += 1
+            if not words and line.by == "user" and what.type == "message":
+                words = " ".join(block.text for block in _blocks.decode(what.content))
+        elif what.type == "mark" and what.name == "title":
+            title = str(what.value)
+        elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
+            model = str(what.value.get("model", ""))
+    return Summary(info.id, info.at, messages, one_line(title or words, 100), model, info.size)
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    for line in read_log(path).split(b"\n"):
+        try:
+            yield _line.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # torn, or of a kind we do not know
+            continue
+
+
+def summaries(places: Places) -> list[Summary]:
+    """Newest first."""
+    return [summary(info) for info in list_sessions(places)]
+
+
+def table(known: list[Summary]) -> str:
+    """The list for people."""
+    models = max((len(s.model) for s in known), default=0)
+    return "\n".join(
+        f"{s.id}  {moment(s.at)}  {s.messages:>5}  {s.model:<{models}}  {s.first_words}"
+        for s in known
+    )
+
+
+def show_list(shared: Shared) -> int:
+    places = look(shared).scoped()
+    known = summaries(places)
+    if not known:
+        say(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
+    result(shared, table(known), {"project": str(places.root), "sessions": known})
+    return 0
+
+
+def show(shared: Shared, session: str) -> int:
+    path = find_session(look(shared).scoped(), session)
+    transcript = read_transcript(path)
+    for problem in transcript.problems:
+        say(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
+    said = [_as_json(placed) for placed in transcript.view]
+    text = "\n\n".join(filter(None, conversation(list(transcript.view))))
+    result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
+    return 0
+
+
+def _as_json(placed: Placed) -> dict[str, Any]:
+    message = placed.message
+    content = [to_wire(block) for block in message.content]
+    return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
+
+
+def conversation(view: list[Placed]) -> Iterator[str]:
+    """What was said, readable: words in full, tool calls as one line with what came of them."""
+    results = {r.tool_use_id: r for placed in view for r in placed.message.results}
+    for placed in view:
+        if placed.by == "user":
+            yield "\n".join(f"> {line}" for line in printable(placed.message.text).splitlines())
+        elif placed.message.role == "assistant":
+            yield "\n".join(filter(None, _assistant(placed.message, results)))
+        elif placed.message.text:
+            yield f"({placed.by}) {one_line(placed.message.text, 200)}"
+
+
+def _assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str]:
+    for block in message.content:
+        if isinstance(block, Text):
+            yield printable(block.text.strip())
+        elif isinstance(block, Thinking) and block.thinking:
+            yield f"(thinking) {one_line(block.thinking, 200)}"
+        elif isinstance(block, ToolUse):
+            answered = results.get(block.id)
+            yield f"→ {call(block)} · {outcome(answered) if answered else 'no answer'}"
+
+
+def remove(shared: Shared, session: str, yes: bool) -> int:
+    places = look(shared).scoped()
+    path = find_session(places, session)
+    if not yes:
+        _ask(summary(_info(places, path)))
+    remove_session(places, path.stem)
+    say(shared, f"removed session {path.stem}")
+    result(shared, "", {"session": path.stem, "removed": True})
+    return 0
+
+
+def _info(places: Places, path: Path) -> SessionInfo:
+    return next(info for info in list_sessions(places) if info.path == path)
+
+
+def _ask(one: Summary) -> None:
+    if not sys.stdin.isatty():
+        raise Mistake(f"removing {one.id} has to be confirmed: add --yes")
+    about = f"{count(one.messages, 'message')}, {moment(one.at)}: {one.first_words}"
+    print(f"Delete session {one.id} ({about})? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"session {one.id} was kept")

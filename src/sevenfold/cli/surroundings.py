@@ -1,0 +1,73 @@
+"""Where a command finds itself: home, project, trust and settings, before any session is open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sevenfold.cli.options import Shared
+from sevenfold.errors import SessionNotFound
+from sevenfold.settings import Environment, Loaded, load
+from sevenfold.storage.jsonl import read_log
+from sevenfold.storage.places import Places, find, find_session, list_sessions
+from sevenfold.transcript import Transcript
+from sevenfold.trust import Trust
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    environment: Environment
+    start: Path
+    """The folder that was named, or where we are."""
+    places: Places
+    trust: Trust
+    trusted: bool
+
+    @property
+    def home(self) -> Path:
+        return self.environment.home
+
+    def scoped(self) -> Places:
+        """The places where sessions are kept: the settings may name another scope."""
+        scope = self.settings().settings.scope
+        if scope == self.places.scope:
+            return self.places
+        return find(self.start, self.home, scope)
+
+    def settings(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
+        return load(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
+
+
+def environment_of(shared: Shared) -> Environment:
+    """The environment, with the home that was named on the command line."""
+    read = Environment.read()
+    if shared.home is None:
+        return read
+    home = str(shared.home.expanduser().absolute())
+    return Environment.read({**read.variables, "SEVENFOLD_HOME": home})
+
+
+def look(shared: Shared) -> Surroundings:
+    environment = environment_of(shared)
+    places = find(shared.project, environment.home)
+    trust = Trust(environment.home)
+    return Surroundings(environment, shared.project, places, trust, trust.is_trusted(places.root))
+
+
+def chosen_session(places: Places, session: str | None) -> Path:
+    """The transcript of this session, or of the newest."""
+    if session is not None:
+        return find_session(places, session)
+    known = list_sessions(places)
+    if not known:
+        raise SessionNotFound(
+            f"there is no session of {places.root} yet; 'sevenfold chat' starts one"
+        )
+    return known[0].path
+
+
+def read_transcript(path: Path) -> Transcript:
+    """What is on disk, also while somebody writes it."""
+    return Transcript.load(read_log(path), lambda: 0.0)

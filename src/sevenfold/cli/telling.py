@@ -1,0 +1,103 @@
+"""What happens, told in one line each. Which events are worth a line is decided here."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from sevenfold.cli.wording import call, count, money, one_line, outcome, span, tokens
+from sevenfold.events import (
+    Acted,
+    CacheBroke,
+    Denied,
+    Event,
+    Failed,
+    HookRan,
+    Notice,
+    Retrying,
+    Sending,
+    Started,
+    ToolStarted,
+)
+from sevenfold.messages import ToolUse
+
+WORTH_SAYING = 0.01
+"""A rebuilt cache that costs more than this, in the currency of the price table, is announced."""
+Level: TypeAlias = Literal["progress", "info", "warning"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """`progress` is for terminals only; `warning` is said wherever somebody may read it."""
+
+    text: str
+    level: Level = "info"
+
+
+class Teller:
+    """Remembers the tool calls that are going on, so that a result can be told with its call."""
+
+    def __init__(self, currency: str = "USD") -> None:
+        self.running: dict[str, ToolUse] = {}
+        self._denied: set[str] = set()
+        self._hook_said = ""
+        self.currency = currency
+
+    def tell(self, event: Event) -> list[Line]:
+        match event:
+            case ToolStarted(use):
+                self.running[use.id] = use
+            case Denied(use, reason):
+                self._denied.add(use.id)
+                return [Line(f"✗ {call(use)} · not allowed: {one_line(reason, 400)}", "warning")]
+            case Acted():
+                return self._acted(event)
+            case Sending() | CacheBroke():
+                return self._cache(event)
+            case HookRan(message=said):
+                self._hook_said = said
+            case Notice(text) if text == self._hook_said:
+                return []  # the hook's own line has said it
+        line = _told(event)
+        return [line] if line else []
+
+    def _acted(self, event: Acted) -> list[Line]:
+        lines = []
+        for result in event.results:
+            use = self.running.pop(result.tool_use_id, None)
+            if result.tool_use_id in self._denied:
+                self._denied.discard(result.tool_use_id)
+                continue
+            what = call(use) if use else "a tool"
+            lines.append(Line(f"→ {what} · {outcome(result)}", "progress"))
+        return lines
+
+    def _cache(self, event: Sending | CacheBroke) -> list[Line]:
+        price = money(event.cost, self.currency)
+        if isinstance(event, Sending):
+            if event.cost <= WORTH_SAYING:
+                return []
+            return [Line(f"the cache will be rebuilt: {event.why}, about {price}")]
+        if event.expected:
+            return []
+        lost = tokens(max(0, event.before - event.after))
+        return [Line(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")]
+
+
+def _told(event: Event) -> Line | None:
+    match event:
+        case Started(session, _, "resume", messages):
+            return Line(f"resumed {session}: {count(messages, 'message')}", "progress")
+        case Notice(text, level):
+            return Line(text, "warning" if level != "info" else "info")
+        case Failed(by, cause):
+            return Line(f"{by} failed and was passed over: {one_line(cause, 200)}", "warning")
+        case Retrying(cause, attempt, wait):
+            again = f"trying again in {span(wait)} (attempt {attempt + 1})"
+            return Line(f"{one_line(cause, 160)}; {again}", "warning")
+        case HookRan(hook, command, how, said):
+            text = f"hook {hook} ({one_line(command, 40)}): {how}"
+            text = f"{text}: {one_line(said, 120)}" if said else text
+            return Line(text, "progress" if how == "ok" else "warning")
+        case _:
+            return None

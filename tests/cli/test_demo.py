@@ -1,0 +1,32 @@
+"""`make demo` does its main job, and what it prints is what happened."""
+
+from __future__ import annotations
+
+import pytest
+from cli.world import World
+
+
+@pytest.mark.real
+def test_the_demo_resumes_to_the_same_bytes_and_mostly_reads_the_cache(world: World) -> None:
+    ran = world.run("demo", "--json")
+
+    assert ran.code == 0, ran.err
+    found = ran.json
+    assert found["resume"]["identical"]
+    assert len(set(found["resume"]["sha256"])) == 1
+    assert found["total"]["from_cache"] > 0.9
+    assert found["total"]["simulated_cost"] < found["total"]["simulated_cost_without_cache"] / 3
+    replies = {turn["prompt"]: turn["reply"] for turn in found["turns"]}
+    assert "8471" in replies["which port does the till listen on?"]
+    assert not world.home.exists(), "all of it was thrown away"
+
+
+@pytest.mark.real
+def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
+    ran = world.run("demo", "--home", str(world.home))
+
+    assert ran.code == 0, ran.err
+    assert "identical, byte for byte" in ran.out
+    assert (world.home / "demo-project" / "till.py").read_text(encoding="utf-8").count("0.08") == 1
+    assert len(world.transcripts) == 1
+    assert world.run("demo", "--home", str(world.home)).code == 0, "it can be run again"

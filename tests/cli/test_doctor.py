@@ -1,0 +1,123 @@
+"""`sevenfold doctor`: what is configured, what is missing, how to fix it; and it changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cli.conftest import Here
+from cli.world import World
+
+from sevenfold.simulator import running
+
+
+def checks(here: Here, *words: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for check in here("doctor", "--json", *words).json["checks"]:
+        found.setdefault(check["name"], []).append(check)
+    return found
+
+
+def test_a_fresh_machine_is_fine(here: Here, world: World) -> None:
+    ran = here("doctor", "--json")
+
+    assert ran.code == 0
+    assert ran.json["ok"]
+    found = checks(here)
+    assert found["model"][0]["found"] == "offline, because there is no key"
+    assert "set ANTHROPIC_API_KEY" in found["endpoint"][0]["fix"]
+    assert str(world.project) in found["project"][0]["found"]
+    assert not world.home.exists(), "it only looks"
+
+
+def test_it_looks_at_everything(here: Here) -> None:
+    assert set(checks(here)) >= {
+        *(
+            "python",
+            "sevenfold",
+            "home",
+            "project",
+            "trust",
+            "settings",
+            "model",
+            "key",
+            "endpoint",
+        ),
+        *("bash", "git", "rg", "prices", "flags"),
+    }
+
+
+def test_keys_are_never_shown(here: Here, world: World) -> None:
+    with running() as sim:
+        world.at(sim.url, "sk-very-secret")
+        ran = here("doctor")
+
+    assert "ANTHROPIC_API_KEY is set" in ran.out
+    assert "sk-very-secret" not in ran.out + ran.err
+    assert "claude-sonnet-4-5, because there is a key" in ran.out
+    assert f"{sim.url.removeprefix('http://')} can be reached" in ran.out
+
+
+def test_an_address_where_nobody_is_has_to_be_fixed(here: Here, world: World) -> None:
+    with running() as sim:
+        url = sim.url
+    world.at(url)
+
+    ran = here("doctor")
+
+    assert ran.code == 1
+    assert "cannot be reached" in ran.out
+    assert "--model offline needs none" in ran.out
+
+
+def test_a_model_without_its_key_has_to_be_fixed(here: Here, world: World) -> None:
+    world.settings({"model": "claude-sonnet-4-5"})
+
+    [model] = checks(here)["model"]
+
+    assert model["state"] == "problem"
+    assert model["found"] == "claude-sonnet-4-5, because the settings say so"
+    assert "set ANTHROPIC_API_KEY" in model["fix"]
+
+
+def test_a_broken_settings_file_has_to_be_fixed(here: Here, world: World) -> None:
+    path = world.settings("{")
+
+    ran = here("doctor")
+
+    assert ran.code == 1
+    assert f"FIX   settings   {path}:1" in ran.out
+
+
+def test_what_is_ignored_is_named(here: Here, world: World) -> None:
+    values = {"permissions": {"allow": ["Bash"]}, "nonsense": 1}
+    world.write(".sevenfold/settings.json", json.dumps(values))
+
+    found = [check["found"] for check in checks(here)["settings"]]
+
+    assert any("ignored:" in text and "permissions.allow" in text for text in found)
+    assert any("nonsense" in text for text in found)
+
+
+def test_a_home_that_others_can_read_is_noted(here: Here, world: World) -> None:
+    world.home.mkdir(mode=0o755)
+
+    [home] = checks(here)["home"]
+
+    assert home["state"] == "note"
+    assert home["fix"] == f"chmod 700 {world.home}"
+
+
+def test_flags_that_were_changed_are_named(here: Here, world: World) -> None:
+    world.settings({"flags": {"notes": False, "snip": True}})
+
+    assert checks(here)["flags"][0]["found"] == "notes off, snip on"
+
+
+def test_a_missing_shell_has_to_be_fixed(here: Here, world: World) -> None:
+    world.variables["PATH"] = str(world.top)
+
+    found = checks(here)
+
+    assert found["bash"][0]["state"] == "problem"
+    assert found["git"][0]["state"] == "note"

@@ -1,0 +1,303 @@
+"""How things are shown: Markdown as it grows, events in one line, words that cannot do harm."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import select
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from sevenfold.cli.asking import in_full
+from sevenfold.cli.keys import Keys
+from sevenfold.cli.streaming import MarkdownStream, PlainStream, first_block
+from sevenfold.cli.telling import Line, Teller
+from sevenfold.cli.wording import call, money, one_line, outcome, percent, printable, tokens
+from sevenfold.events import (
+    Acted,
+    CacheBroke,
+    Denied,
+    Event,
+    Failed,
+    HookRan,
+    Notice,
+    Retrying,
+    Sending,
+    ToolStarted,
+)
+from sevenfold.messages import Image, Text, ToolResult, ToolUse
+
+# --- Markdown as it grows -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("one paragraph", ""),
+        ("one\n\n", ""),
+        ("one\n\ntwo", "one\n\n"),
+        ("one\n\ntwo\n\nthree", "one\n\n"),
+        ("\n\none\n\ntwo", "\n\none\n\n"),
+        ("- a\n\n  still a", ""),
+        ("- a\n\n  still a\n\nb", "- a\n\n  still a\n\n"),
+        ("```\ncode\n\nmore code", ""),
+        ("```\ncode\n\nmore\n```\n\nafter", "```\ncode\n\nmore\n```\n\n"),
+        ("````\n```\n\nx\n````\n\ny", "````\n```\n\nx\n````\n\n"),
+        ("~~~\n```\n\nx", ""),
+        ("```python\n\n```python\n\nx", ""),
+    ],
+)
+def test_a_block_is_settled_when_what_follows_cannot_belong_to_it(text: str, done: str) -> None:
+    assert text[: first_block(text)] == done
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=60, color_system=None, force_terminal=False)
+
+
+def written(out: Console) -> str:
+    assert isinstance(out.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in out.file.getvalue().splitlines())
+
+
+MARKDOWN = st.lists(
+    st.sampled_from(
+        ["words here", "- a\n- b", "1. x\n2. y", "```\ncode\n\nmore\n```", "**bold** `c`"]
+    ),
+    min_size=1,
+    max_size=6,
+).map("\n\n".join)
+
+
+@given(text=MARKDOWN, cuts=st.lists(st.integers(0, 200), max_size=8))
+def test_however_it_arrives_it_looks_the_same_in_the_end(text: str, cuts: list[int]) -> None:
+    at_once, pieces = console(), console()
+    whole = MarkdownStream(at_once)
+    whole.feed(text)
+    whole.finish()
+    stream = MarkdownStream(pieces)
+    edges = [0, *sorted(min(c, len(text)) for c in cuts), len(text)]
+    for a, b in itertools.pairwise(edges):
+        stream.feed(text[a:b])
+    stream.finish()
+
+    assert written(pieces) == written(at_once)
+
+
+def test_what_is_not_settled_is_drawn_and_not_printed() -> None:
+    out = console()
+    stream = MarkdownStream(out)
+    stream.feed("done\n\nnot yet")
+
+    assert written(out).strip() == "done"
+    out.print(stream)
+    assert "not yet" in written(out)
+
+
+def test_a_long_unfinished_block_shows_its_end() -> None:
+    out = Console(file=io.StringIO(), width=60, height=10, color_system=None, force_terminal=True)
+    stream = MarkdownStream(out)
+    stream.feed("```\n" + "\n".join(f"line {n}" for n in range(100)))
+
+    out.print(stream)
+
+    assert "line 99" in written(out)
+    assert "line 1\n" not in written(out)
+
+
+def test_plain_text_comes_as_it_is_and_ends_its_line() -> None:
+    out = console()
+    stream = PlainStream(out)
+    for piece in ("**as", " it** is", "\x1b[2J"):
+        stream.feed(piece)
+    stream.finish()
+    stream.finish()
+
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue() == "**as it** is�[2J\n"
+
+
+# --- events in one line ---------------------------------------------------------------------------------
+
+READ = ToolUse("r", "Read", {"file_path": "src/a.py", "limit": 3})
+SENDING: dict[str, Any] = {
+    "source": "main",
+    "tokens": 9,
+    "shared": 1,
+    "lost": 8,
+    "why": "the tools changed",
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (Notice("look"), Line("look")),
+        (Notice("look out", "warning"), Line("look out", "warning")),
+        (Sending(**SENDING, cost=0.01, expected=False), None),
+        (
+            Sending(**SENDING, cost=0.5, expected=False),
+            Line("the cache will be rebuilt: the tools changed, about $0.5000"),
+        ),
+        (CacheBroke("main", 9_000, 1_000, "idle", 0.2, True), None),
+        (
+            CacheBroke("main", 9_000, 1_000, "idle", 0.2, False),
+            Line("the cache broke: idle; 8k tokens are paid for again, $0.2000"),
+        ),
+        (Retrying("busy", 1, 2.0), Line("busy; trying again in 2.0 s (attempt 2)", "warning")),
+        (Failed("notes", "why"), Line("notes failed and was passed over: why", "warning")),
+        (HookRan("Stop", "a.sh", "ok"), Line("hook Stop (a.sh): ok", "progress")),
+        (
+            HookRan("Stop", "a.sh", "blocked", "tests fail"),
+            Line("hook Stop (a.sh): blocked: tests fail", "warning"),
+        ),
+        (
+            Denied(READ, "a rule says no"),
+            Line("✗ Read src/a.py · not allowed: a rule says no", "warning"),
+        ),
+    ],
+)
+def test_an_event_is_told_in_one_line_or_not_at_all(event: Event, line: Line | None) -> None:
+    assert Teller().tell(event) == ([line] if line else [])
+
+
+def test_a_tool_is_told_with_what_came_of_it() -> None:
+    teller = Teller()
+    assert teller.tell(ToolStarted(READ)) == []
+
+    lines = teller.tell(Acted((ToolResult("r", "1\n2\n3"),)))
+
+    assert lines == [Line("→ Read src/a.py · 3 lines", "progress")]
+
+
+def test_a_tool_that_was_denied_is_told_once() -> None:
+    teller = Teller()
+    teller.tell(ToolStarted(READ))
+    assert len(teller.tell(Denied(READ, "no"))) == 1
+    assert teller.tell(Acted((ToolResult("r", "no", True),))) == []
+
+
+def test_what_a_hook_said_is_told_once() -> None:
+    teller = Teller()
+    assert len(teller.tell(HookRan("SessionStart", "a.sh", "failed", "no such file"))) == 1
+    assert teller.tell(Notice("no such file")) == []
+
+
+def test_other_money_is_called_by_its_name() -> None:
+    [line] = Teller("EUR").tell(Sending(**SENDING, cost=2.0, expected=False))
+
+    assert line.text.endswith("about EUR 2.00")
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+@given(st.text())
+def test_printable_text_cannot_control_a_terminal(text: str) -> None:
+    safe = printable(text)
+
+    assert len(safe) == len(text)
+    assert not any(c < " " and c not in "\n\t" for c in safe)
+    assert not set("\x7f\x9b\u202e\u2066") & set(safe)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1_000, "1k"),
+        (12_345, "12.3k"),
+        (999_960, "1M"),
+        (1_250_000, "1.25M"),
+    ],
+)
+def test_tokens_are_short(number: int, text: str) -> None:
+    assert tokens(number) == text
+
+
+def test_a_little_is_not_nothing() -> None:
+    assert (percent(0), percent(0.001), percent(0.5)) == ("0%", "<1%", "50%")
+    assert (money(0.0), money(0.0042), money(12.3), money(None)) == (
+        *("$0.00", "$0.0042", "$12.30"),
+        "no price known",
+    )
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (READ, "Read src/a.py"),
+        (ToolUse("b", "Bash", {"command": "ls\n-l"}), "Bash ls -l"),
+        (ToolUse("x", "Odd", {"n": 1}), 'Odd {"n":1}'),
+        (ToolUse("x", "Odd", {}), "Odd"),
+    ],
+)
+def test_a_call_is_told_by_what_it_is_about(use: ToolUse, text: str) -> None:
+    assert call(use).strip() == text
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ToolResult("a", ""), "nothing"),
+        (ToolResult("a", "short"), "short"),
+        (ToolResult("a", "1\n2"), "2 lines"),
+        (ToolResult("a", "no such file", True), "failed: no such file"),
+        (ToolResult("a", (Text("see"), Image({}))), "an image"),
+    ],
+)
+def test_an_outcome_is_told_by_its_size(result: ToolResult, text: str) -> None:
+    assert outcome(result) == text
+
+
+def test_a_long_line_is_cut() -> None:
+    assert one_line("a  b\n c", 100) == "a b c"
+    assert one_line("x" * 30, 10) == "x" * 9 + "…"
+
+
+def test_a_question_hides_nothing() -> None:
+    use = ToolUse("b", "Bash", {"command": "echo hi\nrm -rf x\x1b[2K", "timeout": 5})
+
+    assert in_full(use) == "Bash\n  command: \n    echo hi\n    rm -rf x�[2K\n  timeout: 5"
+    assert "and 98,000 characters more" in in_full(
+        ToolUse("w", "Write", {"content": "x" * 100_000})
+    )
+
+
+# --- keys -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_keys_pressed_meanwhile_are_kept_and_escape_is_told() -> None:
+    master, slave = os.openpty()
+    escaped = anyio.Event()
+    keys = Keys(slave, escaped.set)
+    typed = ""
+    try:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(keys.listen)
+                await anyio.wait_all_tasks_blocked()
+                os.write(master, "grün\x1b[A\r".encode())
+                while not typed:
+                    await anyio.lowlevel.checkpoint()
+                    typed += keys.typed()
+                os.write(master, b"\x1b")
+                await escaped.wait()
+                async with keys.silent():
+                    os.write(master, b"for somebody else\n")
+                    assert select.select([slave], [], [], 10)[0], "whole lines, as usual"
+                    assert os.read(slave, 100) == b"for somebody else\n"
+                tasks.cancel_scope.cancel()
+        assert typed == "grün"
+    finally:
+        os.close(master)
+        os.close(slave)
