@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevenfold.errors import StorageFailure
@@ -663,6 +663,7 @@ _records = st.builds(
 )
 
 
+@settings(max_examples=300)
 @given(st.lists(_records | st.binary(max_size=20), max_size=25), st.integers(0, 10_000))
 def test_whatever_the_file_the_view_keeps_the_rules(records: list[Json | bytes], cut: int) -> None:
     data = encoded(*records)

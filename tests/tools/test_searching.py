@@ -208,7 +208,7 @@ async def test_a_missing_path_is_told_with_the_names_nearby(run: Run, sample: Pa
 
 def searchers(pattern: str) -> list[int]:
     """The children of this process that search; tests in other processes have their own."""
-    children = ["ps", "--ppid", str(os.getpid()), "-o", "pid,args"]
+    children = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid,args"]
     found = subprocess.run(children, capture_output=True, text=True, check=True)
     return [int(line.split()[0]) for line in found.stdout.split("\n") if pattern in line]
 

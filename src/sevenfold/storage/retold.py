@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.messages import Message, ToolResult
+from sevenfold.messages import Message, ToolResult, ToolUse
 from sevenfold.storage.recorded import Clearing, Compaction, Recorded, Said
 from sevenfold.tokens import measure
 from sevenfold.transcript import Mark, Problem, Replace, Reply, Results, Transcript
@@ -98,11 +98,11 @@ class _Retelling:
             return
         facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
         self.transcript.add(Mark("compacted", facts), by="recorded")
-        end = self._end_of_removed(compaction)
+        end, summary = self._end_of_removed(compaction), _words(compaction.summary)
         if end == 0:
-            self._add(said, compaction.summary, "recorded")
+            self._add(said, summary, "recorded")
         else:
-            edit = Replace(view[0].id, view[end - 1].id, (compaction.summary,))
+            edit = Replace(view[0].id, view[end - 1].id, (summary,))
             self._add(said, edit, "recorded")
 
     def _end_of_removed(self, compaction: Compaction) -> int:
@@ -116,3 +116,9 @@ class _Retelling:
 
     def _problem(self, said: Said, why: str) -> None:
         self.transcript.problems.append(Problem(said.line, why))
+
+
+def _words(summary: Message) -> Message:
+    """A summary calls no tool and answers none, whatever the file says."""
+    kept = tuple(b for b in summary.content if not isinstance(b, ToolUse | ToolResult))
+    return Message(summary.role, kept)
