@@ -24,7 +24,7 @@ from sevenfold.models.anthropic_stream import Assembly
 from sevenfold.models.capabilities import capabilities, wire_name
 from sevenfold.models.failures import Provider, Told, cut, failure, status_kind
 from sevenfold.models.wire import Wire, drain
-from sevenfold.protocols import Capabilities, Clock
+from sevenfold.protocols import Clock
 from sevenfold.request import Request
 from sevenfold.transcript import Reply
 
@@ -67,40 +67,30 @@ class AnthropicModel:
     """A model behind the Messages API. `close` it when done."""
 
     def __init__(self, name: str, access: Access, *, clock: Clock | None = None) -> None:
-        self._name, self._access = name, access
+        self.name = name
         url = access.anthropic_base_url.rstrip("/").removesuffix("/v1")
         self._local = is_loopback(url)
-        self._provider = Provider(
-            "Anthropic", host_of(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", self._local
-        )
+        self._provider = provider(url)
         self._wire = Wire(self._provider, url, _headers(access), access, mapped=mapped, clock=clock)
         asked = access.diagnostics
         self._diagnoses = url == ANTHROPIC_URL if asked is None else asked
         self._last: dict[str, str] = {}
         found = capabilities(name, betas=access.betas, window=access.window)
         drops = found.binds_thinking and access.drop_thinking
-        self._able = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._able
+        self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends, but for the question why the cache missed."""
-        return body(request, max_output=self._able.max_output)
+        return body(request, max_output=self.capabilities.max_output)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         asked: Json | None = None
         if self._diagnoses:
             asked = {"previous_message_id": self._last.get(request.source)}
-        content = body(request, max_output=self._able.max_output, diagnostics=asked)
+        content = body(request, max_output=self.capabilities.max_output, diagnostics=asked)
         model = wire_name(request.frame.model)
         reply = Assembly(self._provider, mapped, model)
-        headers = self._per_request(request)
+        headers = request_headers(request, self._local)
         async with self._wire.open(PATH, content, headers, model) as answer:
             async with aclosing(answer.events()) as events:
                 async for event in events:
@@ -117,13 +107,21 @@ class AnthropicModel:
     async def close(self) -> None:
         await self._wire.close()
 
-    def _per_request(self, request: Request) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        if wanted := betas(request.frame):
-            headers["anthropic-beta"] = ",".join(wanted)
-        if self._local:  # the simulator's ledger counts by it; nobody else is told
-            headers["x-sevenfold-source"] = request.source
-        return headers
+
+def provider(url: str) -> Provider:
+    """Whom the messages of errors speak of."""
+    local = is_loopback(url)
+    return Provider("Anthropic", host_of(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local)
+
+
+def request_headers(request: Request, local: bool) -> dict[str, str]:
+    """What goes with this request only."""
+    headers: dict[str, str] = {}
+    if wanted := betas(request.frame):
+        headers["anthropic-beta"] = ",".join(wanted)
+    if local:  # the simulator's ledger counts by it; nobody else is told
+        headers["x-sevenfold-source"] = request.source
+    return headers
 
 
 def _headers(access: Access) -> dict[str, str]:

@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from sevenfold.messages import Block
-from sevenfold.models.access import host_of, is_loopback
-from sevenfold.models.anthropic import mapped
-from sevenfold.models.anthropic_format import betas, body
+from sevenfold.models.access import is_loopback
+from sevenfold.models.anthropic import mapped, provider, request_headers
+from sevenfold.models.anthropic_format import body
 from sevenfold.models.anthropic_stream import Assembly
 from sevenfold.models.capabilities import capabilities, wire_name
-from sevenfold.models.failures import Provider, cut
+from sevenfold.models.failures import cut
 from sevenfold.models.jsontext import decode_object
 from sevenfold.models.sdk_failures import (
     no_credentials,
@@ -23,7 +23,6 @@ from sevenfold.models.sdk_failures import (
     secrets_of,
     unreadable,
 )
-from sevenfold.protocols import Capabilities
 from sevenfold.request import Request
 from sevenfold.transcript import Reply
 
@@ -37,21 +36,11 @@ class AnthropicSdk:
     def __init__(
         self, client: anthropic.AsyncAnthropic | Any, model: str, *, window: int | None = None
     ) -> None:
-        self._client, self._name = client.with_options(max_retries=0), model
+        self._client, self.name = client.with_options(max_retries=0), model
         url = str(client.base_url)
         self._local = is_loopback(url)
-        self._provider = Provider(
-            "Anthropic", host_of(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", self._local
-        )
-        self._able = capabilities(model, window=window)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._able
+        self._provider = provider(url)
+        self.capabilities = capabilities(model, window=window)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import anthropic
@@ -75,19 +64,14 @@ class AnthropicSdk:
 
     async def _begin(self, request: Request) -> Any:
         """Send it. All but the two fields the SDK insists on goes past its own ideas of a request."""
-        fields = decode_object(body(request, max_output=self._able.max_output))
-        headers: dict[str, str] = {}
-        if wanted := betas(request.frame):
-            headers["anthropic-beta"] = ",".join(wanted)
-        if self._local:
-            headers["x-sevenfold-source"] = request.source
+        fields = decode_object(body(request, max_output=self.capabilities.max_output))
         try:
             return await self._client.messages.create(
                 model=fields.pop("model"),
                 max_tokens=fields.pop("max_tokens"),
                 messages=[],
                 stream=fields.pop("stream"),
-                extra_headers=headers,
+                extra_headers=request_headers(request, self._local),
                 extra_body=fields,
             )
         except TypeError as error:  # what the SDK raises when it was given no credentials

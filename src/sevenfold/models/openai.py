@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 from urllib.parse import urlsplit
@@ -75,32 +75,13 @@ class OpenAiModel:
     """A model behind a chat-completions endpoint. `close` it when done."""
 
     def __init__(self, name: str, access: Access, *, clock: Clock | None = None) -> None:
-        self._name = name
+        self.name = name
         url = access.openai_base_url.rstrip("/")
         self._local = is_loopback(url)
         self._official = is_official(url)
-        self._provider = Provider(
-            "OpenAI" if self._official else "the server",
-            host_of(url),
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            self._local,
-        )
+        self._provider = provider(url)
         self._wire = Wire(self._provider, url, _headers(access), access, mapped=mapped, clock=clock)
-        self._able = replace(
-            capabilities(name, betas=access.betas, window=access.window),
-            context_management=False,
-            server_compaction=False,
-            binds_thinking=False,
-        )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._able
+        self.capabilities = able(name, access.betas, access.window)
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends."""
@@ -109,7 +90,7 @@ class OpenAiModel:
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         model = wire_name(request.frame.model)
         reply = Assembly(self._provider, mapped, request.view, model)
-        headers = {"x-sevenfold-source": request.source} if self._local else {}
+        headers = request_headers(request, self._local)
         async with self._wire.open(PATH, self.body(request), headers, model) as answer:
             async with aclosing(answer.events()) as events:
                 async for event in events:
@@ -126,6 +107,27 @@ class OpenAiModel:
 
     async def close(self) -> None:
         await self._wire.close()
+
+
+def provider(url: str) -> Provider:
+    """Whom the messages of errors speak of."""
+    who = "OpenAI" if is_official(url) else "the server"
+    return Provider(who, host_of(url), "OPENAI_API_KEY", "OPENAI_BASE_URL", is_loopback(url))
+
+
+def able(name: str, betas: Sequence[str] = (), window: int | None = None) -> Capabilities:
+    """What a model can do by way of chat completions."""
+    return replace(
+        capabilities(name, betas=betas, window=window),
+        context_management=False,
+        server_compaction=False,
+        binds_thinking=False,
+    )
+
+
+def request_headers(request: Request, local: bool) -> dict[str, str]:
+    """The simulator's ledger counts by it; nobody else is told."""
+    return {"x-sevenfold-source": request.source} if local else {}
 
 
 def is_official(url: str) -> bool:

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from sevenfold.messages import Block
-from sevenfold.models.access import host_of, is_loopback
-from sevenfold.models.capabilities import capabilities, wire_name
-from sevenfold.models.failures import Provider, cut
+from sevenfold.models.access import is_loopback
+from sevenfold.models.capabilities import wire_name
+from sevenfold.models.failures import cut
 from sevenfold.models.jsontext import decode_object
-from sevenfold.models.openai import is_official, mapped
+from sevenfold.models.openai import able, is_official, mapped, provider, request_headers
 from sevenfold.models.openai_format import body
 from sevenfold.models.openai_stream import Assembly
 from sevenfold.models.sdk_failures import raised_by, sdk_failure, secrets_of, unreadable
-from sevenfold.protocols import Capabilities
 from sevenfold.request import Request
 from sevenfold.transcript import Reply
 
@@ -33,30 +30,11 @@ class OpenAiSdk:
     def __init__(
         self, client: openai.AsyncOpenAI | Any, model: str, *, window: int | None = None
     ) -> None:
-        self._client, self._name = client.with_options(max_retries=0), model
+        self._client, self.name = client.with_options(max_retries=0), model
         url = str(client.base_url)
         self._local, self._official = is_loopback(url), is_official(url)
-        self._provider = Provider(
-            "OpenAI" if self._official else "the server",
-            host_of(url),
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            self._local,
-        )
-        self._able = replace(
-            capabilities(model, window=window),
-            context_management=False,
-            server_compaction=False,
-            binds_thinking=False,
-        )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._able
+        self._provider = provider(url)
+        self.capabilities = able(model, window=window)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import openai
@@ -87,6 +65,6 @@ class OpenAiSdk:
             model=fields.pop("model"),
             messages=[],
             stream=fields.pop("stream"),
-            extra_headers={"x-sevenfold-source": request.source} if self._local else {},
+            extra_headers=request_headers(request, self._local),
             extra_body=fields,
         )
