@@ -28,6 +28,9 @@ class Canned:
     hang: bool = False
     """Say nothing more after the body, and keep the connection."""
     piece: int = 1 << 20
+    again: bytes = b""
+    """What follows the body, `times` times, unless the client goes. Not for chunks."""
+    times: int = 0
 
     def wire(self) -> bytes:
         head = {"content-type": self.kind, **self.headers}
@@ -101,6 +104,8 @@ class Served:
         self.asked.append(asked)
         canned = self._script.pop(0) if len(self._script) > 1 else self._script[0]
         await stream.send(canned.wire())
+        for _ in range(canned.times):
+            await stream.send(canned.again)
         if canned.hang:
             await anyio.sleep_forever()
         return canned.framing == "chunked" and not canned.cut

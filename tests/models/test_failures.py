@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import socket
 import ssl
@@ -12,7 +13,7 @@ import httpx
 import httpx2
 import pytest
 from models.asking import KEY, anthropic, ask, openai, request_of
-from models.served import Canned, json_body, serving
+from models.served import Canned, json_body, serving, sse
 
 from sevenfold.errors import (
     BadReply,
@@ -271,6 +272,34 @@ async def test_a_server_that_quotes_the_key_back_does_not_get_it_shown_or_logged
     assert secret not in caplog.text
 
 
+@pytest.mark.anyio
+async def test_a_key_that_comes_back_in_the_middle_of_a_stream_is_not_shown() -> None:
+    secret = "team-secret-77"
+    error = {"type": "api_error", "message": f"bad header {KEY}, {secret}"}
+    stream = Canned(sse({"type": "error", "error": error}))
+    async with serving(stream) as server:
+        for model in (
+            anthropic(server, headers={"x-team": secret}),
+            openai(server, headers={"x-team": secret}),
+        ):
+            with pytest.raises(ModelFailure, match=r"bad header \*\*\*, \*\*\*") as caught:
+                await ask(model)
+            is_ours(caught.value)
+            assert KEY not in repr(caught.value)
+            assert secret not in repr(caught.value)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("before", [0, 150, 180, 195, 300, 380, 5_000])
+async def test_no_part_of_a_key_is_shown_where_a_long_text_is_cut(before: int) -> None:
+    page = Canned(b"x" * before + KEY.encode() + b"y" * 500, 400, kind="text/plain")
+    async with serving(page) as server:
+        for model in (anthropic(server), openai(server)):
+            with pytest.raises(BadRequest) as caught:
+                await ask(model)
+            assert KEY[:4] not in repr(caught.value)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -318,6 +347,42 @@ async def test_an_endless_error_is_not_read_to_its_end() -> None:
         with pytest.raises(Overloaded) as caught:
             await ask(anthropic(server))
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("status", "kind"), [(200, BadReply), (400, BadRequest), (500, Overloaded)]
+)
+@pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "GZIP"])
+async def test_a_packed_answer_is_not_unpacked_and_its_status_still_counts(
+    status: int, kind: type[ModelFailure], coding: str
+) -> None:
+    packed = gzip.compress(b'{"error": {"message": "unpacked"}}')
+    for _ in coding.split(", ")[1:]:
+        packed = gzip.compress(packed)
+    canned = Canned(packed, status, {"content-encoding": coding}, "application/json")
+    async with serving(canned) as server:
+        for model in (anthropic(server), openai(server)):
+            with pytest.raises(kind) as caught:
+                await ask(model)
+            is_ours(caught.value)
+            assert "unpacked" not in str(caught.value)
+        assert {asked.headers["accept-encoding"] for asked in server.asked} == {"identity"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("start", "again"),
+    [(b"data: ", b"x"), (b"{", b" "), (b"", b"\n")],
+    ids=["line", "object", "blank"],
+)
+async def test_a_reply_without_an_end_is_given_up(start: bytes, again: bytes) -> None:
+    endless = Canned(start, framing="close", again=again * 1_000_000, times=80)
+    async with serving(endless) as server:
+        for model in (anthropic(server), openai(server)):
+            with pytest.raises(BadReply, match="more than 64 MB") as caught:
+                await ask(model)
+            is_ours(caught.value)
 
 
 def test_an_empty_account_is_told_from_a_wrong_key() -> None:

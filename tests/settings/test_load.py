@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -408,3 +409,34 @@ def test_settings_are_values(places: Places) -> None:
     with pytest.raises(AttributeError):
         settings.max_steps = 3  # type: ignore[misc]
     assert msgspec.structs.replace(settings, max_steps=3).max_steps == 3
+
+
+LOADING = """
+import sys
+from pathlib import Path
+from sevenfold.settings import Environment, load
+
+folder = Path(sys.argv[1])
+environment = Environment.read({"SEVENFOLD_HOME": str(folder / "home")})
+loaded = load(folder / "project", environment, {}, True, policy=folder / "etc" / "settings.json")
+print(len(loaded.settings.permissions.additional_directories))
+"""
+
+
+def test_long_lists_come_together_in_one_pass(places: Places) -> None:
+    """A process of its own, so that what takes for ever is ended."""
+    for path, letter in ((places.policy, "a"), (places.local_file, "b"), (places.user_file, "c")):
+        names = [f"/{letter}{number}" for number in range(60_000)]
+        more = {"permissions": {"additionalDirectories": [*names, "/all"]}}
+        path.write_text(json.dumps(more), encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, str(places.root.parent)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=20,
+        check=False,
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("180001", "")

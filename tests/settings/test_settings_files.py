@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -173,6 +174,15 @@ def test_ten_thousand_unknown_keys_do_not_fill_the_screen() -> None:
 
     assert len(warnings) == 21
     assert warnings[-1] == "settings.json: 9980 more keys are ignored."
+
+
+@pytest.mark.parametrize("name", ["allow", "ask", "deny"])
+def test_more_rules_than_anybody_writes_are_a_mistake(name: str) -> None:
+    def rules(count: int) -> str:
+        return json.dumps({"permissions": {name: [f"Read(x{n})" for n in range(count)]}})
+
+    assert check(parse(rules(500), NAME)) == []
+    assert f"settings.json:1: permissions.{name} has over 500 rules." in wrong(rules(501))
 
 
 def test_a_file_that_is_not_there_is_no_file(tmp_path: Path) -> None:

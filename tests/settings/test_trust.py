@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,50 @@ def test_a_list_that_cannot_be_read_trusts_nothing(
     assert not trust.is_trusted(project)
     assert trust.problem is not None
     assert "trust.json could not be read" in trust.problem
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from sevenfold.trust import Trust
+
+user, step, *folders = sys.argv[1:]
+trust = Trust(Path(user) / ".sevenfold", Path(user))
+print("ready", flush=True)
+sys.stdin.readline()
+for folder in folders:
+    getattr(trust, step)(Path(folder))
+"""
+
+
+def test_nothing_is_lost_when_two_processes_add_and_revoke_at_once(
+    trust: Trust, tmp_path: Path
+) -> None:
+    old = [folder(tmp_path / f"old{n}") for n in range(150)]
+    new = [folder(tmp_path / f"new{n}") for n in range(150)]
+    for path in old:
+        trust.add(path)
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(tmp_path / "user"), step, *map(str, folders)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        for step, folders in (("revoke", old), ("add", new))
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for worker in workers:
+        worker.communicate(timeout=60)
+
+    assert [worker.returncode for worker in workers] == [0, 0]
+    assert [path for path in old if trust.is_trusted(path)] == []
+    assert set(trust.list()) == set(new)

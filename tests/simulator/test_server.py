@@ -229,6 +229,17 @@ async def test_bytes_that_are_not_http_are_told_so(sim: Simulator) -> None:
         assert b"400" in await stream.receive()
 
 
+@pytest.mark.parametrize("target", ["//[", "//[::1", "http://[x", "//[/v1/messages?a=b"])
+async def test_an_address_that_cannot_be_read_is_told_so_and_harms_nobody(
+    sim: Simulator, client: httpx.AsyncClient, target: str
+) -> None:
+    async with await anyio.connect_tcp("127.0.0.1", sim.port) as stream:
+        await stream.send(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert (await stream.receive()).startswith(b"HTTP/1.1 400")
+
+    assert (await client.post("/v1/messages", json=body(user("a")))).status_code == 200
+
+
 async def test_a_client_that_waits_for_leave_to_send_gets_it(sim: Simulator) -> None:
     raw = json.dumps(body(user("a"))).encode()
     head = (

@@ -25,15 +25,17 @@ class Person:
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
         self.asked: list[tuple[str, str]] = []
+        self.offered: list[tuple[str, ...]] = []
         self.most_at_once = 0
         self._now = 0
 
-    async def __call__(self, use: ToolUse, reason: str) -> Answer:
+    async def __call__(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> Answer:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         await anyio.lowlevel.checkpoint()
         self._now -= 1
         self.asked.append((use.id, reason))
+        self.offered.append(rules)
         return self._answers.pop(0)
 
 
@@ -72,6 +74,7 @@ async def test_always_holds_for_the_same_thing_in_this_session(workspace: Worksp
     assert await asking(bash("npm test | tail -3")) is None
     assert await asking(bash("npm test --other")) is not None
     assert len(person.asked) == 2
+    assert person.offered[0] == ("Bash(npm test)", "Bash(make)"), "the person sees what it grants"
 
 
 async def test_a_rule_that_denies_is_never_asked_about(workspace: Workspace) -> None:

@@ -28,11 +28,17 @@ READING = pieces(
     r"""
     cat head tail nl sort .env .e nv env . link li nk out /x.txt src /key.pem key pem * ? [e] [.] {
     , } ' " \ $HOME ${HOME} ~ ~/.ssh/id_rsa /.ssh/id_rsa .. ../ / && ; | < up.txt $PWD a.txt - -- =
-    # ! deep $' \x2e $OLDPWD ~+ ~- ( ) cd HEAD:
+    # ! deep $' \x2e $OLDPWD ~+ ~- ( ) cd HEAD: [^x] [!x] xargs grep -r -R "$PWD"/ /../ {.env, "}
     """,
     *([" "] * 12),
     "\n",
+    "\\\n",
+    " # it's\n",
+    '{.env,"a b"}',
+    "grep -r S ",
     "; cd src && cat ",
+    "; cd src && cat $PWD/..",
+    "; cd way/../.. && cat ",
 )
 ACTING = pieces(
     r"""
@@ -63,6 +69,7 @@ def place(tmp_path: Path) -> Workspace:
         (tmp_path / name).write_text("TOPSECRET\n", "utf-8")
     (project / "link").symlink_to(project / ".env")
     (project / "out").symlink_to(tmp_path / "other")
+    (project / "way").symlink_to("src/deep")
     (project / "a.txt").write_text("plain\n", "utf-8")
     return Workspace(project, tmp_path / "home", {}, tmp_path / "outputs", FakeClock())
 

@@ -208,11 +208,19 @@ async def test_a_missing_path_is_told_with_the_names_nearby(run: Run, sample: Pa
 
 def searchers(pattern: str) -> list[int]:
     """The children of this process that search; tests in other processes have their own."""
-    children = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid,args"]
-    found = subprocess.run(children, capture_output=True, text=True, check=True)
-    return [int(line.split()[0]) for line in found.stdout.split("\n") if pattern in line]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text("utf-8").rpartition(")")[2].split()[1])
+            words = (folder / "cmdline").read_bytes()
+        except OSError:  # it has just ended
+            continue
+        if parent == os.getpid() and pattern.encode() in words:
+            found.append(int(folder.name))
+    return found
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 async def test_an_expression_that_takes_for_ever_is_cancelled_with_its_process(
     toolbox: Toolbox, project: Path, workspace: Workspace
 ) -> None:

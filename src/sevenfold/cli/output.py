@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from sevenfold.cli.options import Shared
+from sevenfold.cli.wording import printable
 
 
 def write_json(value: Any, *, indent: int = 0) -> None:
@@ -25,10 +26,10 @@ def result(shared: Shared, text: str, value: Any) -> None:
     if shared.json:
         write_json(value, indent=2 if sys.stdout.isatty() else 0)
     elif text:
-        print(text, flush=True)
+        print(printable(text), flush=True)
 
 
 def say(shared: Shared, text: str) -> None:
     """A message for people."""
     if not shared.quiet:
-        print(f"sevenfold: {text}", file=sys.stderr, flush=True)
+        print(f"sevenfold: {printable(text)}", file=sys.stderr, flush=True)

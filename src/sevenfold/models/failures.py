@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -28,6 +28,9 @@ from sevenfold.errors import (
 
 if TYPE_CHECKING:
     import ssl
+
+SHORTEST_KEY: Final = 8
+"""What is shorter is no key, and hiding it would only make messages unreadable."""
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -74,13 +77,13 @@ def told(
     now: Callable[[], float] | None = None,
 ) -> Told:
     """What an error body says, in whichever of the usual shapes it comes."""
+    if isinstance(body, str):  # before anything is cut: half a key would not be found
+        body = hidden(body, hide)
     fields = _error_fields(body)
     code = fields.get("code")
     if status in (None, 200) and isinstance(code, int) and 400 <= code < 600:
         status = code  # llama.cpp answers 200 and puts the status inside
-    message = str(fields.get("message") or "")
-    for secret in hide:
-        message = message.replace(secret, "***") if secret else message
+    message = hidden(str(fields.get("message") or ""), hide)
     headers = headers or {}
     return Told(
         provider,
@@ -93,6 +96,14 @@ def told(
         retry_after(headers, now),
         {"true": True, "false": False}.get(headers.get("x-should-retry", "")),
     )
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """The text without these."""
+    for secret in secrets:
+        if len(secret) >= SHORTEST_KEY:
+            text = text.replace(secret, "***")
+    return text
 
 
 def _error_fields(body: Any) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from sevenfold.models.access import Access, is_loopback
 from sevenfold.models.failures import (
     Mapped,
     Provider,
+    hidden,
     not_a_model,
+    not_the_protocol,
     told,
     transport_errors,
     transport_failure,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 PLAIN: Final = "plain JSON"
 """The name of the one event that a server sends which answers without a stream."""
 MOST_OF_AN_ERROR: Final = 65_536
+MOST_OF_A_REPLY: Final = 64 << 20
 DRAIN: Final = 0.5
 """Seconds that a server gets to end a stream whose last event has come."""
 
@@ -47,11 +50,11 @@ class Answer:
 
     async def events(self) -> AsyncGenerator[Sse, None]:
         """Each event when it is complete; one event named `PLAIN` if the server does not stream."""
-        chunks = self._response.aiter_bytes()
+        chunks = self._chunks()
         start = b""
         async for chunk in chunks:
-            start += chunk
-            if start.strip():
+            start = chunk.lstrip()
+            if start:
                 break
         match start.strip()[:1]:
             case b"{":
@@ -68,6 +71,15 @@ class Answer:
         # Some servers forget the blank line at the end; half an event is no event.
         if (last := parser.rest()) is not None and _is_whole(last):
             yield last
+
+    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+        """The bytes as they come; a reply without an end is given up."""
+        taken = 0
+        async for chunk in self._response.aiter_raw():
+            taken += len(chunk)
+            if taken > MOST_OF_A_REPLY:
+                raise not_the_protocol(self._provider, f"more than {MOST_OF_A_REPLY >> 20} MB")
+            yield chunk
 
 
 async def drain(events: AsyncGenerator[Sse, None]) -> None:
@@ -102,7 +114,9 @@ class Wire:
     ) -> None:
         self.provider = provider
         self._url, self._mapped = url, mapped
-        self._headers = {**headers, **{k.lower(): v for k, v in access.headers.items()}}
+        # Packed, a few bytes could become gigabytes.
+        plain = {"accept-encoding": "identity"}
+        self._headers = {**headers, **plain, **{k.lower(): v for k, v in access.headers.items()}}
         self._access = access
         self._now = (clock or SystemClock()).now
         self._client: httpx.AsyncClient | None = None
@@ -119,9 +133,17 @@ class Wire:
             ) as response:
                 if response.status_code != 200:
                     raise await self._refused(response, model)
+                if _is_packed(response):
+                    raise not_the_protocol(
+                        self.provider, "a packed answer, which was not asked for"
+                    )
                 yield Answer(self.provider, response)
         except transport_errors() as error:
             raise transport_failure(error, self.provider) from None
+        except ModelFailure as error:  # also one that came as an event of the stream
+            secrets = tuple(self._secrets())
+            error.args = tuple(hidden(str(part), secrets) for part in error.args)
+            raise
 
     async def close(self) -> None:
         if self._client is not None:
@@ -151,7 +173,11 @@ class Wire:
                 f"set {where.url} to the final address"
             )
         body = b""
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.aiter_raw():
+            if _is_packed(
+                response
+            ):  # the status says enough, and unpacking it could fill the memory
+                break
             body += chunk
             if len(body) > MOST_OF_AN_ERROR:
                 break
@@ -180,3 +206,7 @@ def readable(body: bytes) -> object:
     except NotJson:
         text = body.decode("utf-8", "replace").strip()
         return "" if text.startswith("<") else text
+
+
+def _is_packed(response: httpx.Response) -> bool:
+    return str(response.headers.get("content-encoding", "identity")).lower() != "identity"

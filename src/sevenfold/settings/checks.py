@@ -21,6 +21,8 @@ from sevenfold.settings.schema import PermissionSettings, Settings
 from sevenfold.tools.rules import Rule
 
 MOST_WARNINGS: Final = 20
+MOST_RULES: Final = 500
+"""Each is held against every path and every command."""
 LARGEST_NUMBER: Final = 2**53
 ELSEWHERE: Final = {
     "autoMemoryEnabled": "memoryEnabled",
@@ -104,6 +106,9 @@ def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) ->
 def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[Problem]:
     for name in ("allow", "ask", "deny"):
         rules = value.get(name, [])
+        if isinstance(rules, list) and len(rules) > MOST_RULES:
+            yield Problem((*key, name), f"{dotted((*key, name))} has over {MOST_RULES} rules.")
+            continue
         for i, text in enumerate(rules if isinstance(rules, list) else ()):
             try:
                 Rule.parse(text if isinstance(text, str) else "Read")

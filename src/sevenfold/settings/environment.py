@@ -154,7 +154,7 @@ VARIABLES: Final[dict[str, _Variable]] = {
         _switch,
         "1: memory is off. 0: it is on, whatever else says.",
     ),
-    "SEVENFOLD_BARE": ("bare", _switch, "1: a session without memory, as `--bare`."),
+    "SEVENFOLD_BARE": ("bare", _switch, "1: a session without memory."),
     "SEVENFOLD_REMOTE": (
         "remote",
         _switch,

@@ -139,7 +139,8 @@ def _over(low: Any, high: Any) -> Any:
         both = {key: _over(low[key], high[key]) for key in low.keys() & high.keys()}
         return {**low, **high, **both}
     if isinstance(low, list) and isinstance(high, list):
-        return [*high, *(item for item in low if item not in high)]
+        known = {_canonical(item) for item in high}
+        return [*high, *(item for item in low if _canonical(item) not in known)]
     return high
 
 
@@ -182,3 +183,7 @@ def _same(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except OSError:
         return False
+
+
+_canonical: Final = msgspec.json.Encoder(order="deterministic").encode
+"""Equal values have equal bytes: comparing every pair would take for ever over long lists."""

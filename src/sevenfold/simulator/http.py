@@ -106,7 +106,10 @@ class _Wire:
                 body.clear()  # keep reading: a client that is still sending would not see the answer
             else:
                 body += event.data
-        url = urlsplit(head.target.decode("ascii", "replace"))
+        try:
+            url = urlsplit(head.target.decode("ascii", "replace"))
+        except ValueError as error:
+            raise h11.RemoteProtocolError(f"the address cannot be read: {error}") from error
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers
         }

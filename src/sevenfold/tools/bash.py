@@ -35,7 +35,10 @@ _BACKGROUND: Final = (
 _ESCAPES: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-B]?)"
 )
-_UNWANTED: Final = frozenset({"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "CDPATH", "GLOBIGNORE"})
+_UNWANTED: Final = frozenset(
+    {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "CDPATH", "GLOBIGNORE"}
+    | {"PWD", "OLDPWD"}  # else `cd ..` goes where the user's shell came from
+)
 
 SCHEMA: Final[Json] = {
     "name": "Bash",

@@ -142,7 +142,10 @@ def _wild(about: str) -> re.Pattern[str]:
     """`*` fits anything; ` *` at the end also nothing, so that `npm run *` means `npm run` too."""
     tail = about.endswith(" *")
     pieces = _STAR.split(about.removesuffix(" *"))
-    expression = ".*".join(re.escape(_plain(piece)) for piece in pieces)
+    first, *rest = [re.escape(_plain(piece)) for piece in pieces]
+    # Between two stars the first fit is as good as any; without this a rule could take for ever.
+    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
+    expression = first + middle + "".join(f".*{piece}" for piece in rest[-1:])
     return re.compile(expression + ("(?: .*)?" if tail else ""), re.DOTALL)
 
 

@@ -13,8 +13,8 @@ from sevenfold.tools.permissions import Decision, Permissions
 from sevenfold.tools.workspace import Workspace
 
 Answer: TypeAlias = bool | Literal["always"]
-Ask: TypeAlias = Callable[[ToolUse, str], Awaitable[Answer]]
-"""Asks the person; "always" is yes for this session."""
+Ask: TypeAlias = Callable[[ToolUse, str, tuple[str, ...]], Awaitable[Answer]]
+"""Asks the person: what is to run, why it is asked, and the rules that "always" adds for this session."""
 
 
 class Gate:
@@ -71,7 +71,7 @@ class Gate:
         return decision.reason if decision.behaviour == "deny" else _unasked(decision)
 
     async def _put(self, use: ToolUse, decision: Decision, ask: Ask) -> str | None:
-        answer = await ask(use, decision.reason)
+        answer = await ask(use, decision.reason, decision.remedies)
         if answer == "always":
             for rule in decision.remedies:
                 self.permissions.allow(rule)

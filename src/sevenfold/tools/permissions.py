@@ -204,7 +204,10 @@ class Permissions:
         if call.kind == "run":
             places += (Place.of(workspace.cwd),)
             if not workspace.trusted and any(runs_git(part) for part in call.parts or ()):
-                return "git runs what this folder's own files say, and the folder is not trusted"
+                return (
+                    "git runs what this folder's own files say, and the folder is not trusted"
+                    " ('sevenfold trust' does)"
+                )
         for place in places:
             if _is(secret, place, workspace):
                 return f"{workspace.shown(place.asked)} may hold secrets"

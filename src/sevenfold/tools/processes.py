@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 from anyio.abc import Process
 
-MOST_KEPT: Final = 1 << 20
+MOST_KEPT: Final = 100_000
 """Bytes of output held in memory: half from the beginning, half from the end."""
 TERM_GRACE: Final = 2.0
 """Seconds between asking a group to end and ending it."""

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ import msgspec
 
 from sevenfold.tools.command_rules import words_of
 from sevenfold.tools.path_rules import Place
-from sevenfold.tools.paths import secret
+from sevenfold.tools.paths import lexical, secret
 
 _STREAMS: Final = frozenset(
     map(Path, ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"))
@@ -33,7 +33,16 @@ _HIDE: Final = str.maketrans(_SIGNS, _STAND_INS)
 _HIDE_SOME: Final = str.maketrans(_SIGNS[:5], _STAND_INS[:5])
 _SHOW: Final = str.maketrans(_STAND_INS, _SIGNS)
 _VARIABLE: Final = re.compile(r"`|\$(?!HOME\b|PWD\b|\?)[\w{(@*#!$'\"-]")
-_BRACES: Final = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+# Braces that bash leaves alone: neither a comma nor `..` inside.
+_IDLE_BRACES: Final = re.compile(r"\{(?:(?!\.\.)[^{},])*\}")
+# Options that take no value: with others it is not certain which word is a folder.
+_ALONE: Final = {
+    "grep": re.compile(r"-[EFGHILPRchilnorsvwxz]+|--[\w-]+=.*"),
+    "rg": re.compile(r"-[FHINPSUacilnosvwx]+|--[\w-]+=.*"),
+}
+_GREPS: Final = frozenset({"grep", "egrep", "fgrep"})
+_RECURSIVE: Final = re.compile(r"-\w*[rRd]\w*|--[rd].*")
+_MOST_BELOW: Final = 5_000
 _MOVES: Final = frozenset({"pushd", "popd"})
 
 
@@ -48,23 +57,31 @@ class Reach(msgspec.Struct, frozen=True):
 
 def reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> Reach:
     """Every word that could be a path, seen from every folder in which the command may be."""
-    hidden = _QUOTED.sub(_without_signs, command)
+    # The parts are what bash reads: no comments, no line continuations.
+    read = command.replace("\\\n", "") if parts is None else "\n".join(parts)
+    hidden = _QUOTED.sub(_without_signs, read)
     words = _words(hidden)
     if words is None:
         return Reach(unclear="its quotes cannot be read", redirected=True)
     folders, unclear = _folders(parts or (), cwd, home)
     programs = {found[0] for part in parts or () if (found := words_of(part))}
-    places: dict[Path, Place] = {}
+    whole, here, doubt = _reading_whole(parts or ())
+    unclear = unclear or doubt
+    places = {path: Place.of(path) for path in folders[1:]}
     for word in words:
-        if word in programs:
+        if word in programs and ("/" in word or word == "["):
             continue
-        for text in _candidates(_filled(word, cwd, home)):
-            for folder in folders:
+        for folder in folders:
+            for text in _candidates(_filled(word, folder, home)):
                 paths, doubt = _paths(text, folder, home)
                 unclear = unclear or doubt
                 places |= {path: Place.of(path) for path in paths if _counts(path, word)}
-    redirected = "<" in _QUOTED.sub("_", command)
-    return Reach(tuple(places.values()), unclear or _dynamic(hidden), redirected)
+    if whole:
+        below, doubt = _below(dict.fromkeys((*places, *(folders if here else ()))))
+        unclear = unclear or doubt
+        places |= {path: Place.of(path) for path in below}
+    redirected = "<" in _QUOTED.sub("_", read)
+    return Reach(tuple(places.values()), unclear or _dynamic(hidden, words), redirected)
 
 
 def _counts(path: Path, word: str) -> bool:
@@ -110,7 +127,9 @@ def _folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], s
         if words[0] in _MOVES or (words[0] == "cd" and target is None):
             return folders, "it goes to a folder that cannot be told"
         if target is not None:
-            folders += [_expanded(target, folder, home) for folder in folders]
+            # bash takes `link/..` at its word, the system follows the link
+            reached = [_expanded(target, folder, home) for folder in folders]
+            folders = list(dict.fromkeys((*folders, *reached, *map(lexical, reached))))
         if len(folders) > _MOST_FOLDERS:
             return folders[:_MOST_FOLDERS], "it goes to many folders"
     return folders, ""
@@ -119,12 +138,9 @@ def _folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], s
 def _candidates(word: str) -> Iterator[str]:
     """The word, and what follows `=`, `:` or a short option in it."""
     yield word
-    if word.startswith("-") and not word.startswith("--") and len(word) > 2:
-        yield word[2:]
-    for sign in "=:":
-        head, found, tail = word.partition(sign)
-        if found and tail and head:
-            yield tail
+    if word.startswith("-") and not word.startswith("--"):
+        yield from (word[at:] for at in range(2, len(word)))  # `-bfFILE` is `-b -f FILE`
+    yield from (word[at + 1 :] for at, sign in enumerate(word[:-1]) if sign in "=:")
 
 
 def _expanded(text: str, folder: Path, home: Path) -> Path:
@@ -142,11 +158,15 @@ def _paths(text: str, folder: Path, home: Path) -> tuple[list[Path], str]:
     names = text.split("/")
     wild = [name for name in names if _WILD.search(name)]
     plain = Path(*_plain_parts(path))
-    if any(name.startswith(".") for name in wild) or len(wild) > _MOST_WILD or ".." in names:
+    strange = any(
+        name.startswith(".") or "[" in name for name in wild
+    )  # bash reads `[^a]` otherwise
+    if strange or len(wild) > _MOST_WILD or ".." in names:
         return [plain], "its patterns may fit hidden or many files"
-    if Path(text).is_absolute() or text.startswith("~"):
-        return [plain], ""
-    pattern = f"{glob.escape(str(folder))}/{text}"
+    start = home if text.startswith("~") else folder
+    pattern = f"{glob.escape(str(start))}/{text.removeprefix('~/')}"
+    if Path(text).is_absolute():
+        pattern = text
     fitting = [Path(name) for name in islice(glob.iglob(pattern), _MOST_FILES + 1)]  # noqa: PTH207
     if len(fitting) > _MOST_FILES:
         return [plain], "its patterns may fit hidden or many files"
@@ -163,9 +183,43 @@ def _plain_parts(path: Path) -> list[str]:
     return kept
 
 
-def _dynamic(hidden: str) -> str:
+def _reading_whole(parts: Sequence[str]) -> tuple[bool, bool, str]:
+    """Whether folders are read as a whole, whether the working folder may be one, what is unclear."""
+    whole = here = False
+    for part in parts:
+        words = words_of(part) or [""]
+        while Path(words[0]).name == "timeout" and len(words) > 2:
+            words = words[2:]
+        program = Path(words[0]).name
+        options = [word for word in words[1:] if word.startswith("-") and word != "-"]
+        if program == "xargs":
+            return True, True, "which files xargs hands on is only known when it runs"
+        if program == "diff":
+            whole = True
+        elif (
+            program == "rg"
+            or (program in _GREPS and any(map(_RECURSIVE.fullmatch, options)))
+            or (program == "git" and {"--no-index", "--untracked"} & set(options))
+        ):
+            alone = all(map(_ALONE["rg" if program == "rg" else "grep"].fullmatch, options))
+            whole, here = True, here or not alone or len(words) - len(options) < 3
+    return whole, here, ""
+
+
+def _below(folders: Iterable[Path]) -> tuple[list[Path], str]:
+    found: list[Path] = []
+    for folder in folders:
+        for at, inner, files in os.walk(folder):
+            inner[:] = [name for name in inner if name != ".git"]
+            found += [Path(at, name) for name in (*inner, *files)]
+            if len(found) > _MOST_BELOW:
+                return found[:_MOST_BELOW], "it searches many files; Grep leaves out what is secret"
+    return found, ""
+
+
+def _dynamic(hidden: str, words: Sequence[str]) -> str:
     if _VARIABLE.search(hidden):
         return "a word of it is only known when it runs"
-    if _BRACES.search(hidden):
+    if any("{" in _IDLE_BRACES.sub("", word) for word in words):
         return "braces in it make words that are not checked"
     return ""

@@ -76,7 +76,7 @@ _LISTED: dict[str, Options] = {
         " --check[=] --dictionary-order --ignore-case --general-numeric-sort --human-numeric-sort"
         " --ignore-nonprinting --merge --month-sort --numeric-sort --reverse --random-sort"
         " --stable --unique --version-sort --zero-terminated --key= --field-separator= --sort="
-        " --buffer-size= --parallel= --debug --files0-from="
+        " --buffer-size= --parallel= --debug"
     ),
     "strings": options(
         "-a -f -n= -t= -e= -U= -w -d -# --all --bytes= --radix= --print-file-name --encoding="

@@ -100,6 +100,10 @@ def _check_about(text: str, tool: str, about: str) -> None:
     elif tool in READERS | EDITORS:
         if "\0" in about:
             raise _wrong(text, "a path cannot hold a NUL character")
+        braces, stars = about.count("{"), re.findall(r"\*+/?", about)
+        deep = sum(star.startswith("**") for star in stars)
+        if braces > 4 or deep > 4 or stars.count("**") > 2 or (braces and len(stars) > 3):
+            raise _wrong(text, "it has too many patterns; write several rules")
     else:
         raise _wrong(text, f"{tool} takes no brackets; write {tool} alone")
 

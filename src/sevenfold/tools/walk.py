@@ -47,7 +47,24 @@ def translate(glob: str) -> str:
             out.append({"{": "(?:", "}": ")", ",": "|"}[token])
         else:
             out.append(re.escape(token[-1]))
-    return "".join(out)
+    return "".join(out if braces and "{" in glob else _settled(out))
+
+
+def _settled(pieces: list[str]) -> list[str]:
+    """The same without second thoughts: between two stars of a name the first fit is as good as any.
+
+    Otherwise `*a*a*a*a*b` could take for ever over a long name.
+    """
+    star = None
+    for i, piece in enumerate(pieces):
+        if piece == "[^/]*":
+            if star is not None:
+                pieces[star] = "(?>[^/]*?"
+                pieces[i - 1] += ")"
+            star = i
+        elif piece in {"/", ".*", "(?:[^/]+/)*"}:
+            star = None
+    return pieces
 
 
 def _character_class(token: str) -> str:
