@@ -78,6 +78,8 @@ class Replied(Event, frozen=True):
 
 
 class ToolStarted(Event, frozen=True):
+    """A tool begins."""
+
     use: ToolUse
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.acting import interrupted
-from sevenfold.errors import SessionNotFound
+from sevenfold.errors import FromTheFuture, SessionNotFound
 from sevenfold.events import Emit, Notice
 from sevenfold.messages import Json
 from sevenfold.protocols import Clock
@@ -53,9 +53,10 @@ class Recording:
                 f"there is no session {self.path.stem} in {self.path.parent}; "
                 "'sevenfold sessions' lists those that are"
             )
-        Transcript.load(
-            read_log(self.path, HEAD), clock.now
-        )  # refuses one from the future, untouched
+        try:
+            Transcript.load(read_log(self.path, HEAD), clock.now)
+        except FromTheFuture as error:  # before it is opened, so that it is not touched
+            raise FromTheFuture(f"{self.path}: {error}") from None
         self._log = Log(self.path)
         self.transcript = Transcript.load(self._log.read(), clock.now, self._write)
         self._say_what_was_mended()

@@ -20,7 +20,7 @@ from sevenfold.background import Tray, owned_tasks
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
-from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.errors import ContextFull, Mistake, Refused, SevenfoldError
 from sevenfold.events import Asked, Closed, Ended, Event, Failed, Notice, Started
 from sevenfold.framing import (
     first_budget,
@@ -41,7 +41,7 @@ from sevenfold.request import Frame, Request
 from sevenfold.settings import Environment, Settings
 from sevenfold.storage.places import Places, claim, find_session, new_session_id
 from sevenfold.telemetry import Telemetry
-from sevenfold.tokens import Usage
+from sevenfold.tokens import Usage, measure
 from sevenfold.tools.gate import Ask
 from sevenfold.transcript import Mark, Reply, View
 from sevenfold.turn import Turn
@@ -87,6 +87,7 @@ class Session:
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
+        self._open = False
         self.ended_by = "exit"
 
     # --- opening and closing ----------------------------------------------------------------------------
@@ -100,6 +101,7 @@ class Session:
             self._open_turn()
             await self._start()
             self._stack = stack.pop_all()
+        self._open = True
         return self
 
     async def __aexit__(
@@ -108,6 +110,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        self._open = False
         seconds = DRAIN_SECONDS if kind is None else 0.0
         try:
             with anyio.CancelScope(shield=True):
@@ -223,6 +226,7 @@ class Session:
         if self._scope is not None:
             raise Refused("a turn is running in this session: wait for it, or stop() it first")
         message = user(said) if isinstance(said, str) else with_whole_characters(said)
+        self._check_can_be_asked(message)
         began, requests = perf_counter(), len(self.ledger.lines)
         stop = "failed"
         try:
@@ -241,6 +245,19 @@ class Session:
             lines = self.ledger.lines[requests:]
             used = sum((line.usage for line in lines), Usage())
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
+
+    def _check_can_be_asked(self, message: Message) -> None:
+        """What no provider would take must not get into the transcript, where it would stay."""
+        if not self._open:
+            raise Mistake("the session is not open: use it inside 'async with Session(...)'")
+        if not message.says_something:
+            raise Mistake("there is nothing to ask: the message is empty")
+        room = self.turn.thresholds.block - self.turn.frame.tokens
+        if (size := measure(message).tokens()) > room > 0:
+            raise ContextFull(
+                f"the message alone is about {size:,} tokens and at most {room:,} fit; "
+                "put it into a file and ask about that"
+            )
 
     def stop(self) -> bool:
         """Stop the turn that is running, if one is."""

@@ -1,7 +1,6 @@
 """One turn: from what the user said to the agent at rest. Read this file first.
 
-Steps follow each other until the model calls no more tools: attach -> fit -> ask -> answer; then `rest`.
-The turn is the only writer of the transcript. Layers are shown values and hand back values.
+A step: attach -> fit -> ask -> answer, until no tool is called; then `rest`. Only the turn writes.
 """
 
 from __future__ import annotations
@@ -148,8 +147,9 @@ class Turn:
 
     def _undoing(self, reply: Reply | None) -> tuple[Undo, ...]:
         """The undo of this reply, which is the last entry, if it was written at all."""
-        last = self.transcript.entries[-1]
-        return (Undo(frozenset({last.id})),) if reply is not None and last.what is reply else ()
+        if reply is None or (last := self.transcript.entries[-1]).what is not reply:
+            return ()
+        return (Undo(frozenset({last.id})),)
 
     def _answer(self, results: tuple[ToolResult, ...]) -> None:
         try:

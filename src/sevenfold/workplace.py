@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +16,17 @@ from sevenfold.protocols import Clock, Tool
 from sevenfold.settings import Environment, Loaded, Settings, load
 from sevenfold.storage.places import Places, find
 from sevenfold.tools.gate import Ask, Gate
-from sevenfold.tools.permissions import Permissions
+from sevenfold.tools.permissions import Permissions, PermissionSettings
+from sevenfold.tools.rules import Rule
 from sevenfold.tools.standard import standard_tools
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
 from sevenfold.trust import Trust
 
-DEFAULT_MODEL: Final = "claude-sonnet-4-5"
+DEFAULT_MODEL: Final = "claude-sonnet-5-5"
 """With a key and nothing else said."""
+ELSEWHERE: Final = ("WebFetch", "WebSearch", "Agent", "SendMessage")
+"""Tools that rules may speak of although not every session has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,17 @@ def _not_trusted(ignored: Sequence[str]) -> str:
     )
 
 
+def unknown_tools(rules: PermissionSettings, tools: Sequence[Tool]) -> Iterator[str]:
+    """Rules about tools that are not there: a typo in one that denies would deny nothing."""
+    known = {*(tool.name for tool in tools), *ELSEWHERE}
+    for text in (*rules.allow, *rules.ask, *rules.deny):
+        name = Rule.parse(text).tool
+        if name not in known and not name.startswith("mcp__"):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"the permission rule {text} means nothing: no tool is called {name}{hint}"
+
+
 class Toolset:
     """The tools of one session, with the rules, the questions and the hooks around them."""
 
@@ -119,6 +134,8 @@ class Toolset:
             emit,
             lambda: self.permissions.mode,
         )
+        for text in unknown_tools(settings.permissions, self.all):
+            emit(Notice(text, "warning"))
         toolbox = Toolbox(self.all, gate, emit)
         self.hooked = HookedTools(
             toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget

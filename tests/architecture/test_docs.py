@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from sevenfold import events
+from sevenfold.events import Event
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
@@ -32,9 +36,20 @@ def test_the_contributors_guide_can_be_read_in_one_sitting() -> None:
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
 
 
-def test_every_dependency_has_a_reason() -> None:
-    import tomllib
+def test_every_event_stands_in_the_reference_with_its_fields() -> None:
+    page = (ROOT / "docs/reference/library.md").read_text(encoding="utf-8")
+    kinds = [k for k in vars(events).values() if isinstance(k, type) and issubclass(k, Event)]
+    rows = {
+        kind.__name__: ", ".join(f"`{field}`" for field in kind.__struct_fields__)
+        for kind in kinds
+        if kind is not Event
+    }
 
+    assert len(rows) > 15
+    assert [n for n, fields in rows.items() if f"| `{n}` | {fields} |" not in page] == []
+
+
+def test_every_dependency_has_a_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     reasons = (ROOT / "docs/decisions/dependencies.md").read_text(encoding="utf-8")
     names = [re.split(r"[<>=\[ ]", text)[0] for text in project["dependencies"]]

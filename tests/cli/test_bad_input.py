@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,6 +212,54 @@ def test_a_window_too_small_for_the_system_prompt(here: Here, world: World) -> N
     assert ran.json["error"] == "context_full"
     assert "window" in ran.json["reason"]
     assert "user: hi" in list(world.kept())
+
+
+def test_a_full_window_is_not_gone_on_with(here: Here, world: World) -> None:
+    here("-p", "say hi", stdin=b"word and more " * 6_000)
+    world.variables["SEVENFOLD_BLOCK_LIMIT"] = "15000"
+
+    ran = here("-p", "again", "--continue", "--json")
+
+    assert ran.code == 1
+    assert ran.json["error"] == "context_full"
+    assert "at most 15,000 fit; start a new session" in ran.json["reason"]
+    assert ran.json["reason"] in one_sentence(ran)
+    assert "/clear" not in ran.out + ran.err
+    assert "go on with" not in ran.err
+
+
+def test_a_prompt_that_the_model_finds_too_long_is_not_gone_on_with(
+    here: Here, world: World
+) -> None:
+    said = "prompt is too long: 300000 tokens > 200000 maximum"
+    step = json.dumps({"error": {"status": 400, "message": said}, "times": 9})
+    with running(script=Script(parse_steps(step))) as sim:
+        world.at(sim.url)
+        ran = here("-p", "hi", *CLAUDE, "--json")
+
+    assert ran.json["error"] == "prompt_too_long"
+    assert "start a new session" in one_sentence(ran)
+    assert "/clear" not in ran.out + ran.err
+    assert "go on with" not in ran.err
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "12", "012"])
+def test_a_stream_that_is_closed_from_the_beginning(world: World, closed: str) -> None:
+    closing = " ".join(f"{number}>&-" for number in closed)
+    ran = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m sevenfold chat -p hi {closing}', sys.executable],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=world.env,
+        cwd=world.project,
+        timeout=60,
+        check=False,
+    )
+
+    assert ran.returncode == 0
+    assert ran.stderr == b""
+    assert (b"offline engine" in ran.stdout) == ("1" not in closed)
+    assert "user: hi" in list(world.kept()), "nothing else was written into the transcript"
 
 
 def test_a_project_that_is_no_folder(here: Here, world: World) -> None:

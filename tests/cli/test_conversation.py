@@ -15,7 +15,7 @@ from sevenfold.invariants import open_uses
 from sevenfold.simulator import Script, parse_steps, running
 
 pytestmark = pytest.mark.real
-QUESTION = "lways in this session:"
+QUESTION = "lways in this session ("
 
 
 def at_terminal(world: World, *words: str) -> Terminal:
@@ -38,6 +38,7 @@ def test_a_whole_conversation(world: World) -> None:
         assert t.wait_for_end() == 0
 
     screen = t.screen
+    assert "· cache 0%" not in t.text, "a model without a prompt cache has no figure for it"
     assert "· Ctrl-C stops" not in screen, "nothing of what was drawn meanwhile is left"
     assert screen.count("return a + b") == 1, "the reply is shown once, when it is final"
     assert "```" not in screen, "it is rendered, not raw"
@@ -48,7 +49,7 @@ def test_a_tool_asks_before_it_runs(world: World) -> None:
     with at_terminal(world) as t:
         t.wait_for(PROMPT)
         t.line("run `touch one`")
-        t.wait_for("command: touch one", "asked because:", QUESTION)
+        t.wait_for("command: touch one", "asked because:", f"{QUESTION}Bash(touch")
         t.line("maybe")
         t.wait_for(QUESTION)
         t.line("n")
@@ -205,7 +206,7 @@ def test_clear_resume_and_model(world: World) -> None:
         t.ask("/clear")
         t.ask("what is my colour?", "offline engine")
         t.ask("/resume", first.stem, "my colour is green", "/resume ID goes on")
-        t.ask("/resume nope", "there is no session 'nope'")
+        t.ask("/resume nope", "there is no session 'nope'", "/resume lists those there are")
         t.ask(f"/resume {first.stem}", f"resumed {first.stem}", "> my colour is green")
         t.ask("/model claude-sonnet-4-5", "claude-sonnet-4-5 needs a key")
         t.ask("/model", "offline; /model NAME changes it")
@@ -234,9 +235,11 @@ def test_a_folder_is_asked_about_once_and_not_trusted_by_default(world: World) -
     hook = {"hooks": [{"type": "command", "command": f"touch {world.top}/owned"}]}
     world.write(".sevenfold/settings.json", json.dumps({"hooks": {"SessionStart": [hook]}}))
     with at_terminal(world) as t:
-        t.wait_for("hooks", "They are ignored unless you trust", "Trust it? [y/N]")
+        t.wait_for("hooks.SessionStart", f"touch {world.top}/owned", "unless you trust", "[y/N]")
         t.press(ENTER)
-        t.wait_for("this folder is not trusted", PROMPT)
+        assert "not trusted" not in t.wait_for("offline", PROMPT), "it has just been said"
+        t.ask("/clear", "offline")
+        assert "not trusted" not in t.text
         t.line("/exit")
         assert t.wait_for_end() == 0
     assert not (world.top / "owned").exists()
@@ -276,7 +279,7 @@ def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: Wo
 def test_the_footer_says_how_full_the_window_is_and_what_was_spent(world: World) -> None:
     with running(script=Script(parse_steps('{"reply": {"text": "Yes."}}'))) as sim:
         world.at(sim.url)
-        with at_terminal(world) as t:
+        with at_terminal(world, "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
             t.ask("first", "Yes.")
             t.wait_for("claude-sonnet-4-5 · 1% of 200k · $0.0", "· cache 0%")
@@ -350,3 +353,16 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(world: World) -
 
     assert "\x1b]0;owned" not in t.raw
     assert "\x1b[2J" not in t.raw
+
+
+def test_the_last_reply_of_a_resumed_session_is_rendered_like_any_other(world: World) -> None:
+    world.write("add.py", "def add(a, b):\n    return a + b\n")
+    assert "```" in world.run("-p", "read add.py").out
+
+    with at_terminal(world, "--continue") as t:
+        t.wait_for("resumed", "return a + b", PROMPT)
+        t.line("/exit")
+        assert t.wait_for_end() == 0
+
+    assert "```" not in t.screen
+    assert "no answer" not in t.screen

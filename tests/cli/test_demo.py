@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from cli.world import World
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.mark.real
@@ -17,6 +22,7 @@ def test_the_demo_resumes_to_the_same_bytes_and_mostly_reads_the_cache(world: Wo
     assert found["total"]["from_cache"] > 0.9
     assert found["total"]["simulated_cost"] < found["total"]["simulated_cost_without_cache"] / 3
     replies = {turn["prompt"]: turn["reply"] for turn in found["turns"]}
+    assert "OK" in replies["run `python3 -B -m unittest -q`"], "the mended test passes"
     assert "8471" in replies["which port does the till listen on?"]
     assert not world.home.exists(), "all of it was thrown away"
 
@@ -30,3 +36,16 @@ def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
     assert (world.home / "demo-project" / "till.py").read_text(encoding="utf-8").count("0.08") == 1
     assert len(world.transcripts) == 1
     assert world.run("demo", "--home", str(world.home)).code == 0, "it can be run again"
+
+
+def shape(text: str) -> list[str]:
+    """The lines without their figures, which depend on how long the path of the folder is."""
+    return [re.sub(r"[0-9a-f]{64}|[\d.,]+", "#", line).rstrip() for line in text.splitlines()]
+
+
+@pytest.mark.real
+def test_what_the_readme_shows_is_what_is_printed(world: World) -> None:
+    [shown] = re.findall(r"````text\n(.*?)````", README.read_text(encoding="utf-8"), re.DOTALL)
+    printed = shape(world.run("demo").out)
+
+    assert [line for line in shape(shown) if line not in printed and line.strip() != "…"] == []

@@ -8,7 +8,9 @@ from typing import Any
 from cli.conftest import Here
 from cli.world import World
 
+from sevenfold.cache.prices import Prices
 from sevenfold.simulator import running
+from sevenfold.workplace import DEFAULT_MODEL
 
 
 def checks(here: Here, *words: str) -> dict[str, list[Any]]:
@@ -54,7 +56,7 @@ def test_keys_are_never_shown(here: Here, world: World) -> None:
 
     assert "ANTHROPIC_API_KEY is set" in ran.out
     assert "sk-very-secret" not in ran.out + ran.err
-    assert "claude-sonnet-4-5, because there is a key" in ran.out
+    assert f"{DEFAULT_MODEL}, because there is a key" in ran.out
     assert f"{sim.url.removeprefix('http://')} can be reached" in ran.out
 
 
@@ -121,3 +123,24 @@ def test_a_missing_shell_has_to_be_fixed(here: Here, world: World) -> None:
 
     assert found["bash"][0]["state"] == "problem"
     assert found["git"][0]["state"] == "note"
+
+
+def test_a_rule_about_a_tool_that_is_not_there_is_named(here: Here, world: World) -> None:
+    world.settings({"permissions": {"deny": ["Raed"], "allow": ["Bash(ls:*)"]}})
+
+    found = [check["found"] for check in checks(here)["settings"]]
+
+    assert len(found) == 2
+    assert "Raed" in found[1]
+    assert "did you mean Read?" in found[1]
+
+
+def test_prices_have_the_date_of_the_model_in_use(here: Here, world: World) -> None:
+    world.settings({"model": "claude-opus-4-1"})
+    price = Prices.load(None).of("claude-opus-4-1")
+    assert price is not None
+
+    assert checks(here)["prices"][0]["found"].endswith(f"claude-opus-4-1 as of {price.as_of}")
+
+    world.settings({"model": "openai:unheard-of"})
+    assert "none is known for openai:unheard-of" in checks(here)["prices"][0]["found"]

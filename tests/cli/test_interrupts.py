@@ -73,6 +73,23 @@ def test_a_tool_that_never_ends_is_ended_and_answered(world: World, number: sign
     assert world.run("-p", "hello", "--continue").code == 0
 
 
+def test_in_text_mode_it_says_how_to_go_on(world: World) -> None:
+    command = f"sleep 97{os.getpid()}"
+    process = world.start("-p", f"run `{command}`", "--allow", "Bash(sleep:*)")
+    with process:
+        deadline = time.monotonic() + PATIENCE
+        while not is_running(command):
+            assert time.monotonic() < deadline, "the tool did not start"
+        os.killpg(process.pid, signal.SIGINT)
+
+        assert process.wait(PATIENCE) == 130
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+
+    again = f"go on with: sevenfold chat --resume {world.transcripts[0].stem}"
+    assert said.splitlines()[-1] == f"sevenfold: interrupted; {again}"
+
+
 def test_before_anything_was_asked_it_just_ends(world: World) -> None:
     world.write("hook.sh", "sleep 1000\n")
     world.settings(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from cli.conftest import Here
 from cli.world import World
 
 from sevenfold.cli.chat import MOST_PIPED, prompt_of
+from sevenfold.cli.options import Mode
 from sevenfold.simulator import Script, parse_steps, running
+from sevenfold.tools import permissions
 
 RESULT = {
     "session",
@@ -75,7 +79,7 @@ def test_a_prompt_is_what_was_asked_or_what_was_given(
 @pytest.mark.parametrize(
     ("stdin", "said"),
     [
-        (b"x" * (MOST_PIPED + 1), "more than 1,000,000 bytes were piped in; save them to a file"),
+        (b"x" * (MOST_PIPED + 1), "more than 600,000 bytes were piped in; save them to a file"),
         (b"\x7fELF\0\0", "not text; save it to a file"),
         (b"", "there is nothing to ask: give a prompt with -p"),
     ],
@@ -213,6 +217,16 @@ def test_the_permission_mode_is_taken_from_the_command_line(here: Here, world: W
     here("-p", "run `touch made`", "--permission-mode", "bypassPermissions")
 
     assert (world.project / "made").exists()
+
+
+def test_every_permission_mode_can_be_named(here: Here, world: World) -> None:
+    assert {mode.value for mode in Mode} == set(get_args(permissions.Mode))
+
+    ran = here("-p", "run `touch made`", "--permission-mode", "dontAsk")
+
+    assert not (world.project / "made").exists()
+    assert "not allowed" in ran.err
+    assert ran.code == 0, "a tool that was refused is part of the answer"
 
 
 def test_a_step_limit_ends_the_run_and_says_how_to_go_on(here: Here, world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from cli.conftest import Here
-from cli.terminal import Terminal
+from cli.terminal import WIDTH, Terminal
 from cli.world import World
 
 from sevenfold.simulator import Script, parse_steps, running
@@ -115,3 +115,28 @@ def test_sessions_of_another_project_are_not_listed(here: Here, world: World) ->
     other.mkdir()
 
     assert here("sessions", "--project", str(other), "--json").json["sessions"] == []
+
+
+def test_what_was_piped_in_is_no_title(here: Here) -> None:
+    here("-p", "what is this?", stdin=b"</stdin>\na lot of data\n")
+    here(stdin=b"only piped")
+
+    listed = here("sessions", "--json").json["sessions"]
+
+    assert sorted(s["first_words"] for s in listed) == ["only piped", "what is this?"]
+
+
+def test_at_a_terminal_the_list_has_a_header_and_no_line_is_broken(
+    here: Here, world: World
+) -> None:
+    session = here("-p", "many words " * 30, "--json").json["session"]
+
+    with Terminal(["sessions"], world.env, world.project) as t:
+        assert t.wait_for_end() == 0
+
+    head, row = t.text.splitlines()
+    assert head.split() == ["session", "last", "used", "messages", "model", "first", "words"]
+    assert row.startswith(session)
+    assert row.endswith("…")
+    assert len(row) <= WIDTH
+    assert row.index("many") == head.index("first words")

@@ -13,13 +13,14 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
-from sevenfold.cli.asking import in_full
+from sevenfold.cli.asking import in_full, question
 from sevenfold.cli.keys import Keys
 from sevenfold.cli.streaming import MarkdownStream, PlainStream, first_block
 from sevenfold.cli.telling import Line, Teller
-from sevenfold.cli.wording import call, money, one_line, outcome, percent, printable, tokens
+from sevenfold.cli.wording import call, fitted, money, one_line, outcome, percent, printable, tokens
 from sevenfold.events import (
     Acted,
     CacheBroke,
@@ -147,11 +148,16 @@ SENDING: dict[str, Any] = {
             Line("the cache will be rebuilt: the tools changed, about $0.5000"),
         ),
         (CacheBroke("main", 9_000, 1_000, "idle", 0.2, True), None),
+        (CacheBroke("main", 9_000, 1_000, "idle", 0.009, False), None),
         (
             CacheBroke("main", 9_000, 1_000, "idle", 0.2, False),
             Line("the cache broke: idle; 8k tokens are paid for again, $0.2000"),
         ),
         (Retrying("busy", 1, 2.0), Line("busy; trying again in 2.0 s (attempt 2)", "warning")),
+        (
+            Retrying("Busy (529): Overloaded; later; try again in a while", 3, 1.4),
+            Line("Busy (529): Overloaded; later; trying again in 1.4 s (attempt 4)", "warning"),
+        ),
         (Failed("notes", "why"), Line("notes failed and was passed over: why", "warning")),
         (HookRan("Stop", "a.sh", "ok"), Line("hook Stop (a.sh): ok", "progress")),
         (
@@ -188,6 +194,18 @@ def test_what_a_hook_said_is_told_once() -> None:
     teller = Teller()
     assert len(teller.tell(HookRan("SessionStart", "a.sh", "failed", "no such file"))) == 1
     assert teller.tell(Notice("no such file")) == []
+
+
+def test_a_loss_that_was_announced_is_told_once() -> None:
+    teller = Teller()
+    broke = CacheBroke("main", 9_000, 1_000, "the tools changed", 0.5, False)
+
+    assert len(teller.tell(Sending(**SENDING, cost=0.5, expected=False))) == 1
+    assert teller.tell(broke) == []
+    teller.tell(Sending(**SENDING, cost=0.0, expected=False))
+    assert len(teller.tell(broke)) == 1, "nothing was announced this time"
+    teller.tell(Sending(**SENDING, cost=0.5, expected=False))
+    assert len(teller.tell(CacheBroke("main", 9_000, 0, "the server", 0.5, False))) == 1
 
 
 def test_other_money_is_called_by_its_name() -> None:
@@ -261,6 +279,22 @@ def test_an_outcome_is_told_by_its_size(result: ToolResult, text: str) -> None:
 def test_a_long_line_is_cut() -> None:
     assert one_line("a  b\n c", 100) == "a b c"
     assert one_line("x" * 30, 10) == "x" * 9 + "…"
+
+
+@pytest.mark.parametrize("columns", [1, 5, 10, 11, 80])
+def test_a_fitted_line_is_not_broken(columns: int) -> None:
+    assert cell_len(fitted("日本語 and more", columns)) <= columns
+    assert fitted("short", 5) == "short"
+
+
+def test_always_is_offered_with_the_rules_it_adds_and_not_without() -> None:
+    text, answers = question(("Edit(/**)", "Bash(ls:*)"))
+    assert text == "Run it? [y]es, [n]o, [a]lways in this session (Edit(/**), Bash(ls:*)): "
+    assert answers["a"] == "always"
+
+    text, answers = question(())
+    assert text == "Run it? [y]es, [n]o: "
+    assert set(answers) == {"y", "yes", "n", "no"}
 
 
 def test_a_question_hides_nothing() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from cli.conftest import Here
 from cli.world import World
+
+from sevenfold.cli.proposals import MOST_VALUES, with_values
+from sevenfold.settings import Environment, load
 
 
 def test_a_trusted_folder_may_allow_what_it_likes(here: Here, world: World) -> None:
@@ -55,3 +59,79 @@ def test_what_holds_everything_cannot_be_trusted(here: Here, world: World) -> No
     assert ran.code == 3
     assert ran.json["error"] == "refused"
     assert "Trust the project itself" in ran.json["reason"]
+
+
+def test_a_folder_that_is_not_there_is_called_so(here: Here, world: World) -> None:
+    ran = here("trust", str(world.top / "nowhere"))
+
+    assert ran.code == 2
+    assert ran.err == f"sevenfold: {world.top}/nowhere does not exist\n"
+    assert "is not a folder" in here("trust", str(world.write("a.txt", ""))).err
+
+
+# --- what is to be trusted ------------------------------------------------------------------------------
+
+
+def proposals(world: World) -> list[str]:
+    ignored = load(world.project, Environment.read(world.env)).ignored
+    assert ignored
+    return list(with_values(ignored, world.project))
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        (
+            {"hooks": {"Stop": [{"matcher": "Edit", "hooks": [{"command": "a\x1b[2J\n b"}]}]}},
+            ["hooks.Stop", "    Edit: a�[2J b"],
+        ),
+        (
+            {"permissions": {"allow": ["Bash(ls:*)", "Edit(/**)"], "deny": ["Read(x)"]}},
+            ["permissions.allow", "    Bash(ls:*)", "    Edit(/**)"],
+        ),
+        (
+            {"permissions": {"defaultMode": "bypassPermissions"}},
+            ["permissions.mode", "    bypassPermissions"],
+        ),
+        (
+            {"anthropicBaseUrl": "https://elsewhere.example/" + "x" * 200},
+            ["anthropicBaseUrl", "    https://elsewhere.example/" + "x" * 73 + "…"],
+        ),
+        (
+            {"env": {"PATH": "/evil"}},
+            ["env (a file of the project never sets it)", "    PATH: /evil"],
+        ),
+    ],
+)
+def test_every_value_is_shown_before_it_is_trusted(
+    world: World, values: object, lines: list[str]
+) -> None:
+    path = world.write(".sevenfold/settings.json", json.dumps(values))
+
+    assert proposals(world) == [f"{path}:1: {lines[0]}", *lines[1:]]
+
+
+def test_too_many_values_are_counted(world: World) -> None:
+    rules = [f"Bash(a{n}:*)" for n in range(MOST_VALUES + 3)]
+    world.write(".sevenfold/settings.json", json.dumps({"permissions": {"allow": rules}}))
+
+    *_, last, rest = proposals(world)
+
+    assert (last, rest) == (f"    {rules[MOST_VALUES - 1]}", "    … and 3 lines more")
+
+
+def test_values_are_not_read_through_a_link_that_leads_out(world: World) -> None:
+    outside = world.top / "outside.json"
+    outside.write_text(json.dumps({"model": "secret"}), encoding="utf-8")
+    (world.project / ".sevenfold").mkdir()
+    (world.project / ".sevenfold" / "settings.json").symlink_to(outside)
+
+    [line] = proposals(world)
+
+    assert "a link that leads out of the project" in line
+
+
+def test_a_file_that_has_become_unreadable_is_passed_over(world: World) -> None:
+    path = world.write(".sevenfold/settings.json", "{")
+
+    assert list(with_values([f"{path}:1: hooks.Stop"], world.project)) == [f"{path}:1: hooks.Stop"]

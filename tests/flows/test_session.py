@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 import anyio.lowlevel
 import pytest
 
-from sevenfold.errors import ContextFull, FromTheFuture, Refused, SessionBusy, SessionNotFound
+from sevenfold.errors import (
+    ContextFull,
+    FromTheFuture,
+    Mistake,
+    Refused,
+    SessionBusy,
+    SessionNotFound,
+)
 from sevenfold.events import (
     CacheBroke,
     Closed,
@@ -242,13 +249,22 @@ async def test_a_refused_tool_says_which_rule_would_allow_it(here: Place) -> Non
     assert not (here.project / "x").exists()
 
 
+async def test_a_rule_about_a_tool_that_is_not_there_is_said(here: Place) -> None:
+    settings = {"permissions": {"deny": ["Bsh"], "allow": ["mcp__x__y", "WebFetch"]}}
+    async with here.session(ScriptedModel([]), settings=settings):
+        pass
+
+    [notice] = here.of(Notice)
+    assert "no tool is called Bsh; did you mean Bash?" in notice.text
+
+
 async def test_a_transcript_from_the_future_is_not_touched(here: Place) -> None:
     async with here.session(ScriptedModel(["a"])) as session:
         await session.ask("one")
         path, id = session.path, session.id
     later = path.read_bytes().replace(b'"format":1', b'"format":2')
     path.write_bytes(later)
-    with pytest.raises(FromTheFuture, match="upgrade"):
+    with pytest.raises(FromTheFuture, match=rf"{path}: .*upgrade"):
         async with here.session(ScriptedModel([]), resume=id):
             pass
     assert path.read_bytes() == later
@@ -288,6 +304,37 @@ async def test_a_window_too_small_for_the_system_prompt_is_said(here: Place) -> 
         with pytest.raises(ContextFull, match="larger window"):
             await session.ask("hello")
         assert read_log(session.path), "what was said is kept"
+
+
+@pytest.mark.parametrize("nothing", ["", "  \n", Message("user", ())])
+async def test_nothing_cannot_be_asked_and_spoils_nothing(
+    place: tuple[Place, Simulator], nothing: str | Message
+) -> None:
+    at, _ = place
+    async with at.session() as session:
+        with pytest.raises(Mistake, match="nothing to ask"):
+            await session.ask(nothing)
+        assert (await session.ask("hello")).message.text
+
+
+async def test_a_message_that_can_never_fit_is_refused_before_it_is_written(here: Place) -> None:
+    async with here.session(ScriptedModel(["fine"])) as session:
+        with pytest.raises(ContextFull, match="put it into a file"):
+            await session.ask("word " * 200_000)
+        assert (await session.ask("hello")).message.text == "fine"
+
+
+async def test_a_session_that_is_not_open_says_how_to_open_it(here: Place) -> None:
+    session = Session(ScriptedModel([]), here.project, home=here.home, environ=here.environ)
+    with pytest.raises(Mistake, match="async with"):
+        await session.ask("hello")
+
+
+async def test_a_block_limit_that_is_too_low_is_named(here: Place) -> None:
+    settings = {"blockLimit": 1_000}
+    async with here.session(ScriptedModel([]), settings=settings) as session:
+        with pytest.raises(ContextFull, match="blockLimit"):
+            await session.ask("hello")
 
 
 async def test_a_tool_of_ones_own_is_called(here: Place) -> None:

@@ -80,6 +80,11 @@ def test_a_request_that_only_grew_shares_all_of_the_one_before() -> None:
             "messages[1].content[0] text",
         ),
         ({"messages": [user("one")]}, "the end: messages[1].content[0] text is gone"),
+        ({"model": "claude-opus-5"}, "model (claude-opus-4-8 -> claude-opus-5)"),
+        (
+            {"model": "claude-opus-5", "system": "another"},
+            "model (claude-opus-4-8 -> claude-opus-5); system[0] text",
+        ),
     ],
 )
 def test_the_first_block_that_differs_is_named(change: dict[str, object], where: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from sevenfold.cli.proposals import with_values
 from sevenfold.cli.wording import one_line, printable
 from sevenfold.messages import ToolUse
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
@@ -16,14 +17,8 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
 MOST_SHOWN: Final = 2_000
-_ANSWERS: Final[dict[str, Answer]] = {
-    "y": True,
-    "yes": True,
-    "n": False,
-    "no": False,
-    "a": "always",
-    "always": "always",
-}
+_ANSWERS: Final[dict[str, Answer]] = {"y": True, "yes": True, "n": False, "no": False}
+_ALWAYS: Final[dict[str, Answer]] = {"a": "always", "always": "always"}
 
 
 def in_full(use: ToolUse) -> str:
@@ -39,11 +34,21 @@ def in_full(use: ToolUse) -> str:
     return "\n".join(lines)
 
 
-async def may_run(prompts: PromptSession[str], use: ToolUse, reason: str) -> Answer:
+async def may_run(
+    prompts: PromptSession[str], use: ToolUse, reason: str, rules: tuple[str, ...]
+) -> Answer:
     """Yes, no, or always in this session. Ctrl-D is no; Ctrl-C is the caller's."""
     print(f"{in_full(use)}\n  asked because: {one_line(reason, 200)}", flush=True)
-    answer = await choose(prompts, "Run it? [y]es, [n]o, [a]lways in this session: ", _ANSWERS)
+    answer = await choose(prompts, *question(rules))
     return False if answer is None else answer
+
+
+def question(rules: tuple[str, ...]) -> tuple[str, dict[str, Answer]]:
+    """What is asked and what may be answered; without a rule to add there is no "always"."""
+    if not rules:
+        return "Run it? [y]es, [n]o: ", _ANSWERS
+    added = one_line(", ".join(rules), MOST_SHOWN)
+    return f"Run it? [y]es, [n]o, [a]lways in this session ({added}): ", {**_ANSWERS, **_ALWAYS}
 
 
 async def choose(prompts: PromptSession[str], text: str, answers: dict[str, Any]) -> Any:
@@ -79,17 +84,16 @@ class AskedOnce:
 
 
 async def whether_to_trust(
-    prompts: PromptSession[str], root: Path, ignored: tuple[str, ...]
+    prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path
 ) -> bool:
     """Default no, also at the end of the input and after Ctrl-C."""
-    listed = "\n".join(f"  {printable(text)}" for text in ignored)
+    listed = "\n".join(f"  {line}" for line in with_values(ignored, tree))
     print(
         f"{root} has settings that could run commands or widen what is allowed:\n{listed}\n"
         "They are ignored unless you trust this folder and everything that is in it.",
         flush=True,
     )
     try:
-        answers = {"y": True, "yes": True, "n": False, "no": False, "": False}
-        return bool(await choose(prompts, "Trust it? [y/N] ", answers))
+        return bool(await choose(prompts, "Trust it? [y/N] ", {**_ANSWERS, "": False}))
     except KeyboardInterrupt:
         return False

@@ -16,10 +16,14 @@ from sevenfold.cli.output import say
 from sevenfold.cli.surroundings import environment_of
 from sevenfold.errors import Mistake
 
-MOST_PIPED: Final = 1_000_000
-"""Bytes that may be piped in: about as much as a large window holds."""
+MOST_PIPED: Final = 600_000
+"""Bytes that may be piped in: what a usual window holds, with room for the answer."""
 PATIENCE: Final = 3.0
 """Seconds before it is said that something is being waited for."""
+TICK: Final = 0.25
+"""Seconds after which a wait looks up: a signal that came just before it began would be lost otherwise."""
+
+WAITING: Final = "waiting for what is piped in; '</dev/null' says that there is nothing"
 
 
 def chat(options: ChatOptions) -> int:
@@ -87,6 +91,17 @@ def _read(stdin: BinaryIO, options: ChatOptions) -> bytes:
         waits = stat.S_ISFIFO(os.fstat(fd).st_mode) and os.name == "posix"
     except OSError:  # a stream in memory
         return stdin.read(MOST_PIPED + 1)
-    if waits and not select.select([fd], [], [], PATIENCE)[0]:
-        say(options.shared, "waiting for what is piped in; '</dev/null' says that there is nothing")
-    return stdin.read(MOST_PIPED + 1)
+    if not waits:
+        return stdin.read(MOST_PIPED + 1)
+    data, ticks = bytearray(), 0
+    while len(data) <= MOST_PIPED:
+        if select.select([fd], [], [], TICK)[0]:
+            part = os.read(fd, 65_536)
+            if not part:
+                break
+            data += part
+            continue
+        ticks += 1
+        if ticks == PATIENCE / TICK and not data:
+            say(options.shared, WAITING)
+    return bytes(data)

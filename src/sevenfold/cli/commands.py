@@ -13,7 +13,7 @@ from sevenfold.cache.prices import Prices
 from sevenfold.cli.sessions import summaries, table
 from sevenfold.cli.window import drawn, window_of
 from sevenfold.cli.wording import count, money, percent, tokens
-from sevenfold.errors import Mistake
+from sevenfold.errors import Mistake, SessionNotFound
 from sevenfold.session import Session
 from sevenfold.storage.places import find_session
 
@@ -115,8 +115,11 @@ def _resume(session: Session, rest: str) -> Next:
         known = [one for one in summaries(session.places) if one.id != session.id][:MOST_LISTED]
         if not known:
             return Said("  there is no other session of this project")
-        return Said(f"{table(known)}\n  /resume ID goes on with one of them")
-    wanted = find_session(session.places, rest).stem
+        return Said(f"{table(known, terminal=True)}\n  /resume ID goes on with one of them")
+    try:
+        wanted = find_session(session.places, rest).stem
+    except SessionNotFound as error:
+        raise SessionNotFound(str(error).replace("'sevenfold sessions'", "/resume")) from error
     if wanted == session.id:
         return Said(f"  {wanted} is this session")
     session.ended_by = "resume"

@@ -20,11 +20,12 @@ from sevenfold.cli.keys import Keys
 from sevenfold.cli.lines import History, footer, line_editor
 from sevenfold.cli.options import ChatOptions
 from sevenfold.cli.screen import Screen, console
-from sevenfold.cli.sessions import conversation
+from sevenfold.cli.sessions import conversation, results_of
 from sevenfold.cli.starting import open_session
 from sevenfold.cli.surroundings import Surroundings, look
 from sevenfold.cli.telling import Line
 from sevenfold.errors import SevenfoldError
+from sevenfold.events import Event, Notice
 from sevenfold.messages import ToolUse
 from sevenfold.session import Session
 from sevenfold.tools.gate import Answer
@@ -64,6 +65,7 @@ class Chat:
         self._questions: PromptSession[str] = line_editor(None, self._foot, plain)
         self._draft, self._said, self._escaped = "", "", False
         self._currency, self._closing = "USD", False
+        self._told: tuple[str, ...] = ()
         self._asking: anyio.CancelScope | None = None
 
     def _foot(self) -> str:
@@ -137,7 +139,9 @@ class Chat:
         if around.trusted or not ignored or asked.has(around.places.root):
             return
         asked.add(around.places.root)
-        if await whether_to_trust(self._questions, around.places.root, ignored):
+        self._told = ignored
+        places = around.places
+        if await whether_to_trust(self._questions, places.root, ignored, places.tree):
             around.trust.add(around.places.root)
             self._around = look(self._options.shared)
 
@@ -145,7 +149,7 @@ class Chat:
 
     async def _talk(self, session: Session) -> commands.Next:
         self._greet(session)
-        session.subscribe(self._screen)
+        session.subscribe(self._show)
         self._show_end_of(session)
         while not self._interrupts.leaving:
             line = await self._line()
@@ -162,6 +166,12 @@ class Chat:
             print(f"{after.text}\n" if after.text else "", flush=True)
         return commands.Leave()
 
+    def _show(self, event: Event) -> None:
+        """What was told with the question about trust is not told again."""
+        said = event.text if isinstance(event, Notice) else ""
+        if not (self._told and all(text in said for text in self._told)):
+            self._screen(event)
+
     def _command(self, session: Session, line: str) -> commands.Next:
         try:
             return commands.run(session, line)
@@ -176,9 +186,14 @@ class Chat:
         self._aside.say(Line(f"{what} · /help", "progress"))
 
     def _show_end_of(self, session: Session) -> None:
-        said = [placed for placed in session.view if placed.by in ("user", "model")]
-        for text in list(conversation(said))[-RECALLED:]:
-            print(text, end="\n\n", flush=True)
+        view = list(session.view)
+        said = [placed for placed in view if placed.by in ("user", "model")]
+        for placed in said[-RECALLED:]:
+            if placed.by == "model" and not placed.message.tool_uses:
+                self._screen.show_again(placed.message.text)
+            else:
+                print(*conversation([placed], results_of(view)), sep="\n", flush=True)
+            print(flush=True)
 
     async def _line(self) -> str | None:
         """What is typed next; None: leave."""
@@ -215,11 +230,11 @@ class Chat:
 
     # --- questions and interruptions ----------------------------------------------------------------------
 
-    async def _may_run(self, use: ToolUse, reason: str) -> Answer:
+    async def _may_run(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> Answer:
         async with self._keys.silent():
             with self._screen.given_up():
                 try:
-                    return await may_run(self._questions, use, reason)
+                    return await may_run(self._questions, use, reason, rules)
                 except KeyboardInterrupt:
                     self._interrupt()
                     return False

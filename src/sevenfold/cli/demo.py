@@ -28,15 +28,16 @@ from sevenfold.sync import run_sync
 from sevenfold.tokens import Usage
 
 MODEL: Final = "claude-sonnet-4-5"
+# -B: bytecode of a second ago would hide an edit that changes neither the size nor the second.
 FIRST: Final = (
     "read config.toml and README.md and tell me which port the till listens on",
-    "run `python3 -m unittest -q`",
+    "run `python3 -B -m unittest -q`",
     "find TAX_RATE in till.py",
     "replace `0.07` with `0.08` in till.py",
-    "run `python3 -m unittest -q`",
+    "run `python3 -B -m unittest -q`",
 )
 SECOND: Final = ("which port does the till listen on?", "what is the tax rate in this town?")
-ALLOWED: Final = ("Bash(python3 -m unittest:*)", "Edit(./**)")
+ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Edit(./**)")
 
 
 @dataclass

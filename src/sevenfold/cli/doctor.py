@@ -19,11 +19,14 @@ from sevenfold.cache.prices import Prices
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result
 from sevenfold.cli.surroundings import Surroundings, look
+from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, SettingsError
 from sevenfold.models import connect
 from sevenfold.models.access import host_of
 from sevenfold.settings import Environment, Loaded, Switches
-from sevenfold.workplace import Workplace
+from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.workspace import Workspace
+from sevenfold.workplace import Workplace, unknown_tools
 
 CONNECT_SECONDS: Final = 2.0
 PORTS: Final = {"https": 443, "http": 80}
@@ -76,10 +79,12 @@ def examine(shared: Shared) -> Iterator[Check]:
     except SettingsError as error:
         yield Check("settings", "problem", str(error), "correct the file and run this again")
         return
+    at = Workplace.open(shared.project, around.environment, {}, lambda event: None)
     yield from _settings(around, loaded)
-    yield from _model(Workplace.open(shared.project, around.environment, {}, lambda event: None))
+    yield from _rules(at)
+    yield from _model(at)
     yield from _programs(around.environment)
-    yield _prices(prices)
+    yield _prices(prices, at.default_model)
     yield _flags(loaded.settings.flags)
 
 
@@ -114,6 +119,13 @@ def _settings(around: Surroundings, loaded: Loaded) -> Iterator[Check]:
     for ignored in loaded.ignored:
         fix = "" if around.trusted else "sevenfold trust, if you know where it comes from"
         yield Check("settings", "note", f"ignored: {ignored}", fix)
+
+
+def _rules(at: Workplace) -> Iterator[Check]:
+    """Rules about tools that are not there; the workspace is never worked in."""
+    nowhere = Workspace(at.places.tree, at.environment.home, {}, at.places.tree, SystemClock())
+    for text in unknown_tools(at.settings.permissions, standard_tools(nowhere)):
+        yield Check("settings", "note", text)
 
 
 # --- the model ----------------------------------------------------------------------------------------
@@ -185,10 +197,10 @@ def _programs(environment: Environment) -> Iterator[Check]:
             yield Check(name, "note", "not found", fix)
 
 
-def _prices(prices: Prices) -> Check:
-    dates = sorted({price.as_of for price in prices})
-    known = sum(1 for _ in prices)
-    return Check("prices", "ok", f"{known} models, as of {dates[-1] if dates else 'unknown'}")
+def _prices(prices: Prices, model: str) -> Check:
+    known, price = sum(1 for _ in prices), prices.of(model)
+    dated = f"{model} as of {price.as_of}" if price else f"none is known for {model}"
+    return Check("prices", "ok", f"{known} models; {dated}")
 
 
 def _flags(flags: Switches) -> Check:

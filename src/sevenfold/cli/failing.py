@@ -29,6 +29,7 @@ class End:
 def ended(*, as_json: bool) -> Iterator[End]:
     """What is raised inside is reported; `code` is how it ended."""
     end = End()
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(
@@ -50,6 +51,17 @@ def ended(*, as_json: bool) -> Iterator[End]:
             raise
     finally:
         _let_go()
+
+
+def _open_what_is_closed() -> None:
+    """Python has None for a stream that was closed before it began: then it leads nowhere.
+
+    In this order each gets the number it would have had, which no other file can take then.
+    """
+    for name, flags in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(nowhere, flags, encoding="utf-8", errors="replace"))
 
 
 def _is_gone(error: BaseException) -> bool:

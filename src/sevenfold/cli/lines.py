@@ -54,7 +54,8 @@ def footer(session: Session, currency: str = "USD") -> str:
     ]
     if any(line.cost is not None for line in ledger.lines):
         parts.append(money(total.cost, currency))
-    if total.usage.prompt:
+    used = total.usage
+    if session.model.capabilities.caches_prompts and (used.cache_read or used.cache_write):
         parts.append(f"cache {percent(total.usage.hit_rate)}")
     if running := session.tray.running:
         parts.append(f"{count(len(running), 'task')} in the background: {', '.join(running[:3])}")

@@ -147,7 +147,7 @@ def chat(
 @sessions.command("list")
 @shared
 def list_sessions(shared: Shared) -> int:
-    """All sessions, newest first."""
+    """The sessions of this project, newest first."""
     from sevenfold.cli.sessions import show_list
 
     return show_list(shared)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
@@ -18,12 +19,14 @@ from sevenfold.cli.options import ChatOptions, Format
 from sevenfold.cli.output import write_json
 from sevenfold.cli.starting import open_session
 from sevenfold.cli.telling import Line
-from sevenfold.errors import SevenfoldError
+from sevenfold.errors import ContextFull, PromptTooLong, SevenfoldError
 from sevenfold.events import Delta, Event
 from sevenfold.protocols import Clock
 from sevenfold.session import Session
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply, View
+
+_CLEAR: Final = re.compile(r"(?:start (?:afresh|anew)|clear the conversation) with /clear")
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,18 +160,27 @@ async def once(options: ChatOptions, prompt: str, clock: Clock | None = None) ->
             await run.ask(prompt)
     except SevenfoldError as raised:
         error = raised
-    error = error or run.error
+    error = _for_one_question(error or run.error)
     answer = run.answer(error)
     run.shown.finish(answer)
+    kept = run.session is not None and run.session.path.exists()
+    again = f"go on with: sevenfold chat --resume {answer.session}"
     if answer.stop == "interrupted":
+        run.aside.say(Line(f"interrupted; {again}" if kept else "interrupted"))
         return INTERRUPTED
     if error is None:
         return 0
     report(error, as_json=False)
-    if run.session is not None and run.session.path.exists() and not options.shared.quiet:
-        again = f"nothing is lost; go on with: sevenfold chat --resume {run.session.id}"
-        run.aside.say(Line(again))
+    if kept and not isinstance(error, ContextFull | PromptTooLong):
+        run.aside.say(Line(f"nothing is lost; {again}"))
     return exit_code(error)
+
+
+def _for_one_question(error: SevenfoldError | None) -> SevenfoldError | None:
+    """After a full window going on makes no sense, and there is no /clear here."""
+    if not isinstance(error, ContextFull | PromptTooLong):
+        return error
+    return type(error)(_CLEAR.sub("start a new session", str(error)))
 
 
 class Run:

@@ -40,7 +40,7 @@ ProjectDir: TypeAlias = Annotated[
     Path, typer.Option("--project", metavar="DIR", help="The project; where you are without it.")
 ]
 Quiet: TypeAlias = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No messages apart from errors.")
+    bool, typer.Option("--quiet", "-q", help="No messages apart from warnings and errors.")
 ]
 NoColor: TypeAlias = Annotated[
     bool, typer.Option("--no-color", help="Plain text: no colours, no drawing.")
@@ -94,6 +94,7 @@ class Mode(StrEnum):
     accept_edits = "acceptEdits"
     plan = "plan"
     bypass = "bypassPermissions"
+    dont_ask = "dontAsk"
 
 
 Prompt: TypeAlias = Annotated[
@@ -156,7 +157,7 @@ PermissionMode: TypeAlias = Annotated[
         "--permission-mode",
         metavar="MODE",
         help="'default' asks, 'acceptEdits' does not ask about edits, 'plan' only reads, "
-        "'bypassPermissions' never asks.",
+        "'dontAsk' refuses what it would have to ask about, 'bypassPermissions' never asks.",
     ),
 ]
 

@@ -22,8 +22,11 @@ progress only to a terminal.
 | 0 | done |
 | 1 | failed: the run broke, and nothing is lost |
 | 2 | wrong usage: what was asked cannot be done as asked |
-| 3 | refused by a guard or a permission |
+| 3 | the run was refused: by a hook, by missing trust, or by a guard |
 | 130 | interrupted |
+
+A tool that a permission refuses does not end the run: the model is told why, and what it makes of it is
+part of the answer. Such a run ends with 0.
 
 An error is one sentence on stderr; with `--json` there is also `{"error": KIND, "reason": SENTENCE}` on
 stdout.
@@ -35,7 +38,7 @@ They may stand before the command, too.
 
 _CHAT: Final = """\
 With `-p`, or when something is piped in, one question is asked and the answer printed. What is piped in is
-added to the prompt in a `<stdin>` block; up to 1,000,000 bytes of text.
+added to the prompt in a `<stdin>` block; up to 600,000 bytes of text.
 
 `--output-format json` (or `--json`) prints one object:
 `{"session", "result", "is_error", "stop", "steps", "usage", "cost", "cache_hit", "memories": [],

@@ -91,6 +91,11 @@ class Screen:
         self._stream.finish()
         self._streamed = False
 
+    def show_again(self, text: str) -> None:
+        """A reply of an earlier time, as it was shown then."""
+        self._stream.feed(text)
+        self._stream.finish()
+
     def speaks_of(self, currency: str) -> None:
         self._teller.currency = currency
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result, say
 from sevenfold.cli.surroundings import look, read_transcript
-from sevenfold.cli.wording import call, count, moment, one_line, outcome, printable
+from sevenfold.cli.wording import call, count, fitted, moment, one_line, outcome, printable
 from sevenfold.errors import Mistake, Refused
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, to_wire
 from sevenfold.storage.jsonl import read_log
@@ -55,6 +57,8 @@ class _Block(msgspec.Struct):
     text: str = ""
 
 
+_PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)
+"""What `chat` adds to a prompt when something is piped in."""
 _line = msgspec.json.Decoder(_Line)
 _blocks = msgspec.json.Decoder(list[_Block])
 
@@ -66,7 +70,8 @@ def summary(info: SessionInfo) -> Summary:
         if what.type in ("message", "reply"):
             messages += 1
             if not words and line.by == "user" and what.type == "message":
-                words = " ".join(block.text for block in _blocks.decode(what.content))
+                said = " ".join(block.text for block in _blocks.decode(what.content))
+                words = _PIPED.sub("", said)
         elif what.type == "mark" and what.name == "title":
             title = str(what.value)
         elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
@@ -87,13 +92,19 @@ def summaries(places: Places) -> list[Summary]:
     return [summary(info) for info in list_sessions(places)]
 
 
-def table(known: list[Summary]) -> str:
-    """The list for people."""
+def table(known: list[Summary], *, terminal: bool = False) -> str:
+    """The list for people; at a terminal it has a header, and no line is broken."""
+    ids = max((len(s.id) for s in known), default=0)
     models = max((len(s.model) for s in known), default=0)
-    return "\n".join(
-        f"{s.id}  {moment(s.at)}  {s.messages:>5}  {s.model:<{models}}  {s.first_words}"
+    rows = [
+        f"{s.id:<{ids}}  {moment(s.at)}  {s.messages:>8}  {s.model:<{models}}  {s.first_words}"
         for s in known
-    )
+    ]
+    if not terminal or not known:
+        return "\n".join(rows)
+    head = f"{'session':<{ids}}  {'last used':<16}  messages  {'model':<{models}}  first words"
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(fitted(row, columns) for row in (head, *rows))
 
 
 def show_list(shared: Shared) -> int:
@@ -101,7 +112,8 @@ def show_list(shared: Shared) -> int:
     known = summaries(places)
     if not known:
         say(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
-    result(shared, table(known), {"project": str(places.root), "sessions": known})
+    text = table(known, terminal=sys.stdout.isatty())
+    result(shared, text, {"project": str(places.root), "sessions": known})
     return 0
 
 
@@ -122,9 +134,13 @@ def _as_json(placed: Placed) -> dict[str, Any]:
     return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
 
 
-def conversation(view: list[Placed]) -> Iterator[str]:
+def results_of(view: list[Placed]) -> dict[str, ToolResult]:
+    return {r.tool_use_id: r for placed in view for r in placed.message.results}
+
+
+def conversation(view: list[Placed], results: dict[str, ToolResult] | None = None) -> Iterator[str]:
     """What was said, readable: words in full, tool calls as one line with what came of them."""
-    results = {r.tool_use_id: r for placed in view for r in placed.message.results}
+    results = results_of(view) if results is None else results
     for placed in view:
         if placed.by == "user":
             yield "\n".join(f"> {line}" for line in printable(placed.message.text).splitlines())

@@ -41,6 +41,7 @@ class Teller:
         self.running: dict[str, ToolUse] = {}
         self._denied: set[str] = set()
         self._hook_said = ""
+        self._announced: dict[str, str] = {}
         self.currency = currency
 
     def tell(self, event: Event) -> list[Line]:
@@ -75,10 +76,13 @@ class Teller:
     def _cache(self, event: Sending | CacheBroke) -> list[Line]:
         price = money(event.cost, self.currency)
         if isinstance(event, Sending):
+            self._announced.pop(event.source, None)
             if event.cost <= WORTH_SAYING:
                 return []
+            self._announced[event.source] = event.why
             return [Line(f"the cache will be rebuilt: {event.why}, about {price}")]
-        if event.expected:
+        announced = self._announced.pop(event.source, None) == event.why
+        if event.expected or announced or event.cost <= WORTH_SAYING:
             return []
         lost = tokens(max(0, event.before - event.after))
         return [Line(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")]
@@ -94,10 +98,16 @@ def _told(event: Event) -> Line | None:
             return Line(f"{by} failed and was passed over: {one_line(cause, 200)}", "warning")
         case Retrying(cause, attempt, wait):
             again = f"trying again in {span(wait)} (attempt {attempt + 1})"
-            return Line(f"{one_line(cause, 160)}; {again}", "warning")
+            return Line(f"{one_line(_without_advice(cause), 160)}; {again}", "warning")
         case HookRan(hook, command, how, said):
             text = f"hook {hook} ({one_line(command, 40)}): {how}"
             text = f"{text}: {one_line(said, 120)}" if said else text
             return Line(text, "progress" if how == "ok" else "warning")
         case _:
             return None
+
+
+def _without_advice(cause: str) -> str:
+    """What happened: what to do about it, which stands last, is being done already."""
+    happened, _, advice = cause.rpartition("; ")
+    return happened or advice

@@ -14,6 +14,8 @@ from sevenfold.trust import Trust
 
 def trust(shared: Shared, path: Path | None, revoke: bool) -> int:
     """Trust or stop trusting the project that this folder belongs to."""
+    if path is not None and not (path := path.expanduser()).is_dir():
+        raise Mistake(f"{path} {'is not a folder' if path.exists() else 'does not exist'}")
     environment = environment_of(shared)
     known = Trust(environment.home)
     root = find(path or shared.project, environment.home).root

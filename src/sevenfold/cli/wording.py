@@ -28,6 +28,18 @@ def one_line(text: str, most: int = 100) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def fitted(line: str, columns: int) -> str:
+    """A line that a terminal of this width does not have to break; some characters take two columns."""
+    from rich.cells import cell_len
+
+    if cell_len(line) <= columns:
+        return line
+    line = line[:columns]
+    while line and cell_len(line) >= columns:
+        line = line[:-1]
+    return f"{line}…"
+
+
 def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 

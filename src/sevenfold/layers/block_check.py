@@ -18,6 +18,11 @@ class BlockCheck:
         if pressure.refused or pressure.tokens <= limit:
             return ()  # refused: the provider has said it better than we could
         fixed = request.frame.tokens
+        if fixed > limit and limit < pressure.thresholds.effective // 2:
+            raise ContextFull(
+                f"system prompt and tools alone take about {fixed:,} tokens, and blockLimit allows "
+                f"{limit:,}: raise it in the settings or in SEVENFOLD_BLOCK_LIMIT"
+            )
         if fixed > limit:
             raise ContextFull(
                 f"the window of {pressure.window:,} tokens is too small: system prompt and tools "

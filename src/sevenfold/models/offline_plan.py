@@ -27,6 +27,7 @@ from sevenfold.models.offline_steps import (
     Said,
     Step,
     Unclear,
+    is_file_name,
 )
 from sevenfold.models.offline_view import Ask, Conversation, Done, calls
 
@@ -48,7 +49,13 @@ _QUESTION_ZH = re.compile(
     r"什么|哪[个些里儿一]|谁|多少|几[个点号月年]|怎么|为何|如何|是否|是不是|[吗呢]\W*$"
 )
 _GREETING = re.compile(
-    r"(?:hi|hello|hey|thanks?(?: you)?|good (?:morning|evening)|你好|您好|谢谢|嗨)\b\W*(?:there|all)?\W*",
+    r"(?:hi|hello|hey|good (?:morning|evening)|你好|您好|嗨)\b\W*(?:there|all)?\W*", re.I
+)
+_THANKS = re.compile(
+    r"(?:(?:ok(?:ay)?|great|perfect|good|nice|cool|好的?|很好|太好了)\W*)?"
+    r"(?:(?:many\s+)?thanks?(?:\s+you)?(?:\s+(?:so much|very much|a lot|again|for [\w' ]{1,40}))?"
+    r"|thx|cheers"
+    r"|(?:非常|十分)?(?:感谢|谢谢|多谢)(?:你|您|了|啦)*)\W*",
     re.I,
 )
 _WHO = re.compile(
@@ -117,6 +124,8 @@ def _otherwise(part: str, lexed: Lexed) -> Step:
     said = lexed.raw(part).strip()
     if _GREETING.fullmatch(said):
         return Unclear(said, "hello")
+    if _THANKS.fullmatch(said):
+        return Unclear(said, "welcome")
     if _WHO.fullmatch(said):
         return Unclear(said, "who")
     if part.rstrip().endswith((":", "：")):
@@ -151,6 +160,11 @@ def plan(conversation: Conversation, ask: Ask, save: Save | None = None) -> list
             step = Calls(tuple(_resolved(call, last) for call in step.calls))
             last = next((f for c in step.calls[::-1] if (f := c.input.get("file_path"))), last)
             steps.extend(_unread(step, steps, conversation, ask.at))
+            steps.extend(_refused(step, conversation, ask.at))
+        elif isinstance(step, Question) and (asked := _file_asked_about(step.text)):
+            look = Call("Read", {"file_path": asked})
+            if "Read" in conversation.tools and not _seen(look, steps, conversation, ask.at):
+                steps.append(Calls((look,)))
         steps.append(step)
     return list(_bounded(steps))
 
@@ -176,15 +190,55 @@ def _unread(
     for call in step.calls:
         if call.name != "Edit":
             continue
-        path = _norm(call.input["file_path"])
-        planned = (c for s in earlier if isinstance(s, Calls) for c in s.calls)
-        made = (d for d in calls(conversation, 0, before) if d.result and not d.failed)
-        seen = [*planned, *(Call(d.use.name, d.use.input) for d in made)]
-        if not any(
-            c.name in ("Read", "Write", "Edit") and _norm(c.input.get("file_path")) == path
-            for c in seen
-        ):
+        if not _seen(call, earlier, conversation, before):
             yield Calls((Call("Read", {"file_path": call.input["file_path"]}),))
+
+
+def _seen(call: Call, earlier: list[Step], conversation: Conversation, before: int) -> bool:
+    """Whether the file of a call was read or written before, or will have been by then."""
+    path = _norm(call.input["file_path"])
+    known: list[Call | ToolUse] = [c for s in earlier if isinstance(s, Calls) for c in s.calls]
+    known += [d.use for d in calls(conversation, 0, before) if d.result and not d.failed]
+    return any(
+        c.name in ("Read", "Write", "Edit") and _norm(c.input.get("file_path")) == path
+        for c in known
+    )
+
+
+def _refused(step: Calls, conversation: Conversation, asked: int) -> Iterator[Step]:
+    """A call that was refused since its file had not been read; then the read, before it is made again."""
+    made = {key(d.use) for d in calls(conversation, asked + 1) if was_unread(d)}
+    for call in step.calls:
+        if key(call) in made and "Read" in conversation.tools:
+            yield Calls((call,))
+            yield Calls((Call("Read", {"file_path": call.input["file_path"]}),))
+
+
+def was_unread(done: Done) -> bool:
+    """Whether a change was refused only because the file had not been read."""
+    told = done.result.text if done.failed and done.result else ""
+    return done.use.name in ("Write", "Edit") and "has not been read" in told[:LONGEST_PIECE]
+
+
+_ASKS_OF_FILE = re.compile(
+    r"\b(?:in|inside|from|of|does|do|by)\s+(?:the\s+)?(?:file\s+)?[`\"“]?(?P<en>[\w./~-]*\w\.\w{1,10})\b"
+    r"|(?P<zh>[A-Za-z0-9_./~-]*\w\.[A-Za-z0-9]{1,10})[`\"”]?\s*(?:文件)?(?:里面|里|中|的|用|使用)",
+    re.I,
+)
+_ASKS_OF_TALK = re.compile(
+    r"\b(?:did|have|do) (?:i|you|we)\b|\b(?:i|you|we) (?:said|told|did)\b"
+    r"|[我你](?:们)?.{0,4}(?:说|读|改|写|做)",
+    re.I,
+)
+
+
+def _file_asked_about(question: str) -> str | None:
+    """The file that a question is put to; None where it is about the conversation."""
+    found = _ASKS_OF_FILE.search(question)
+    if found is None or _ASKS_OF_TALK.search(question):
+        return None
+    name = found["en"] or found["zh"]
+    return name if is_file_name(name) else None
 
 
 def _norm(path: object) -> str:
@@ -251,11 +305,14 @@ def progress(conversation: Conversation, steps: list[Step], asked: int, resumed:
     """Compare the plan with the calls made since it was asked for, or asked for again."""
     done = tuple(calls(conversation, asked + 1))
     fresh = [d for d in done if d.at > resumed]
-    counted = Counter(key(d.use) for d in done if d.at > resumed or not d.failed)
+    mended = {d.use.id for d in done if was_unread(d) and "Read" in conversation.tools}
+    counted = Counter(
+        key(d.use) for d in done if d.at > resumed or not d.failed or d.use.id in mended
+    )
     planned = [step.calls for step in steps if isinstance(step, Calls)]
     todo = [left for group in planned if (left := _not_yet(group, counted))]
     rest = tuple(call for group in todo for call in group)
-    if not todo or any(d.failed for d in fresh):
+    if not todo or any(d.failed and d.use.id not in mended for d in fresh):
         return Progress((), done, undone=rest)
     if missing := tuple(c for c in todo[0] if c.name not in conversation.tools):
         return Progress((), done, undone=rest[len(todo[0]) :], missing=missing)

@@ -23,7 +23,15 @@ from sevenfold.models.offline_phrases import Language, say
 from sevenfold.models.offline_plan import named, understand
 from sevenfold.models.offline_report import shown_text
 from sevenfold.models.offline_steps import Calls, Question
-from sevenfold.models.offline_view import Added, Ask, Conversation, Done, calls, split_added
+from sevenfold.models.offline_view import (
+    Added,
+    Ask,
+    Conversation,
+    Done,
+    calls,
+    is_piped,
+    split_added,
+)
 from sevenfold.models.offline_words import question_terms, sentences, terms
 
 SCAN_HEAD: Final = 30_000
@@ -37,7 +45,7 @@ CANDIDATES: Final = 40
 MOST_QUOTES: Final = 5
 AS_GOOD: Final = 0.95
 
-Kind: TypeAlias = Literal["user", "model", "tool", "memory", "context"]
+Kind: TypeAlias = Literal["user", "model", "tool", "memory", "context", "piped"]
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -151,7 +159,7 @@ def _newest_words(passages: list[Passage], ask: Ask, question: str) -> list[Pass
 
 
 def _wanted(question: str) -> _Wanted:
-    kinds: frozenset[str] = frozenset({"user", "tool", "memory", "context"})
+    kinds: frozenset[str] = frozenset({"user", "tool", "memory", "context", "piped"})
     if _I_SAID.search(question):
         kinds = frozenset({"user"})
     elif _YOU_SAID.search(question):
@@ -233,7 +241,9 @@ def _fitness(wanted: _Wanted, passage: Passage, hits: frozenset[str], ask: Ask) 
         if asked - {"Write", "Edit"}:
             return 0.0
         fitness *= 0.5 if asked else 1.0  # what was to be written may say it
-    if passage.at > ask.at:  # what was just fetched was fetched for this
+    if passage.at > ask.at or (
+        passage.kind == "piped" and passage.at == ask.at
+    ):  # what was just fetched or piped in is meant
         fitness *= 1.3
     if wanted.number and re.search(r"\d", passage.text):
         fitness *= 1.4
@@ -310,6 +320,8 @@ def _sources(
 
 
 def _labelled(part: Added) -> tuple[Kind, str]:
+    if is_piped(part):
+        return "piped", ""
     remembered = "memor" in part.tag or "recall" in part.tag or "memory" in part.text[:200].lower()
     label = _LABEL.search(part.attributes) or re.search(r"(\S+\.md)\b", part.text[:200])
     return ("memory" if remembered else "context"), label[1] if label else ""

@@ -8,7 +8,7 @@ reply     the calls of the next step; when none is left, what was found and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -18,11 +18,20 @@ from msgspec.structs import replace
 from sevenfold.messages import Block, Text, ToolUse, whole_characters
 from sevenfold.models.directives import Directive
 from sevenfold.models.offline_phrases import Language, joined, say
-from sevenfold.models.offline_plan import CONTINUE, Progress, Save, named, plan, progress
+from sevenfold.models.offline_plan import (
+    CONTINUE,
+    Progress,
+    Save,
+    key,
+    named,
+    plan,
+    progress,
+    was_unread,
+)
 from sevenfold.models.offline_recall import answer_from, asks_something
-from sevenfold.models.offline_report import doing, reports
+from sevenfold.models.offline_report import doing, piped_report, reports
 from sevenfold.models.offline_steps import Call, Calls, Keep, Question, Said, Step, Unclear
-from sevenfold.models.offline_view import Ask, Conversation, calls, find_ask
+from sevenfold.models.offline_view import Ask, Conversation, Done, calls, find_ask
 from sevenfold.models.offline_words import is_chinese
 
 Blocks: TypeAlias = tuple[Block, ...]
@@ -68,10 +77,19 @@ def _replied(conversation: Conversation, ask: Ask, resumed: int, rules: Rules) -
     steps = plan(conversation, ask, rules.save)
     state = progress(conversation, steps, ask.at, resumed)
     if not state.now:
-        seen = replace(state, done=tuple(d for d in state.done if d.at > resumed))
+        seen = replace(state, done=tuple(_to_report(state.done, resumed)))
         return _text(_closing(language, conversation, ask, steps, seen))
     uses = _uses(conversation, state.now)
     return *_text(doing(language, uses)), *uses
+
+
+def _to_report(done: tuple[Done, ...], resumed: int) -> Iterator[Done]:
+    """What was done for this answer, without a refusal after which the same call was made again."""
+    last = {key(d.use): d.at for d in done}
+    for each in done:
+        again = was_unread(each) and last[key(each.use)] > each.at
+        if each.at > resumed and not again:
+            yield each
 
 
 def _uses(conversation: Conversation, now: tuple[Call, ...]) -> tuple[ToolUse, ...]:
@@ -148,6 +166,8 @@ def _closing(
     answers = [answer_from(conversation, ask, q.text, language) for q in questions]
     found = all(text is not None for text in answers) and bool(answers)
     said = reports(language, state.done, brief=found)
+    if ask.piped and not found and not any(isinstance(s, Calls) for s in steps):
+        said.append(piped_report(language, ask.piped))
     for call in state.missing:
         said.append(say(language, "no_tool", what=named(call), tool=call.name))
     if state.undone:
@@ -159,7 +179,7 @@ def _closing(
         said.append(text or say(language, "nothing_found", what=_short(question.text)))
     if ask.media:
         said.append(say(language, "no_images"))
-    if _is_lost(steps, answers, state) or not said:
+    if _is_lost(steps, answers, state, bool(ask.piped)) or not said:
         said.append(about(language, conversation))
     return _cut("\n\n".join(said))
 
@@ -179,21 +199,22 @@ def _remark(language: Language, step: Step, steps: list[Step]) -> str | None:
     return None
 
 
-def _is_lost(steps: list[Step], answers: list[str | None], state: Progress) -> bool:
+def _is_lost(
+    steps: list[Step], answers: list[str | None], state: Progress, described: bool
+) -> bool:
     """Whether to say what this engine is: it could not do what was asked of it."""
     puzzled = any(isinstance(s, Unclear) and s.why in ("no_rule", "who", "hello") for s in steps)
-    idle = not state.done and not any(isinstance(s, Calls | Keep | Said | Unclear) for s in steps)
+    useful = bool(state.done) or described
+    idle = not useful and not any(isinstance(s, Calls | Keep | Said | Unclear) for s in steps)
     return puzzled or None in answers or (idle and not any(answers))
 
 
 def about(language: Language, conversation: Conversation) -> str:
     """What this is, what it can do here, and how to get more."""
     able = [say(language, f"can_{name}") for name in _VERBS if name in conversation.tools]
-    tools = (
-        say(language, "can_call", verbs=joined(language, able))
-        if able
-        else say(language, "no_tools")
-    )
+    tools = say(language, "strange_tools" if conversation.tools else "no_tools")
+    if able:
+        tools = say(language, "can_call", verbs=joined(language, able))
     space = " " if language == "en" else ""
     lines = [say(language, "who"), say(language, "can_quote"), tools, say(language, "connect")]
     return space.join(lines)

@@ -14,10 +14,13 @@ MOST_REPORTS: Final = 12
 MOST_LINES: Final = 8
 WIDEST: Final = 160
 REASON: Final = 300
+PAGE_NOTES: Final = 1_000
+"""Characters at the end of what was read among which the tool says how much it left out."""
 
 _NUMBERED = re.compile(r"^ *\d+(?:\t|→|\| ?)", re.MULTILINE)
 _FOUND = re.compile(r"\d+[:-] ?")
 _NOTE = re.compile(r"\[.*\]|--|")
+_PAGE = re.compile(r"^\[lines [\d,]+-[\d,]+ of (?:more than )?[\d,]+", re.MULTILINE)
 _EXIT = re.compile(r"\bexit(?:ed)?(?:\s+with)?(?:\s+(?:code|status))?\s*[:=]?\s*(\d{1,3})\b", re.I)
 
 
@@ -60,11 +63,41 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
     phrase = f"done_{done.use.name}" if f"done_{done.use.name}" in PHRASES else "done"
     if done.use.name == "Bash" and not told:
         phrase = "done_Bash_silent"
-    elif done.use.name in ("Grep", "Glob") and len(told) == 1 and told[0].startswith("No "):
-        return told[0]
-    head = say(language, phrase, what=_object(done.use), lines=how_many(language, count))
+    elif done.use.name in ("Grep", "Glob") and _is_nothing(told):
+        return _nothing(language, done.use, told, lines)
+    size = _size(language, done, count)
+    head = say(language, phrase, what=_object(done.use), lines=size)
     if brief or not told or done.use.name in ("Write", "Edit"):
         return head
+    return f"{head}\n\n{_excerpt(lines)}"
+
+
+def _is_nothing(told: list[str]) -> bool:
+    return not told or (len(told) == 1 and told[0].startswith("No "))
+
+
+def _nothing(language: Language, use: ToolUse, told: list[str], lines: list[str]) -> str:
+    """What was looked for in vain, and what the tool adds about where it did not look."""
+    notes = [line for line in lines if line.startswith("[")]
+    names_it = language == "en" and told and str(use.input.get("pattern")) in told[0]
+    head = told[0] if names_it else say(language, "no_matches", what=_object(use))
+    return "\n".join([head, *notes])
+
+
+def _size(language: Language, done: Done, count: int) -> str:
+    """How many lines; of a page of a file also how many there are."""
+    text = done.result.text if done.result and done.use.name == "Read" else ""
+    page = _PAGE.search(text, max(0, len(text) - PAGE_NOTES))
+    if page is None:
+        return how_many(language, count)
+    whole = page[0].partition(" of ")[2]
+    return say(language, "some_of_lines", n=f"{count:,}", all=whole)
+
+
+def piped_report(language: Language, text: str) -> str:
+    """What was piped in: how much, and how it begins."""
+    lines = [line.rstrip() for line in text.split("\n")]
+    head = say(language, "piped", lines=how_many(language, len(lines)))
     return f"{head}\n\n{_excerpt(lines)}"
 
 
@@ -76,7 +109,7 @@ def reports(language: Language, done: tuple[Done, ...], *, brief: bool) -> list[
 
 
 def how_many(language: Language, lines: int) -> str:
-    return say(language, "one_line") if lines == 1 else say(language, "some_lines", n=lines)
+    return say(language, "one_line") if lines == 1 else say(language, "some_lines", n=f"{lines:,}")
 
 
 def doing(language: Language, uses: tuple[ToolUse, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sevenfold.models.offline_lexing import LITERAL, Lexed
+from sevenfold.models.offline_lexing import LITERAL, MARK, Lexed
 from sevenfold.models.offline_steps import (
     Rule,
     Step,
@@ -13,6 +13,7 @@ from sevenfold.models.offline_steps import (
     everywhere,
     file_named,
     glob_for,
+    is_file_name,
     one,
     searching,
     trimmed,
@@ -86,8 +87,7 @@ def _find(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     bare = lexed.alone(said) is None
     if bare and (pattern := _files_wanted(said, lexed)):
         return one("Glob", pattern=everywhere(pattern), path=scope.get("path"))
-    words = searching(_OCCURRENCES.sub("", said, count=1), lexed)
-    return one("Grep", pattern=words, output_mode="content", **scope)
+    return one("Grep", pattern=sought(said, lexed), output_mode="content", **scope)
 
 
 def _files_wanted(said: str, lexed: Lexed) -> str | None:
@@ -98,14 +98,40 @@ def _files_wanted(said: str, lexed: Lexed) -> str | None:
     pattern = re.fullmatch(r"(?:all\s+)?([^\s*]*\*\S*)(?:\s+files)?", said, re.I)
     if pattern:
         return pattern[1]
+    if is_file_name(said):
+        return said
     kind = _FILES_OF_A_KIND.fullmatch(said)
     return glob_for(lexed.value(kind["kind"])) if kind else None
+
+
+_SHOUTED = r"[A-Z][A-Z0-9_]*[A-Z0-9]"
+_WORD = rf"(?:{LITERAL}|(?!{MARK})[^\s,]+)"
+_EITHER = re.compile(rf"{_WORD}(?:\s*,\s*{_WORD})*\s*,?\s+or\s+{_WORD}", re.I)
+_BOTH = re.compile(rf"{_SHOUTED}s?(?:\s*,\s*{_SHOUTED}s?)*\s*,?\s+and\s+{_SHOUTED}s?")
+_REMARKS = re.compile(r"(?<=[A-Z0-9])s?\s+(?:comments?|markers?|notes?|remarks?|tags?)$")
+
+
+def sought(said: str, lexed: Lexed) -> str:
+    """The pattern for what was said: "all FIXMEs" are FIXME, "TODO or FIXME" is either."""
+    said = _OCCURRENCES.sub("", trimmed(said), count=1)
+    if re.match(_SHOUTED, said):
+        said = _REMARKS.sub("", said)
+    if not (_EITHER.fullmatch(said) or _BOTH.fullmatch(said)):
+        return searching(_singular(said), lexed)
+    words = re.findall(_WORD, said)
+    kept = [_singular(word) for word in words if word.lower() not in ("or", "and")]
+    return "|".join(searching(word, lexed) for word in kept)
+
+
+def _singular(word: str) -> str:
+    """A word in capitals without the small s of its plural."""
+    return word[:-1] if re.fullmatch(rf"{_SHOUTED}s", word) else word
 
 
 def _find_in(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     if _ELSEWHERE.fullmatch(m["where"].strip()):
         return (Unclear(lexed.raw(m[0]), "no_web"),)
-    pattern = searching(_OCCURRENCES.sub("", m["what"], count=1), lexed)
+    pattern = sought(m["what"], lexed)
     return one("Grep", pattern=pattern, output_mode="content", path=folder(m["where"], lexed))
 
 
@@ -122,7 +148,7 @@ def _grep(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
 
 def _files_with(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     what, scope = what_and_where(m["rest"], lexed)
-    return one("Grep", pattern=searching(what, lexed), output_mode="files_with_matches", **scope)
+    return one("Grep", pattern=sought(what, lexed), output_mode="files_with_matches", **scope)
 
 
 _WHEREIN = r"(?:\s+(?:are\s+)?(?:in|under|inside|of|from)\s+(?P<where>\S.*?))?"
@@ -161,6 +187,11 @@ SEARCH_RULES: Final[tuple[Rule, ...]] = tuple(
         (
             r"(?:list|show(?:\s+me)?)\s+(?:the\s+)?(?:(?:current|this|working)\s+)?(?:directory|folder)"
             r"(?:\s+(?P<where>\S+))?[.?!]*$",
+            _list,
+        ),
+        (
+            r"list\s+(?:the\s+)?(?P<where>\S*/\S*|\.{1,2}|(?:src|docs?|tests?|lib|examples?|scripts?)(?=\W*$))"
+            r"[.?!]*$",
             _list,
         ),
         (r"glob\s+(?:for\s+)?(?P<name>\S+)" + _WHEREIN + r"[.?!]*$", _named),

@@ -67,6 +67,7 @@ _KNOWN_NAMES = re.compile(
 _PATH = re.compile(r"~|\.{1,2}|\.[\w.-]+|.*[/\\].*|.*[\w*)\]-]\.[A-Za-z_*][\w*-]{0,11}")
 _TOKEN = re.compile(rf"{LITERAL}|[^\s,，、;；]+")
 _GLUE = re.compile(r"\s*(?:,?\s+and\s+|,\s*|、\s*|，\s*|\s+和\s*|\s*和\s+|\s*与\s*|\s+&\s+)", re.I)
+_SPACE = re.compile(r"\s+")
 _TRAILING = ".,;:!?。，；：！？"
 _LANGUAGES: Final = {
     "c": "c",
@@ -156,6 +157,21 @@ def glob_for(kind: str | None) -> str | None:
     if ending is None and kind.lower() in _LANGUAGES.values():
         ending = kind.lower()
     return f"*.{ending}" if ending else None
+
+
+_ENDINGS: Final = frozenset(_LANGUAGES.values()) | frozenset(
+    _SPACE.split(
+        "bash bat cc cfg conf cpp cs csv gif gz h hpp htm ini ipynb jpeg jpg jsonl jsx kt lua"
+        " pdf php png ps1 pyi rb rst scss sh sql svg swift tex tsv tsx vue xml yml zip zsh"
+    )
+)
+
+
+def is_file_name(word: str) -> bool:
+    """Whether a bare word can only be a file: it has an ending that files have."""
+    name, dot, ending = word.rpartition(".")
+    plain = re.fullmatch(r"[\w.~/\\-]*\w", name) is not None
+    return plain and bool(dot) and ending.lower() in _ENDINGS
 
 
 def everywhere(pattern: str) -> str:

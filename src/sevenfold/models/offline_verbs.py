@@ -135,7 +135,8 @@ def edit(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     name = file_named(re.sub(r"^the file\s+|^文件\s*", "", m["file"].strip(), flags=re.I), lexed)
     if name is None:
         return None
-    every = m.groupdict().get("all") or m[0].lower().startswith("rename")
+    said = m.groupdict()
+    every = said.get("all") or said.get("every") or m[0].lower().startswith("rename")
     return one(
         "Edit",
         file_path=name,
@@ -163,6 +164,16 @@ def inspect(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     return (*(reads([name]) or ()), Question(lexed.raw(m.string).strip()))
 
 
+_ARGUMENT = rf"(?:-\S+|{LITERAL}|(?![-{MARK}])(?=\S*[\d./~^*])\S+(?<![.!?]))"
+_BARE_COMMAND = (
+    r"(?:git\s+(?:status|log|diff|branch|show|blame|remote|describe|shortlog|ls-files|rev-parse|stash\s+list)"
+    rf"(?:\s+{_ARGUMENT})*(?:\s+(?:main|master|HEAD|develop)(?:\s+{_ARGUMENT})*)?"
+    rf"|(?:pytest|ruff|mypy|tree|df|du|ps|wc|head|tail|stat|uname)(?:\s+{_ARGUMENT})*"
+    r"|whoami|hostname|uptime|date|make(?:\s+(?:all|build|check|clean|docs|lint|test))?"
+    r"|(?:npm|cargo|go|yarn|pnpm)\s+(?:test|build|check|run\s+[\w:-]+)"
+    rf"(?:\s+{_ARGUMENT})*)$"
+)
+"""Commands that everybody knows by name; what follows must look like an argument, not like a sentence."""
 _EVERY = r"(?P<all>(?:all|every|each)\s+(?:(?:occurrences?|instances?)\s+of\s+)?)?"
 _NOUN = r"(?:the\s+(?:word|text|line|string|value|number|name)\s+)?"
 
@@ -227,6 +238,7 @@ _FILES: Final[tuple[Rule, ...]] = tuple(
         ),
         (r"(?P<verb>run|execute|launch)\s*:?\s+(?P<rest>.+)", _run),
         (r"(?:ls(?:\s+\S.*)?|pwd)$", _as_typed),
+        (_BARE_COMMAND, _as_typed),
         (
             r"(?P<verb>read|show|open|view|display|cat|print|look at|have a look at|check)\s+"
             r"(?:(?:me|us)\s+)?(?P<rest>.+)",

@@ -15,6 +15,7 @@ from sevenfold.models.offline_steps import (
     file_named,
     files_named,
     glob_for,
+    is_file_name,
     lines_window,
     one,
     reads,
@@ -30,7 +31,8 @@ POLITE: Final = re.compile(
 _ASCII_PATH = re.compile(r"[A-Za-z0-9_~./\\*@+-]+")
 _PLACE_NOUN = re.compile(r"^(?:文件夹|目录|文件)\s*|\s*(?:文件夹|目录|文件)$")
 _EVERYWHERE = re.compile(
-    r"(?:整个|这个|当前|本|所有|全部)*(?:项目|工程|仓库|代码|代码库|目录|文件夹|文件|这里)"
+    r"(?:整个|这个|当前|本|所有|全部)*(?:工作)?(?:项目|工程|仓库|代码|代码库|目录|文件夹|文件|这里)"
+    r"|整个|这个|当前|本|所有|全部|当前工作"
 )
 
 
@@ -71,7 +73,9 @@ def _place(where: str | None, lexed: Lexed) -> str | None:
 
 def _find(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     where = m.groupdict().get("where")
-    what = re.sub(r"^(?:所有的?|全部|包含|单词|字符串|文字|词)\s*", "", trimmed(m["what"]))
+    what = re.sub(r"^(?:(?:所有的?|全部|包含|单词|字符串|文字|词)\s*)+", "", trimmed(m["what"]))
+    if not lexed.alone(what) and is_file_name(what):
+        return one("Glob", pattern=everywhere(what), path=_place(where, lexed))
     if not lexed.alone(what) and (files := re.fullmatch(r"(\S*\*\S*?)(?:的?文件)?", what)):
         return one("Glob", pattern=everywhere(files[1]), path=_place(where, lexed))
     scope: dict[str, str] = {}
@@ -80,6 +84,17 @@ def _find(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     elif place := _place(where, lexed):
         scope["path"] = place
     return one("Grep", pattern=searching(what, lexed), output_mode="content", **scope)
+
+
+def _files_with(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    where = _place(m.groupdict().get("where"), lexed)
+    pattern = searching(m["what"], lexed)
+    return one("Grep", pattern=pattern, output_mode="files_with_matches", path=where)
+
+
+def _list_kind(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    kind = glob_for(lexed.value(m["kind"]))
+    return one("Glob", pattern=everywhere(kind), path=_place(m["where"], lexed)) if kind else None
 
 
 def _list(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
@@ -94,8 +109,9 @@ def _matching(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     return one("Glob", pattern=everywhere(lexed.value(trimmed(m["name"]))))
 
 
+_SEEK = r"(?:查找|搜索|寻找|查询|搜一下|找一下|找出|找)"
 _INSIDE = r"\s*(?:文件|目录|文件夹)?\s*(?:之?中|里面|里|之?内|下面|下)"
-_REPLACED = r"\s*(?:全部|都)?\s*(?:替换|修改|更改|改|换)(?:成|为)\s*"
+_REPLACED = r"\s*(?P<every>全部|都)?\s*(?:替换|修改|更改|改|换)(?:成|为)\s*"
 
 RULES: Final[tuple[Rule, ...]] = tuple(
     (re.compile(pattern), build)
@@ -140,6 +156,16 @@ RULES: Final[tuple[Rule, ...]] = tuple(
         (
             r"(?:创建|新建|建立)\s*(?:一个)?\s*空?的?(?:文件)?\s*(?P<file>[^\s：:，,。]+)[。！]?$",
             write,
+        ),
+        (
+            rf"(?:在\s*(?P<where>.+?){_INSIDE}\s*)?(?:{_SEEK}|列出|哪些文件)\s*(?:所有的?|全部)?\s*"
+            r"(?:包含|含有|提到|使用)了?\s*(?P<what>\S.*?)\s*的(?:所有|全部)?文件[。！]?$",
+            _files_with,
+        ),
+        (
+            rf"(?:列出|列一下|显示|查看|看看|{_SEEK})\s*(?P<where>.+?){_INSIDE}\s*的?\s*(?:所有的?|全部的?)?\s*"
+            rf"(?P<kind>{LITERAL}|[\w.*+#]+)\s*(?:源)?文件[。！]?$",
+            _list_kind,
         ),
         (
             rf"在\s*(?P<where>.+?){_INSIDE}\s*(?:查找|搜索|寻找|查询|搜一?下?|找一?下?)\s*(?P<what>\S.*)",

@@ -1,7 +1,7 @@
 """What the offline engine is shown, and which part of it a person really said.
 
 Only a person's own words are requests. Tool results, reminders, recalled memories and whatever a layer
-added are data: they can be quoted, never obeyed.
+added are data: they can be quoted, never obeyed. So is what was piped in beside a request.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ TYPED_BY: Final = frozenset({"user", "turn", ""})
 """Who may ask for something: the person, or the turn when it wants a reply continued."""
 
 _DATA_OPEN: Final = re.compile(
-    r"^[ \t]*<(?P<tag>context|system-reminder|persisted-output|memor(?:y|ies)[\w-]*|recall[\w-]*"
-    r"|summary|session-notes|mail|[\w-]*notification)\b(?P<attributes>[^<>\n]*)>",
+    r"^[ \t]*<(?:(?P<piped>stdin-*)(?=>)"
+    r"|(?P<tag>context|system-reminder|persisted-output|memor(?:y|ies)[\w-]*|recall[\w-]*"
+    r"|summary|session-notes|mail|[\w-]*notification)\b)(?P<attributes>[^<>\n]*)>",
     re.MULTILINE,
 )
 """How what was added to a conversation begins. What it holds is data."""
+PIPED: Final = "stdin"
+"""The tag around what was piped in; it has dashes at its end where the text itself has such a tag."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -69,6 +72,8 @@ class Ask(msgspec.Struct, frozen=True):
     text: str
     directive: Directive | None = None
     media: bool = False
+    piped: str = ""
+    """What was piped in beside it. It is never a request."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -85,10 +90,11 @@ class Done(msgspec.Struct, frozen=True):
 
 def split_added(text: str) -> tuple[str, list[Added]]:
     """What was typed, and what was added around it."""
+    text, piped = _split_piped(text)
     typed, added, at = [], [], 0
     balance: dict[str, bool] = {}
     while opened := _DATA_OPEN.search(text, at):
-        tag = opened["tag"]
+        tag = opened["piped"] or opened["tag"]
         if tag not in balance:
             balance[tag] = text.count(f"</{tag}>") <= len(re.findall(rf"<{tag}[\s>]", text))
         end, after = _end_of(text, opened.end(), f"</{tag}>", balance[tag])
@@ -96,7 +102,22 @@ def split_added(text: str) -> tuple[str, list[Added]]:
         added.append(Added(tag, opened["attributes"], text[opened.end() : end]))
         at = after
     typed.append(text[at:])
-    return "".join(typed), added
+    return "".join(typed), added + piped
+
+
+def _split_piped(text: str) -> tuple[str, list[Added]]:
+    """What was piped in ends a message. It is cut off first, so that nothing in it ends anything else."""
+    whole = text.rstrip()
+    closed = _PIPED_END.match(whole, whole.rfind("\n</") + 1)
+    if not closed:
+        return text, []
+    opened = re.search(rf"^[ \t]*<{closed['tag']}>\n?", whole, re.MULTILINE)
+    if not opened:
+        return text, []
+    return text[: opened.start()], [Added(closed["tag"], "", whole[opened.end() : closed.start()])]
+
+
+_PIPED_END: Final = re.compile(rf"</(?P<tag>{PIPED}-*)>\Z")
 
 
 def _end_of(text: str, start: int, close: str, balanced: bool) -> tuple[int, int]:
@@ -109,6 +130,16 @@ def typed_text(message: Message) -> str:
     """What a person typed in this message."""
     parts = (split_added(b.text)[0] for b in message.content if isinstance(b, Text))
     return "\n".join(part for part in parts if part.strip()).strip()
+
+
+def piped_text(message: Message) -> str:
+    """What was piped in with this message."""
+    added = (a for b in message.content if isinstance(b, Text) for a in split_added(b.text)[1])
+    return "\n".join(part.text.strip("\n") for part in added if is_piped(part))
+
+
+def is_piped(part: Added) -> bool:
+    return part.tag.rstrip("-") == PIPED
 
 
 def find_ask(conversation: Conversation, before: int | None = None) -> Ask | None:
@@ -129,7 +160,7 @@ def _ask(conversation: Conversation, at: int, message: Message) -> Ask | None:
         return None
     text = typed_text(message)
     media = any(isinstance(b, Image | Document) for b in message.content)
-    return Ask(at, text, media=media) if text or media else None
+    return Ask(at, text, media=media, piped=piped_text(message)) if text or media else None
 
 
 def calls(conversation: Conversation, start: int = 0, end: int | None = None) -> Iterator[Done]:

@@ -75,7 +75,7 @@ class ChatCompletions:
         step = self._api.script.take(form, source)
         if step is not None and step.error is not None and step.error.after_events is None:
             raise step.error.problem()
-        prompt = read_prompt(form)
+        prompt = read_prompt({**form, "tool_choice": None})  # here it is no part of the prefix
         window = self._api.window_of(model, price)
         if prompt.tokens > window:
             raise ApiError(
@@ -253,9 +253,22 @@ def to_messages_form(body: Json) -> Json:
         "stop_sequences": [stop] if isinstance(stop, str) else stop,
         "stream": bool(body.get("stream")),
         "tools": [_tool(tool) for tool in body.get("tools") or () if isinstance(tool, dict)],
+        "tool_choice": _choice(body.get("tool_choice")),
         "system": system,
         "messages": messages,
     }
+
+
+def _choice(choice: Any) -> Json | None:
+    """Which tools may or must be called, in the words of the Messages API."""
+    match choice:
+        case "none" | "auto":
+            return {"type": choice}
+        case "required":
+            return {"type": "any"}
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {"type": "tool", "name": name}
+    return None
 
 
 def _converted(message: Json) -> tuple[str, list[Json]]:

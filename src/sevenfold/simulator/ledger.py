@@ -51,7 +51,8 @@ class Shared(msgspec.Struct, frozen=True):
     of_blocks: int = 0
     """How many blocks the one before had: fewer shared means its prefix was changed."""
     diverged: str | None = None
-    """The first block of this request that differs from the one before, where it had one there."""
+    """The first block of this request that differs from the one before, where it had one there; before
+    that the model, if it is another."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +138,9 @@ def shared_with(prompt: Prompt, before: Prompt) -> Shared:
     diverged = None
     if blocks < len(before):
         diverged = _parting(prompt, before, blocks)
+    if prompt.model != before.model:  # each model has its own cache, so this alone loses everything
+        changed = f"model ({before.model} -> {prompt.model})"
+        diverged = f"{changed}; {diverged}" if diverged else changed
     return Shared(blocks, prompt.before(blocks), len(before), diverged)
 
 

@@ -32,6 +32,7 @@ class Prompt:
     marks: list[tuple[int, int]] = field(default_factory=list)
     """Cache breakpoints: position and seconds to live."""
     settings: Json = field(default_factory=dict)
+    model: str = ""
     tools_end: int = 0
     system_end: int = 0
 
@@ -66,7 +67,7 @@ class Prompt:
 
 def read_prompt(body: Json) -> Prompt:
     """The blocks of a request. It must have passed validation."""
-    prompt = Prompt(settings=_settings(body))
+    prompt = Prompt(settings=_settings(body), model=str(body.get("model") or ""))
     chain = blake2b(digest_size=DIGEST)
     gone = deleted_results(body)
     tokens, current = 0, "tools"

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from sevenfold.models.offline_forced import insisted, smallest_call
 from sevenfold.simulator.counting import TEXT_BYTES, block_tokens
 from sevenfold.simulator.problems import Json
 from sevenfold.simulator.script import ReplyStep, last_said
@@ -29,8 +30,13 @@ Replies: TypeAlias = Callable[[Json], Answer | Awaitable[Answer]]
 """From the body of a request to an answer: text, blocks, or a `Reply`."""
 
 
-def echo(body: Json) -> str:
-    """The reply of a simulator that was given nothing better: it repeats what the user said."""
+def echo(body: Json) -> str | list[Json]:
+    """The reply of a simulator that was given nothing better: it repeats what the user said.
+
+    Where the request insists on a tool, it is called with as little as its schema takes.
+    """
+    if tools := insisted(body):
+        return [smallest_call(tools[0])]
     said = last_said(body)
     return f"You said: {said}" if said else "You said nothing in words."
 
