@@ -32,7 +32,7 @@ from sevenfold.events import (
 )
 from sevenfold.invariants import paired
 from sevenfold.messages import Message, Text, Thinking, ToolUse, assistant, user
-from sevenfold.models.offline_wire import reply_to_wire
+from sevenfold.models.offline.wire import reply_to_wire
 from sevenfold.protocols import Capabilities
 from sevenfold.request import prefix
 from sevenfold.session import Session

@@ -17,7 +17,7 @@ from sevenfold.errors import PromptTooLong
 from sevenfold.messages import Block, Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import Directive, parse_directive, write_directive
 from sevenfold.models.offline import Conversation, OfflineEngine, Rules, answer, reply_to_wire
-from sevenfold.models.offline_wire import read_body
+from sevenfold.models.offline.wire import read_body
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import measure
 from sevenfold.transcript import Reply, Transcript, View

@@ -9,7 +9,7 @@ from models.offline_project import ALL_TOOLS
 
 from sevenfold.messages import Json
 from sevenfold.models.offline import reply_to_wire
-from sevenfold.models.offline_forced import smallest
+from sevenfold.models.offline.forced import smallest
 
 ADDRESS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BOOK: Json = {

@@ -9,8 +9,8 @@ from models.offline_project import CONFIG, Project, Talk, said
 
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.offline import Conversation, Rules, answer
-from sevenfold.models.offline_plan import MOST_CALLS, SAME_CALL
-from sevenfold.models.offline_steps import Call, Calls
+from sevenfold.models.offline.plan import MOST_CALLS, SAME_CALL
+from sevenfold.models.offline.steps import Call, Calls
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result
 from sevenfold.cli.surroundings import environment_of
 from sevenfold.events import Acted, Event, Replied, Sending, ToolStarted
-from sevenfold.models.offline_wire import reply_to_wire
+from sevenfold.models.offline.wire import reply_to_wire
 from sevenfold.request import Request, prefix
 from sevenfold.session import Session
 from sevenfold.simulator import Ledger, Simulator

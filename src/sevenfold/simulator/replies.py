@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sevenfold.models.offline_forced import insisted, smallest_call
+from sevenfold.models.offline.forced import insisted, smallest_call
 from sevenfold.simulator.counting import TEXT_BYTES, block_tokens
 from sevenfold.simulator.problems import Json
 from sevenfold.simulator.script import ReplyStep, last_said

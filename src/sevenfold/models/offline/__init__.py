@@ -14,9 +14,9 @@ from anyio.lowlevel import checkpoint
 
 from sevenfold.errors import PromptTooLong
 from sevenfold.messages import Block, Message, Text, ToolUse
-from sevenfold.models.offline_reply import RULES, Blocks, Rules, answer
-from sevenfold.models.offline_view import Conversation
-from sevenfold.models.offline_wire import reply_to_wire
+from sevenfold.models.offline.reply import RULES, Blocks, Rules, answer
+from sevenfold.models.offline.view import Conversation
+from sevenfold.models.offline.wire import reply_to_wire
 from sevenfold.protocols import Capabilities, Model
 from sevenfold.request import Request
 from sevenfold.tokens import REFERENCE_WINDOW, Usage, estimate, measure

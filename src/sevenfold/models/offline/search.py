@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sevenfold.models.offline_lexing import LITERAL, MARK, Lexed
-from sevenfold.models.offline_steps import (
+from sevenfold.models.offline.lexing import LITERAL, MARK, Lexed
+from sevenfold.models.offline.steps import (
     Rule,
     Step,
     Unclear,

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sevenfold.messages import ToolUse
-from sevenfold.models import offline_verbs, offline_verbs_zh
-from sevenfold.models.offline_lexing import Lexed, lex, soft_parts
-from sevenfold.models.offline_steps import (
+from sevenfold.models.offline import verbs, verbs_zh
+from sevenfold.models.offline.lexing import Lexed, lex, soft_parts
+from sevenfold.models.offline.steps import (
     IT,
     Call,
     Calls,
@@ -29,7 +29,7 @@ from sevenfold.models.offline_steps import (
     Unclear,
     is_file_name,
 )
-from sevenfold.models.offline_view import Ask, Conversation, Done, calls
+from sevenfold.models.offline.view import Ask, Conversation, Done, calls
 
 LONGEST_REQUEST: Final = 200_000
 LONGEST_PIECE: Final = 1_000
@@ -39,8 +39,8 @@ SAME_CALL: Final = 2
 """How often the same tool is called with the same input for one request."""
 
 _LANGUAGES: Final[tuple[tuple[re.Pattern[str], tuple[Rule, ...]], ...]] = (
-    (offline_verbs.POLITE, offline_verbs.RULES),
-    (offline_verbs_zh.POLITE, offline_verbs_zh.RULES),
+    (verbs.POLITE, verbs.RULES),
+    (verbs_zh.POLITE, verbs_zh.RULES),
 )
 _QUESTION = re.compile(
     r"(?:what|which|who|whom|whose|where|why|how)\b|(?:do|did) you (?:remember|know|recall)\b", re.I
@@ -130,7 +130,7 @@ def _otherwise(part: str, lexed: Lexed) -> Step:
         return Unclear(said, "who")
     if part.rstrip().endswith((":", "：")):
         return Said(said)  # it announces what follows
-    bare = offline_verbs.POLITE.sub("", part.strip(), count=1)
+    bare = verbs.POLITE.sub("", part.strip(), count=1)
     if said.endswith(("?", "？")) or _QUESTION.match(bare) or _QUESTION_ZH.search(part):
         return Question(said)
     if _WISH.match(bare):

@@ -20,9 +20,9 @@ from sevenfold.messages import (
     message_to_wire,
     whole_characters,
 )
-from sevenfold.models.offline_forced import insisted, smallest_call
-from sevenfold.models.offline_reply import RULES, Rules, answer
-from sevenfold.models.offline_view import Conversation
+from sevenfold.models.offline.forced import insisted, smallest_call
+from sevenfold.models.offline.reply import RULES, Rules, answer
+from sevenfold.models.offline.view import Conversation
 
 
 def reply_to_wire(body: Json, rules: Rules = RULES) -> list[Json]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sevenfold.models.offline_lexing import LITERAL, Lexed
-from sevenfold.models.offline_steps import (
+from sevenfold.models.offline.lexing import LITERAL, Lexed
+from sevenfold.models.offline.steps import (
     Rule,
     Step,
     Unclear,
@@ -22,7 +22,7 @@ from sevenfold.models.offline_steps import (
     searching,
     trimmed,
 )
-from sevenfold.models.offline_verbs import edit, inspect, keep, question, write
+from sevenfold.models.offline.verbs import edit, inspect, keep, question, write
 
 POLITE: Final = re.compile(
     r"(?:(?:请问?|麻烦|帮我|帮忙|你?能不能|你?能否|你能|可不可以|可以|首先|先|现在|然后|接着|随后|再|最后|并且?|给我|你)"

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from sevenfold.messages import Block, Text, ToolUse, whole_characters
 from sevenfold.models.directives import Directive
-from sevenfold.models.offline_phrases import Language, joined, say
-from sevenfold.models.offline_plan import (
+from sevenfold.models.offline.phrases import Language, joined, say
+from sevenfold.models.offline.plan import (
     CONTINUE,
     Progress,
     Save,
@@ -28,11 +28,11 @@ from sevenfold.models.offline_plan import (
     progress,
     was_unread,
 )
-from sevenfold.models.offline_recall import answer_from, asks_something
-from sevenfold.models.offline_report import doing, piped_report, reports
-from sevenfold.models.offline_steps import Call, Calls, Keep, Question, Said, Step, Unclear
-from sevenfold.models.offline_view import Ask, Conversation, Done, calls, find_ask
-from sevenfold.models.offline_words import is_chinese
+from sevenfold.models.offline.recall import answer_from, asks_something
+from sevenfold.models.offline.report import doing, piped_report, reports
+from sevenfold.models.offline.steps import Call, Calls, Keep, Question, Said, Step, Unclear
+from sevenfold.models.offline.view import Ask, Conversation, Done, calls, find_ask
+from sevenfold.models.offline.words import is_chinese
 
 Blocks: TypeAlias = tuple[Block, ...]
 Directed: TypeAlias = Callable[[Conversation, Directive], Blocks]

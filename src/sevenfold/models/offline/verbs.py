@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sevenfold.models.offline_lexing import LITERAL, MARK, Lexed
-from sevenfold.models.offline_search import SEARCH_RULES
-from sevenfold.models.offline_steps import (
+from sevenfold.models.offline.lexing import LITERAL, MARK, Lexed
+from sevenfold.models.offline.search import SEARCH_RULES
+from sevenfold.models.offline.steps import (
     IT,
     Keep,
     Question,

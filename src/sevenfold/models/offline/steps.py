@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sevenfold.messages import Json
-from sevenfold.models.offline_lexing import LITERAL, MARK, Lexed
+from sevenfold.models.offline.lexing import LITERAL, MARK, Lexed
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from sevenfold.messages import Text
 from sevenfold.models.directives import parse_directive
-from sevenfold.models.offline_phrases import Language, say
-from sevenfold.models.offline_plan import named, understand
-from sevenfold.models.offline_report import shown_text
-from sevenfold.models.offline_steps import Calls, Question
-from sevenfold.models.offline_view import (
+from sevenfold.models.offline.phrases import Language, say
+from sevenfold.models.offline.plan import named, understand
+from sevenfold.models.offline.report import shown_text
+from sevenfold.models.offline.steps import Calls, Question
+from sevenfold.models.offline.view import (
     Added,
     Ask,
     Conversation,
@@ -32,7 +32,7 @@ from sevenfold.models.offline_view import (
     is_piped,
     split_added,
 )
-from sevenfold.models.offline_words import question_terms, sentences, terms
+from sevenfold.models.offline.words import question_terms, sentences, terms
 
 SCAN_HEAD: Final = 30_000
 SCAN_TAIL: Final = 10_000

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from sevenfold.messages import ToolUse
-from sevenfold.models.offline_phrases import PHRASES, Language, joined, say
-from sevenfold.models.offline_plan import named
-from sevenfold.models.offline_view import Done
+from sevenfold.models.offline.phrases import PHRASES, Language, joined, say
+from sevenfold.models.offline.plan import named
+from sevenfold.models.offline.view import Done
 
 MOST_REPORTS: Final = 12
 MOST_LINES: Final = 8
