@@ -136,7 +136,8 @@ async def test_damaged_bytes_give_a_beginning_or_one_of_our_errors(data: st.Data
     junk = data.draw(st.binary(max_size=6))
     skip = data.draw(st.integers(0, 40))
     with suppress(ModelFailure):
-        await assembled(make, body[:at] + junk + body[at + skip :])
+        got, _ = await assembled(make, body[:at] + junk + body[at + skip :])
+        assert all(isinstance(item, str | Block) for item in got)
 
 
 json_values = st.recursive(
@@ -191,6 +192,6 @@ def test_events_of_any_shape_give_blocks_or_one_of_our_errors(events: list[dict[
     chat = openai_stream.Assembly(WHO, chat_mapped, view_of())
     for assembly in (messages, chat):
         with suppress(ModelFailure):
-            for event in events:
-                assembly.take(event)
-            assembly.reply()
+            got = [item for event in events for item in assembly.take(event)]
+            assert all(isinstance(item, str | Block) for item in got)
+            assert assembly.reply().message.role == "assistant"

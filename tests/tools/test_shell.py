@@ -81,8 +81,10 @@ def test_a_command_of_the_greatest_length_is_still_judged() -> None:
     ],
 )
 def test_a_pathological_command_gets_an_answer(command: str) -> None:
-    classify(command)
-    parts(command)
+    verdict, found = classify(command), parts(command)
+
+    assert verdict.why
+    assert found is not None or not verdict.read_only, "what cannot be taken apart is not read-only"
 
 
 # --- only some commands ---------------------------------------------------------------------------
