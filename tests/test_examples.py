@@ -11,6 +11,8 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SAYS = {
     "ask.py": "requests",
+    "context_anthropic.py": "tokens less in each request\n4 requests, ",
+    "context_openai.py": "tokens less in each request\n4 requests, ",
     "own_tool.py": "umbrella",
     "simulated_cache.py": "simulated cost: $0.00",
 }

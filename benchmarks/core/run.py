@@ -27,12 +27,13 @@ from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
 from sevenfold.framing import system_prompt
-from sevenfold.layers.ladder import standard
+from sevenfold.layers.ladder import Lent, standard
 from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.anthropic_format import body
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request
 from sevenfold.storage.jsonl import Log
+from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools, Postponed
 from sevenfold.tokens import Thresholds, Usage
 from sevenfold.tools.standard import standard_tools
@@ -167,11 +168,18 @@ async def step_times(messages: int, times: int, folder: Path) -> tuple[float, fl
     transcript = Transcript(clock.now, log.append)
     history(transcript, messages)
     ledger = Ledger(Prices.load(), clock, lambda event: None)
+    lent = Lent(
+        emit=lambda event: None,
+        expect=ledger.expect,
+        able=lambda: Capabilities(window=100_000_000),
+        prices=ledger.prices,
+        store=ResultStore(lambda: folder / "tool-results"),
+    )
     turn = Turn(
         Instant(),
         a_frame(),
         FakeTools(),
-        standard("main"),
+        standard("main", lent),
         transcript,
         Postponed(),
         ledger,

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sevenfold.context import Context
     from sevenfold.errors import Failure, Mistake, SevenfoldError
     from sevenfold.events import Event
     from sevenfold.messages import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sevenfold.sync import run_sync
 
 _HOMES = {
+    "Context": "context",
     "Session": "session",
     "Message": "messages",
     "Text": "messages",
@@ -50,6 +52,7 @@ _HOMES = {
 
 __version__ = "0.1.0"
 __all__ = [
+    "Context",
     "Document",
     "Event",
     "Failure",

@@ -27,6 +27,11 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     diagnostics: Json = {}
     """What else the provider said about this reply: request id, cache diagnostics."""
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether it ran into its length limit in the middle of its words."""
+        return self.stop == "max_tokens" and not self.message.tool_uses
+
 
 class Results(msgspec.Struct, frozen=True, tag="results"):
     """Edit: show these instead of these tool results, by tool-use id."""

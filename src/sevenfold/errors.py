@@ -100,6 +100,11 @@ class PromptTooLong(ModelFailure):
         super().__init__(message)
         self.tokens, self.limit = tokens, limit
 
+    @property
+    def over(self) -> int:
+        """By how many tokens it was too long; 0 where the provider did not say."""
+        return max(0, self.tokens - self.limit) if self.tokens and self.limit else 0
+
 
 class RateLimited(ModelFailure):
     """Too many requests, or too many tokens, in too short a time."""

@@ -89,6 +89,46 @@ class Acted(Event, frozen=True):
     results: tuple[ToolResult, ...]
 
 
+class Stored(Event, frozen=True):
+    """A tool result went to disk whole; the view shows its beginning and where it is."""
+
+    use_id: str
+    tool: str
+    path: str
+    characters: int
+    tokens: int
+    """What the view was spared, estimated."""
+    why: str = ""
+
+
+class Cleared(Event, frozen=True):
+    """Old tool results left the view, each of them on disk; what that saves and what it costs."""
+
+    by: str
+    """Which rule: cost, plain, cache edit."""
+    use_ids: tuple[str, ...]
+    tokens: int
+    """Freed, estimated."""
+    rewritten: int
+    """Tokens behind the first change, which the provider has to write to its cache again."""
+    saving: float
+    """What the rest of the session is expected to save, in base-price input tokens."""
+    price: float
+    """What the break itself costs, in the same unit; 0 when the cache was cold anyway."""
+    why: str
+    """The decision in words."""
+
+
+class ReadAgain(Event, frozen=True):
+    """The model asked again for something that had been cleared."""
+
+    tool: str
+    what: str
+    tokens: int
+    times: int
+    """How often this has happened in the session."""
+
+
 class Denied(Event, frozen=True):
     """A tool was not allowed to run."""
 
@@ -108,6 +148,33 @@ class Declined(Event, frozen=True):
 
     by: str
     whats: tuple[What, ...]
+
+
+class Forked(Event, frozen=True):
+    """The model was asked something beside the conversation, on the prefix of the last request."""
+
+    kind: str
+    steps: int
+    usage: Usage
+    hit_rate: float
+    """The part of what was sent that came from the provider's cache."""
+    denied: int = 0
+    seconds: float = 0.0
+
+
+class Compacted(Event, frozen=True):
+    """The older part of the view has been replaced: by what, why, and what came of it."""
+
+    by: str
+    """summary, digest, notes, ..., as in the boundary."""
+    trigger: str
+    tokens_before: int
+    tokens_after: int
+    fidelity: float | None = None
+    """The share of what was said that can still be found; None where it was not measured."""
+    seconds: float = 0.0
+    usage: Usage = Usage()
+    """What asking for it used."""
 
 
 class Progress(Event, frozen=True):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.events import Emit, Failed
 from sevenfold.settings import Switches
@@ -25,6 +26,15 @@ DOMAIN: Final = "sevenfold"
 
 class Flags(Switches, frozen=True):
     """Every layer and mechanism, on or off."""
+
+    def as_begun(self, session: Any) -> Flags:
+        """What a session began with holds for all of it, as far as its record can be read."""
+        begun = session.get("flags") if isinstance(session, dict) else None
+        stored = begun if isinstance(begun, dict) else {}
+        known = {
+            n: v for n, v in stored.items() if n in self.__struct_fields__ and v in (True, False)
+        }
+        return replace(self, **known)
 
     @classmethod
     def latch(

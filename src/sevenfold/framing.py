@@ -9,6 +9,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.flags import Flags
+from sevenfold.layers.l2_microcompaction.api_level import managed, wanted
+from sevenfold.layers.l4_compaction.server import compacting, without_summaries
 from sevenfold.models import default_params
 from sevenfold.protocols import Model, Tool
 from sevenfold.recording import frame_mark
@@ -21,33 +24,39 @@ from sevenfold.workplace import Workplace
 PROMPT: Final = Path(__file__).with_name("system_prompt.md")
 
 
-def new_frame(at: Workplace, model: Model, tools: Iterable[Tool]) -> Frame:
+def new_frame(at: Workplace, model: Model, tools: Iterable[Tool], flags: Flags) -> Frame:
     """What every request of a new session has in front of its messages."""
-    return Frame(
+    frame = Frame(
         model.name,
         (system_prompt(),),
         tuple(tool.schema for tool in tools),
-        default_params(model.name, at.access),
-        at.settings.cache_ttl,
+        ttl=at.settings.cache_ttl,
     )
+    return frame_for(model, frame, at, flags)
 
 
 def system_prompt() -> str:
     return PROMPT.read_text(encoding="utf-8").strip()
 
 
-def frame_for(model: Model, frame: Frame, at: Workplace) -> Frame:
-    """The same frame for another model; how a model is asked to think is its own."""
-    return replace(frame, model=model.name, params=default_params(model.name, at.access))
+def frame_for(model: Model, frame: Frame, at: Workplace, flags: Flags) -> Frame:
+    """The same frame for this model; how it is asked to think, and to clear, is its own."""
+    new = replace(frame, model=model.name, params=default_params(model.name, at.access))
+    if wanted(flags, at.settings.micro):
+        new = managed(new, model.capabilities, at.settings.micro)
+    if flags.server_compact:
+        new = compacting(new, model.capabilities, thresholds(model, at.settings))
+    return new
 
 
 def handover(model: Model, frame: Frame, view: View, learned: Calibration | None) -> list[What]:
     """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
     calibration = Mark("calibration", msgspec.to_builtins(learned or Calibration()))
     whats: list[What] = [frame_mark(frame), calibration]
-    able = model.capabilities
-    if len(view) and able.binds_thinking and not able.drops_thinking:
+    if len(view) and model.capabilities.loses_thinking:
         whats.append(Unthink(view[0].id))
+    if not model.capabilities.server_compaction:
+        whats += without_summaries(view)
     return whats
 
 

@@ -19,6 +19,8 @@ from sevenfold.messages import Json
 TIMEOUT: Final = 60.0
 MOST_OUTPUT: Final = 1_000_000
 """Bytes of stdout, and of stderr, that are kept; the rest is read and dropped."""
+MOST_TOLD: Final = 100_000
+"""Characters of a tool's answer that a hook is told: commands may print many megabytes."""
 
 
 # --- what a settings file says --------------------------------------------------------------------------
@@ -119,6 +121,17 @@ MATCHED_ON: Final = {
     "SessionEnd": "reason",
     "Notification": "notification_type",
 }
+
+
+# --- what hooks are told --------------------------------------------------------------------------------
+
+
+def bounded(text: str) -> str:
+    """A text as a hook gets it: both ends of one that is too long, and how much is between them."""
+    if len(text) <= MOST_TOLD:
+        return text
+    half = (MOST_TOLD - 100) // 2  # the rest is for the note
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
 # --- what hooks answer ----------------------------------------------------------------------------------

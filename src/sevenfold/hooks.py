@@ -30,6 +30,7 @@ from sevenfold.hook_contract import (
     Matchers,
     Outcome,
     Ran,
+    bounded,
     judge,
     short,
     together,
@@ -244,11 +245,12 @@ class HookedTools:
 
 def _response(use: ToolUse, result: ToolResult) -> Json:
     """The result under the names that hook scripts look for."""
-    response: Json = {"success": True, "content": result.text}
+    text = bounded(result.text)
+    response: Json = {"success": True, "content": text}
     if "file_path" in use.input:
         response["filePath"] = use.input["file_path"]
     if use.name == "Bash":
-        response |= {"stdout": result.text, "stderr": "", "interrupted": False}
+        response |= {"stdout": text, "stderr": "", "interrupted": False}
     return response
 
 

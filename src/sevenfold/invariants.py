@@ -12,6 +12,7 @@ from sevenfold.transcript import (
     Replace,
     Results,
     Transcript,
+    Undo,
     Unthink,
     View,
     What,
@@ -42,16 +43,23 @@ def completed(
     It must refer to what is there and split no pair. An edit before thinking that is bound to its
     prefix takes that thinking along, unless a tool loop still needs it.
     """
-    edits = tuple(what for what in handed if isinstance(what, Edit))
-    view, after = log.view, log.preview(*edits)
+    view = log.view
     if not all(applies(what, view) for what in handed):
         return None
-    if edits and paired(view) and not paired(after):
+    edits = tuple(what for what in handed if isinstance(what, Edit))
+    moves = any(isinstance(edit, Replace | Undo) for edit in edits)
+    if not edits or not (moves or binds_thinking):
+        return tuple(handed)  # what is shown in place of a result splits no pair
+    after = log.preview(*edits)
+    if moves and paired(view) and not paired(after):
         return None
-    first = unbound(view, after) if edits and binds_thinking else None
+    first = unbound(view, after) if binds_thinking else None
     if first is None:
         return tuple(handed)
-    return None if breaks_open_loop(after, first) else (*handed, Unthink(first))
+    if breaks_open_loop(after, first):
+        return None
+    # Thinking goes first: a crash in the middle of the write leaves none on a prefix that has changed.
+    return (Unthink(first), *handed) if view.where(first) is not None else (*handed, Unthink(first))
 
 
 def applies(what: What, view: View) -> bool:
@@ -93,6 +101,14 @@ def open_loop(view: View) -> int:
             return len(view)
         in_loop = in_loop or message.role == "assistant"
     return at if in_loop else len(view)
+
+
+def in_open_loop(view: View) -> bool:
+    """Whether the model has called tools and not answered the user yet."""
+    for at in range(len(view) - 1, -1, -1):
+        if view[at].by == "user" or view[at].message.role == "assistant":
+            return bool(view[at].message.tool_uses)
+    return False
 
 
 def breaks_open_loop(after: View, first: Id) -> bool:

@@ -10,7 +10,9 @@ import platform
 from pathlib import Path
 
 from sevenfold.clock import date_of
+from sevenfold.errors import ContextFull, Mistake
 from sevenfold.messages import Message, user
+from sevenfold.tokens import measure
 
 
 def context(*lines: str) -> Message:
@@ -53,3 +55,14 @@ def _first_line(path: Path) -> str:
             return file.readline(1_000).strip()
     except OSError:
         return ""
+
+
+def check(message: Message, room: int) -> None:
+    """What no provider would take must not get into the transcript, where it would stay."""
+    if not message.says_something:
+        raise Mistake("there is nothing to ask: the message is empty")
+    if (size := measure(message).tokens()) > room > 0:
+        raise ContextFull(
+            f"the message alone is about {size:,} tokens and at most {room:,} fit; "
+            "put it into a file and ask about that"
+        )

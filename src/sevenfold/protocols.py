@@ -10,7 +10,7 @@ import msgspec
 
 from sevenfold.messages import Block, Json, Message, ToolResult, ToolUse
 from sevenfold.request import Request
-from sevenfold.tokens import Pressure
+from sevenfold.tokens import Pressure, Usage
 from sevenfold.transcript import Edit, Mark, Pin, Reply, View
 
 
@@ -35,6 +35,11 @@ class Capabilities(msgspec.Struct, frozen=True):
     server_compaction: bool = False
     caches_prompts: bool = True
     images: bool = True
+
+    @property
+    def loses_thinking(self) -> bool:
+        """Whether thinking has to go when what stands before it changes."""
+        return self.binds_thinking and not self.drops_thinking
 
 
 class Model(Protocol):
@@ -97,12 +102,31 @@ class Accounts(Protocol):
         ...
 
 
+class ForkReply(msgspec.Struct, frozen=True):
+    """What a fork said last, and what it used."""
+
+    reply: Reply
+    usage: Usage
+    steps: int = 1
+    denied: int = 0
+    """Calls of tools that were not allowed."""
+
+
 class Forker(Protocol):
     """Asks the model something beside the conversation, on the same prefix."""
 
     async def __call__(
-        self, request: Request, directive: Message, *, kind: str, steps: int = 1
-    ) -> Reply: ...
+        self,
+        request: Request,
+        directive: Message,
+        *,
+        kind: str,
+        steps: int = 1,
+        tools: Tools | None = None,
+        max_tokens: int = 0,
+    ) -> ForkReply:
+        """`tools` decides what the fork's calls do; without it every call is denied."""
+        ...
 
 
 # The moments. What a layer hands back, the turn appends.

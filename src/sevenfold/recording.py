@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -10,13 +11,17 @@ import msgspec
 from sevenfold.acting import interrupted
 from sevenfold.errors import FromTheFuture, SessionNotFound
 from sevenfold.events import Emit, Notice
+from sevenfold.mending import mend
 from sevenfold.messages import Json
 from sevenfold.protocols import Clock
 from sevenfold.request import Frame
 from sevenfold.storage.jsonl import Log, read_log
+from sevenfold.storage.results import ResultStore
 from sevenfold.tokens import Calibration
 from sevenfold.transcript import FORMAT, Mark, Transcript
 
+RESULTS: Final = "tool-results"
+"""The folder of a session's whole tool results."""
 HEAD: Final = 65_536
 """The first record says which format it is; this much of the file holds it."""
 
@@ -48,6 +53,14 @@ class Recording:
 
     def resume(self, clock: Clock) -> Frame | None:
         """Read it back, mend what a crash left open, and return the frame it was sent with."""
+        lines = self.load(clock)
+        self._mend(lines)
+        if unanswered := interrupted(self.transcript.view):
+            self.transcript.add(unanswered, by="resume")
+        return self.frame()
+
+    def load(self, clock: Clock) -> bytes:
+        """Read it back as it is; returns its lines."""
         if not self.path.is_file():
             raise SessionNotFound(
                 f"there is no session {self.path.stem} in {self.path.parent}; "
@@ -57,22 +70,32 @@ class Recording:
             Transcript.load(read_log(self.path, HEAD), clock.now)
         except FromTheFuture as error:  # before it is opened, so that it is not touched
             raise FromTheFuture(f"{self.path}: {error}") from None
-        self._log = Log(self.path)
-        self.transcript = Transcript.load(self._log.read(), clock.now, self._write)
-        self._say_what_was_mended()
-        if unanswered := interrupted(self.transcript.view):
-            self.transcript.add(unanswered, by="resume")
-        stored = self.transcript.view.marks.get("frame")
-        return msgspec.convert(stored, Frame) if stored else None
-
-    def _say_what_was_mended(self) -> None:
-        if self._log and self._log.repaired:
+        self._log = Log(self.path, create=False)
+        lines = self._log.read()
+        self.transcript = Transcript.load(lines, clock.now, self._write)
+        if self._log.repaired:
             self._emit(Notice(self._log.repaired, "warning"))
-        for problem in self.transcript.problems:
-            where = f"{self.path.name}:{problem.line}"
-            self._emit(
-                Notice(f"{where} cannot be read and was passed over: {problem.why}", "warning")
-            )
+        return lines
+
+    def _mend(self, lines: bytes) -> None:
+        """Make the view whole where lines were lost, and say what that means."""
+        store = ResultStore(lambda: self.path.with_suffix("") / RESULTS)
+        mending = mend(self.transcript, lines, store.find, self.path.name)
+        for by, writes in groupby(mending.writes, key=lambda write: write[0]):
+            self.transcript.add(*(what for _, what in writes), by=by)
+        for text in mending.told:
+            self._emit(Notice(text, "warning"))
+
+    def frame(self) -> Frame | None:
+        """The frame that the last request of this transcript was sent with, if it can be read."""
+        stored = self.transcript.view.marks.get("frame")
+        try:
+            return msgspec.convert(stored, Frame) if stored else None
+        except msgspec.ValidationError as error:
+            text = f"{self.path.name}: the stored system prompt and tools are damaged ({error}); "
+            self._emit(Notice(text + "the session goes on with those of now", "warning"))
+            self.transcript.add(Mark("frame", None), by="resume")
+            return None
 
     def sync(self) -> None:
         if self._log:

@@ -17,6 +17,8 @@ from sevenfold.transcript import Id, View
 
 Ttl: TypeAlias = Literal["5m", "1h"]
 TTL_SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
+KEPT_WARM: Final = "kept_warm"
+"""The mark that says until when the provider keeps the prefix although nobody has spoken."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,11 +60,13 @@ def pressure_of(
     view, frame = request.view, request.frame
     idle = max(0.0, now - view.replied_at) if view.replied_at is not None else 0.0
     tokens = view.tokens + (frame.tokens if view.reported is None else 0)
-    warm = idle < TTL_SECONDS[frame.ttl]
+    kept = view.marks.get(KEPT_WARM)
+    until = kept.get("until") if isinstance(kept, dict) else None
+    warm = idle < TTL_SECONDS[frame.ttl] or (isinstance(until, int | float) and now < until)
     if refused is None:
         return Pressure(tokens, thresholds, idle, warm=warm)
-    over = refused.tokens - refused.limit if refused.tokens and refused.limit else 0
-    return Pressure(max(tokens, thresholds.window), thresholds, idle, True, warm, over)
+    full = max(tokens, thresholds.window)
+    return Pressure(full, thresholds, idle, True, warm, refused.over)
 
 
 def encode_message(message: Message) -> bytes:
@@ -98,10 +102,21 @@ def prefix(request: Request) -> list[bytes]:
     messages = encoded(request.view)
     if not request.view.pins:
         return out + messages
-    pins: dict[Id, list[bytes]] = {}
-    for pin in request.view.pins:
-        pins.setdefault(pin.after, []).append(_encode(pin.payload))
+    pins = pinned(request.view)
     for placed, wire in zip(request.view, messages, strict=True):
         out.append(wire)
         out.extend(pins.get(placed.id, ()))
     return out
+
+
+def pinned(view: View) -> dict[Id, list[bytes]]:
+    """The bytes of the pins behind each message. A deletion names only results that are there still."""
+    pins: dict[Id, list[bytes]] = {}
+    for pin in view.pins:
+        payload, ids = pin.payload, pin.payload.get("delete")
+        if isinstance(ids, list):
+            left = [id for id in ids if view.result_at(id) is not None]
+            payload = {**payload, "delete": left} if left else {}
+        if payload:
+            pins.setdefault(pin.after, []).append(_encode(payload))
+    return pins

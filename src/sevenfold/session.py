@@ -20,8 +20,8 @@ from sevenfold.background import Tray, owned_tasks
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
-from sevenfold.errors import ContextFull, Mistake, Refused, SevenfoldError
-from sevenfold.events import Asked, Closed, Ended, Event, Failed, Notice, Started
+from sevenfold.errors import Mistake, Refused
+from sevenfold.events import Asked, Closed, Ended, Event, Notice, Started
 from sevenfold.framing import (
     first_budget,
     frame_for,
@@ -30,18 +30,24 @@ from sevenfold.framing import (
     thresholds,
     tool_changes,
 )
+from sevenfold.habits import Habits
 from sevenfold.hook_contract import Outcome
+from sevenfold.idling import watch
+from sevenfold.layers.l4_compaction.server import ServerCompaction
 from sevenfold.layers.ladder import standard
 from sevenfold.learned import Learned
+from sevenfold.lending import Lender, watched
 from sevenfold.messages import Message, user, with_whole_characters
 from sevenfold.models import connect
-from sevenfold.protocols import Clock, Model, Tool
-from sevenfold.recording import Recording
+from sevenfold.protocols import Clock, Layers, Model, Tool
+from sevenfold.recording import Recording, frame_mark
 from sevenfold.request import Frame, Request
 from sevenfold.settings import Environment, Settings
+from sevenfold.steering import Alone, PastTurn, Report, Steering, compaction_hooks
+from sevenfold.storage.cleanup import DailyCleanup, Limits
 from sevenfold.storage.places import Places, claim, find_session, new_session_id
 from sevenfold.telemetry import Telemetry
-from sevenfold.tokens import Usage, measure
+from sevenfold.tokens import Usage
 from sevenfold.tools.gate import Ask
 from sevenfold.transcript import Mark, Reply, View
 from sevenfold.turn import Turn
@@ -51,7 +57,6 @@ DRAIN_SECONDS: Final = 60.0
 """How long closing waits for background work."""
 STOP_BLOCKS: Final = 8
 """How often in a row stop hooks may send the model back to work."""
-IDLE_TICK: Final = 15.0
 
 
 class Session:
@@ -83,7 +88,7 @@ class Session:
         self._subscribers: list[Callable[[Event], object]] = []
         self._early: deque[Event] = deque(maxlen=100)
         self._telemetry: Telemetry | None = None
-        self._scope: anyio.CancelScope | None = None
+        self._alone = Alone()
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
@@ -132,8 +137,7 @@ class Session:
         chosen = self._chosen or (stored.model if stored else self.at.default_model)
         self.model = self._connect(chosen) if isinstance(chosen, str) else chosen
         self._stored_frame = stored
-        begun_with = self.view.marks.get("session", {}).get("flags", {})
-        self.flags = replace(self.at.flags, **begun_with)
+        self.flags = self.at.flags.as_begun(self.view.marks.get("session"))
 
     def _connect(self, name: str) -> Model:
         model = connect(name, self.at.access, clock=self.clock)
@@ -143,6 +147,7 @@ class Session:
     def _open_tools(self, stack: AsyncExitStack) -> None:
         self.tools = Toolset(
             self.at,
+            self.flags,
             self._recording.path,
             self._own_tools,
             self._asker,
@@ -155,37 +160,60 @@ class Session:
     def _open_turn(self) -> None:
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
         self.tray = Tray(self._tasks, self.emit)
+        self._habits = Habits(self.environment.home, self.clock)
+        accounts = watched(self.ledger, self.emit, self._recording.transcript)
         self.turn = Turn(
             model=self.model,
             frame=self._frame(),
             tools=self.tools.hooked,
-            layers=standard("main"),
+            layers=self._layers(accounts),
             transcript=self._recording.transcript,
             background=self.tray,
-            accounts=self.ledger,
+            accounts=accounts,
             clock=self.clock,
             emit=self.emit,
             thresholds=thresholds(self.model, self.settings),
             max_steps=self.settings.max_steps,
             max_tokens=first_budget(self.model, self.settings),
         )
+        self._steering = Steering(self.turn, self.ledger, self._alone, self._recording.sync)
         if self._stored_frame:
             self.ledger.recall(self._stored_frame, self._recording.transcript)
         if self.settings.telemetry.enabled:
             self._telemetry = Telemetry(self.id)
 
+    def _layers(self, accounts: ServerCompaction) -> Layers:
+        lender = Lender(
+            at=self.at,
+            flags=self.flags,
+            ledger=self.ledger,
+            accounts=accounts,
+            tools=self.tools,
+            model=lambda: self.model,
+            thresholds=lambda: self.turn.thresholds,
+            transcript=lambda: self.path,
+            habits=self._habits,
+            clock=self.clock,
+            emit=self.emit,
+            hooks=compaction_hooks(self.tools.hooks, self._take_from_hook),
+        )
+        return standard("main", lender.lent())
+
     def _frame(self) -> Frame:
         """Resumed: the very frame that was sent before, unless another model was asked for."""
         stored = self._stored_frame
         if stored is None:
-            return new_frame(self.at, self.model, self.tools.all)
+            new = new_frame(self.at, self.model, self.tools.all, self.flags)
+            if self._resume:  # its record was damaged: what is sent from now on is kept
+                self._recording.transcript.add(frame_mark(new), by="session")
+            return new
         for text in tool_changes(stored, self.tools.all):
             self.emit(Notice(text, "warning"))
         return stored if stored.model == self.model.name else self._hand_over(stored)
 
     def _hand_over(self, frame: Frame) -> Frame:
         """Write down what the model of now needs to know and must not inherit."""
-        changed = frame_for(self.model, frame, self.at)
+        changed = frame_for(self.model, frame, self.at, self.flags)
         learned = self._learned.of(self.model.name)
         whats = handover(self.model, changed, self.view, learned)
         self._recording.transcript.add(*whats, by="session")
@@ -196,10 +224,14 @@ class Session:
         self.emit(Started(self.id, self.model.name, source, len(self.view)))
         outcome = await self.tools.hooks.run("SessionStart", {"source": source})
         self._take_from_hook(outcome)
+        limits = Limits(self.settings.cleanup_days, self.settings.tool_results.quota_megabytes)
+        self._cleanup = DailyCleanup(self.places.project, self.id, limits, self.clock, self.emit)
+        self.tray.start("clean-up", self._cleanup)
         if self.turn.layers.idle:
-            self._tasks.start_soon(self._watch_idle)
+            self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
 
     async def _close(self, drain_seconds: float) -> None:
+        self._cleanup.stop()
         left = await self.tray.drain(drain_seconds)
         if left:
             self.emit(
@@ -210,6 +242,7 @@ class Session:
         if self._recording.begun:
             self._recording.sync()
             self._learned.keep(self.model.name, self.view.calibration)
+            self._habits.leave()
         await self._close_models()
         self.emit(Closed(self.id, self.ended_by))
 
@@ -223,48 +256,42 @@ class Session:
 
     async def ask(self, said: str | Message) -> Reply:
         """One turn. Cancelling it, or `stop()`, leaves the transcript whole."""
-        if self._scope is not None:
-            raise Refused("a turn is running in this session: wait for it, or stop() it first")
+        self._alone.check()
         message = user(said) if isinstance(said, str) else with_whole_characters(said)
-        self._check_can_be_asked(message)
+        if not self._open:
+            raise Mistake("the session is not open: use it inside 'async with Session(...)'")
+        opening.check(message, self.turn.thresholds.block - self.turn.frame.tokens)
         began, requests = perf_counter(), len(self.ledger.lines)
         stop = "failed"
         try:
-            with anyio.CancelScope() as self._scope:
+            with self._alone() as scope:
                 await self._submit(message)
                 self.emit(Asked(message.text))
                 reply = await self._until_the_hooks_agree(message)
                 stop = reply.stop
-            if self._scope.cancelled_caught:
+            if scope.cancelled_caught:
                 stop = "interrupted"
                 reply = Reply(Message("assistant", ()), stop=stop)
             return reply
         finally:
-            self._scope = None
             self._recording.sync()
             lines = self.ledger.lines[requests:]
             used = sum((line.usage for line in lines), Usage())
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
 
-    def _check_can_be_asked(self, message: Message) -> None:
-        """What no provider would take must not get into the transcript, where it would stay."""
-        if not self._open:
-            raise Mistake("the session is not open: use it inside 'async with Session(...)'")
-        if not message.says_something:
-            raise Mistake("there is nothing to ask: the message is empty")
-        room = self.turn.thresholds.block - self.turn.frame.tokens
-        if (size := measure(message).tokens()) > room > 0:
-            raise ContextFull(
-                f"the message alone is about {size:,} tokens and at most {room:,} fit; "
-                "put it into a file and ask about that"
-            )
+    async def compact(
+        self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
+    ) -> Report:
+        """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
+        return await self._steering.compact(instructions, since=since, up_to=up_to)
+
+    def rewind(self, number: int) -> PastTurn:
+        """Go back to before this turn; the transcript keeps everything."""
+        return self._steering.rewind(number)
 
     def stop(self) -> bool:
-        """Stop the turn that is running, if one is."""
-        if self._scope is None:
-            return False
-        self._scope.cancel()
-        return True
+        """Stop the turn or the compaction that is running, if one is."""
+        return self._alone.stop()
 
     async def _submit(self, message: Message) -> None:
         """Let hooks see it, and say first what the model must know before it."""
@@ -273,6 +300,7 @@ class Session:
             raise Refused(f"a hook refused the prompt: {outcome.reason}")
         self._take_from_hook(outcome)
         t, now = self._recording.transcript, self.clock.now()
+        self._habits.spoke(t.view.replied_at)
         if not self._recording.begun:
             places = claim(self.at.places)
             self._recording.path = places.session_file(self.id)
@@ -320,7 +348,7 @@ class Session:
         if self._recording.begun:
             self.turn.frame = self._hand_over(self.turn.frame)
         else:
-            self.turn.frame = frame_for(self.model, self.turn.frame, self.at)
+            self.turn.frame = frame_for(self.model, self.turn.frame, self.at, self.flags)
 
     # --- looking ----------------------------------------------------------------------------------------
 
@@ -366,17 +394,3 @@ class Session:
             self._early.append(event)
         for subscriber in tuple(self._subscribers):
             subscriber(event)
-
-    async def _watch_idle(self) -> None:
-        while True:
-            await self.clock.sleep(IDLE_TICK)
-            if self._scope is not None or self.view.replied_at is None:
-                continue
-            try:
-                self.turn.collect()
-            except SevenfoldError as error:  # the disk, for instance: the next turn will say so too
-                self.emit(Failed("idle", str(error)))
-            idle = self.clock.now() - self.view.replied_at
-            for layer in self.turn.layers.idle:
-                if (name := type(layer).__name__) not in self.tray.running:
-                    self.tray.start(name, partial(layer, self.request, idle))

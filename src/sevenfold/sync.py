@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
+_PATIENCE: Final = 100
+"""How often work that may not wait is told so."""
 
 
 def run_sync(work: Callable[..., Awaitable[T]], *args: object) -> T:
@@ -17,3 +19,20 @@ def run_sync(work: Callable[..., Awaitable[T]], *args: object) -> T:
     import anyio
 
     return anyio.run(work, *args)
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits, so that plain code may call it anywhere.
+
+    Whatever in it does wait gets a `RuntimeError` where it waits, so that those around it can go on.
+    """
+    waiting = RuntimeError("this may not wait: it was called from plain code")
+    try:
+        work.send(None)
+        for _ in range(_PATIENCE):
+            work.throw(waiting)
+    except StopIteration as done:
+        return cast(T, done.value)
+    finally:
+        work.close()
+    raise waiting

@@ -20,17 +20,21 @@ from sevenfold.events import (
     Acted,
     Asked,
     CacheBroke,
+    Cleared,
     Closed,
+    Compacted,
     Declined,
     Denied,
     Ended,
     Event,
     Failed,
     HookRan,
+    ReadAgain,
     Replied,
     Retrying,
     Sending,
     Started,
+    Stored,
     ToolStarted,
 )
 from sevenfold.tokens import Usage
@@ -44,6 +48,7 @@ AGENT: Final = "sevenfold"
 _GOOD_ENDS: Final = frozenset({"end_turn", "stop", "stop_sequence", "tool_use", "max_tokens"})
 _TOKEN_STEPS: Final = [4**n for n in range(14)]
 _SECOND_STEPS: Final = [0.01 * 2**n for n in range(14)]
+_SHARE_STEPS: Final = [n / 10 for n in range(11)]
 _COUNTERS: Final = {
     "sevenfold.cost": ("{currency}", "What requests cost, in the currency of the price table."),
     "sevenfold.cache_breaks": (
@@ -55,6 +60,10 @@ _COUNTERS: Final = {
     "sevenfold.declined": ("{handback}", "What layers handed back too late to be written."),
     "sevenfold.retries": ("{request}", "Requests that were sent again."),
     "sevenfold.hooks": ("{run}", "Runs of user hooks."),
+    "sevenfold.results_stored": ("{result}", "Tool results that went to disk."),
+    "sevenfold.results_cleared": ("{result}", "Old tool results that left the view."),
+    "sevenfold.compactions": ("{compaction}", "How often the older part of the view was replaced."),
+    "sevenfold.regret": ("{result}", "Cleared results that the model asked for again."),
 }
 
 
@@ -97,6 +106,12 @@ class Telemetry:
             HookRan: lambda e: self._count(
                 "sevenfold.hooks", {"sevenfold.hook": e.hook, "sevenfold.outcome": e.outcome}
             ),
+            Stored: lambda e: self._count("sevenfold.results_stored", {"gen_ai.tool.name": e.tool}),
+            Cleared: lambda e: self._count(
+                "sevenfold.results_cleared", {"sevenfold.by": e.by}, len(e.use_ids)
+            ),
+            ReadAgain: lambda e: self._count("sevenfold.regret", {"gen_ai.tool.name": e.tool}),
+            Compacted: self._compacted,
         }
 
     def __call__(self, event: Event) -> None:
@@ -129,7 +144,13 @@ class Telemetry:
             "sevenfold.cache_hit_rate",
             "1",
             "The part of a prompt that came from the provider's cache.",
-            explicit_bucket_boundaries_advisory=[n / 10 for n in range(11)],
+            explicit_bucket_boundaries_advisory=_SHARE_STEPS,
+        )
+        self._fidelity = meter.create_histogram(
+            "sevenfold.fidelity",
+            "1",
+            "The part of what a compaction removed that can still be found.",
+            explicit_bucket_boundaries_advisory=_SHARE_STEPS,
         )
 
     # --- spans ------------------------------------------------------------------------------------------
@@ -195,6 +216,12 @@ class Telemetry:
             _fail(span, "denied")
             span.end()
 
+    def _compacted(self, event: Compacted) -> None:
+        about = {"sevenfold.by": event.by, "sevenfold.trigger": event.trigger}
+        self._count("sevenfold.compactions", about)
+        if event.fidelity is not None:
+            self._fidelity.record(event.fidelity, about)
+
     def _ended(self, event: Ended) -> None:
         if self._turn is not None:
             self._turn.set_attributes({**_usage(event.usage), "sevenfold.steps": event.steps})
@@ -234,8 +261,8 @@ class Telemetry:
             },
         )
 
-    def _count(self, name: str, about: dict[str, Any]) -> None:
-        self._counters[name].add(1, about)
+    def _count(self, name: str, about: dict[str, Any], many: int = 1) -> None:
+        self._counters[name].add(many, about)
 
 
 def _usage(usage: Usage) -> dict[str, int]:

@@ -100,6 +100,19 @@ class _Buffer:
         new.encoded = {name: known[:same] for name, known in self.encoded.items()}
         return new
 
+    def instead(self, changed: dict[int, Placed], length: int) -> _Buffer:
+        """A new buffer with other messages in the same places, answering the same tool uses."""
+        if len(self.items) > length:
+            return self.keeping([changed.get(i, self.items[i]) for i in range(length)])
+        new = _Buffer()
+        new.items, new.where = self.items.copy(), self.where.copy()
+        new.results = {use: places.copy() for use, places in self.results.items()}
+        for at, placed in changed.items():
+            new.items[at] = placed
+        first = min(changed, default=length)
+        new.encoded = {name: known[:first] for name, known in self.encoded.items()}
+        return new
+
 
 class Reported(msgspec.Struct, frozen=True):
     """The usage of the last reply, the size of the view right after it, and the reply's id."""
@@ -168,6 +181,13 @@ class View(msgspec.Struct, frozen=True, eq=False):
         at = None if id is None else self.where(id)
         return cast(Sequence[Placed], self.buffer.items[0 if at is None else at + 1 : self.length])
 
+    def upto(self, length: int) -> View:
+        """Its first so many messages, as they were sent then; what was counted since is not known."""
+        gone = sum((p.size for p in self.buffer.items[length : self.length]), Size())
+        kept = replace(self, length=length, size=self.size - gone, reported=None)
+        shown = tuple(p for p in self.pins if kept.where(p.after) is not None)
+        return kept if shown == self.pins else replace(kept, pins=shown)
+
     @property
     def tokens(self) -> int:
         """The last reported usage, plus an estimate of what came or went since."""
@@ -226,10 +246,11 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return replace(grown, reported=reported, edited=False)
 
     def _showing(self, shown: dict[str, str]) -> View:
-        new = list(self)
-        for i in {at for use in shown if (at := self.result_at(use)) is not None}:
-            new[i] = _placed(new[i], _with_results(new[i].message, shown))
-        return self._with(new, self.pins)
+        where = {at for use in shown if (at := self.result_at(use)) is not None}
+        new = {at: _placed(self[at], _with_results(self[at].message, shown)) for at in where}
+        size = sum((p.size - self[at].size for at, p in new.items()), self.size)
+        buffer = self.buffer.instead(new, self.length)
+        return replace(self, buffer=buffer, size=size, edited=True)
 
     def _replaced(self, entry: Entry, first: Id, last: Id, by: tuple[Message, ...]) -> View:
         a, b = self._first_of(first), self.where(last)
@@ -335,7 +356,7 @@ class Transcript:
                 entry = decode_entry(line, new._next)
                 check_format(entry)
                 new._take(entry)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 new.problems.append(Problem(number, str(error)))
         return new
 

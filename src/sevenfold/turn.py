@@ -22,7 +22,7 @@ from sevenfold.messages import Message, ToolResult, assistant, user
 from sevenfold.protocols import Accounts, After, Background, Clock, Handback, Layers, Model, Tools
 from sevenfold.request import Frame, Request, pressure_of
 from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Reply, Transcript, Undo
+from sevenfold.transcript import Reply, Transcript, Undo, View
 
 
 @dataclass(slots=True)
@@ -43,7 +43,10 @@ class Turn:
     max_steps: int = 100
     max_tokens: int = 0
     """The most a reply may hold at first; a reply cut there is asked for again with all there is."""
+    extends: bool = True  # else a reply that was cut is neither asked for again nor continued
     source: str = "main"
+    writes: bool | None = True
+    """Whether the provider is asked to keep what is new; None: not even what it may have had."""
 
     async def run(self, said: Message | None = None) -> Reply:
         if unanswered := interrupted(self.transcript.view):  # the disk refused the results
@@ -60,7 +63,8 @@ class Turn:
     @property
     def request(self) -> Request:
         view = self.transcript.view
-        return Request(self.frame, view, None, place(view), self.max_tokens, self.source)
+        marks = () if self.writes is None else place(view, writes=self.writes)
+        return Request(self.frame, view, None, marks, self.max_tokens, self.source)
 
     async def _step(self) -> Reply:
         self.attach()
@@ -75,34 +79,36 @@ class Turn:
     def collect(self) -> None:
         """Write what the background has handed back."""
         for name, handed in self.background.collect():
-            self._append(name, handed)
+            self.append(name, handed)
 
     def attach(self) -> None:
         """Take in what the background has handed back and what has arrived meanwhile."""
         self.collect()
         for layer in self.layers.attach:
             with self._degrading(layer):
-                self._append(_name(layer), layer.attach(self.transcript.view))
+                self.append(_name(layer), layer.attach(self.transcript.view))
 
     async def fit(self, refused: PromptTooLong | None = None) -> bool:
         """Offer the request to each layer, cheapest first. True: something gave."""
         warm, start = self.transcript.view, self.transcript.view.tokens
+        wanted = refused.over or start // 5 if refused else 0
+        seen: View | None = None
         for layer in self.layers.fit:
-            gave = self.transcript.view.tokens < start
-            pressure = self.pressure(None if gave else refused)
+            if (view := self.transcript.view) is not seen:  # measured again after each that acted
+                request, seen = replace(self.request, warm=warm), view
+                pressure = self.pressure(refused if start - view.tokens < wanted else None)
             with self._degrading(layer):
-                request = replace(self.request, warm=warm)
-                self._append(_name(layer), await layer.fit(request, pressure))
+                self.append(_name(layer), await layer.fit(request, pressure))
         return self.transcript.view.tokens < start
 
     async def _whole_reply(self) -> Reply:
         """A reply cut at its length limit is asked for again with more room, then continued."""
         request = self.request
         reply = await self._ask(request)
-        if _cut_short(reply) and request.max_tokens:
+        if reply.cut_short and request.max_tokens and self.extends:
             reply = await self._ask(replace(request, max_tokens=0), instead_of=reply)
         parts = [reply]
-        while _cut_short(parts[-1]) and len(parts) <= CONTINUATIONS:
+        while self.extends and parts[-1].cut_short and len(parts) <= CONTINUATIONS:
             self.transcript.add(user(CONTINUE), by="turn")
             parts.append(await self._ask(replace(self.request, max_tokens=0)))
         content = (block for part in parts for block in part.message.content)
@@ -161,13 +167,11 @@ class Turn:
                 self.transcript.add(Message("user", results), by="tools")
                 self.emit(Acted(results))
 
-    def _append(self, by: str, handed: Sequence[Handback]) -> None:
+    def append(self, by: str, handed: Sequence[Handback]) -> None:
         """Write what was handed back in one write, or none of it if it refers to what is gone."""
         if not handed:
             return
-        able = self.model.capabilities
-        binds = able.binds_thinking and not able.drops_thinking
-        whole = completed(handed, self.transcript, binds)
+        whole = completed(handed, self.transcript, self.model.capabilities.loses_thinking)
         if whole is None:
             self.emit(Declined(by, tuple(handed)))
             return
@@ -190,10 +194,6 @@ class Turn:
 
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
         return pressure_of(self.request, self.thresholds, self.clock.now(), refused)
-
-
-def _cut_short(reply: Reply) -> bool:
-    return reply.stop == "max_tokens" and not reply.message.tool_uses
 
 
 def _name(layer: object) -> str:

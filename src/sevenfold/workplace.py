@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sevenfold.errors import StorageFailure
 from sevenfold.events import Emit, Notice
 from sevenfold.flags import Flags
 from sevenfold.hooks import HookedTools, Hooks
+from sevenfold.messages import ToolUse
 from sevenfold.models import Access
 from sevenfold.protocols import Clock, Tool
 from sevenfold.settings import Environment, Loaded, Settings, load
+from sevenfold.storage.files import read_bounded
 from sevenfold.storage.places import Places, find
 from sevenfold.tools.gate import Ask, Gate
+from sevenfold.tools.paths import real
 from sevenfold.tools.permissions import Permissions, PermissionSettings
 from sevenfold.tools.rules import Rule
 from sevenfold.tools.standard import standard_tools
@@ -27,6 +31,10 @@ DEFAULT_MODEL: Final = "claude-sonnet-5-5"
 """With a key and nothing else said."""
 ELSEWHERE: Final = ("WebFetch", "WebSearch", "Agent", "SendMessage")
 """Tools that rules may speak of although not every session has them."""
+LARGEST_RESTORED: Final = 256 << 10
+"""Bytes of a file that is given back after a compaction."""
+MOST_STORED: Final = 16 << 20
+"""Bytes of a command's output that are kept where layer 1 stores long results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class Toolset:
     def __init__(
         self,
         at: Workplace,
+        flags: Flags,
         transcript: Path,
         own: Sequence[Tool],
         ask: Ask | None,
@@ -121,7 +130,10 @@ class Toolset:
             at.places.tree, home, environment, shells, clock, trusted=at.trusted
         )
         self.workspace.cwd = at.cwd
-        self.permissions = Permissions(settings.permissions, readable=(folder,))
+        if flags.tool_results:
+            self.workspace.most_output = MOST_STORED
+        # A summary sends the model to the transcript for what it misses: it may look there unasked.
+        self.permissions = Permissions(settings.permissions, readable=(folder, transcript))
         gate = Gate(self.permissions, self.workspace, ask)
         self.all: list[Tool] = [*standard_tools(self.workspace), *own]
         self.hooks = Hooks(
@@ -140,3 +152,19 @@ class Toolset:
         self.hooked = HookedTools(
             toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget
         )
+
+    def read_again(self, path: str) -> str | None:
+        """A file as it is now, if it is text and may be read without asking.
+
+        A relative path was meant from the folder of then: only a file that was seen there is the one.
+        """
+        located = self.workspace.locate(path)
+        if not Path(path).expanduser().is_absolute() and real(located) not in self.workspace.seen:
+            return None
+        use = ToolUse("", "Read", {"file_path": path})
+        if self.permissions.decide(use, self.workspace).behaviour != "allow":
+            return None
+        try:
+            return read_bounded(located, LARGEST_RESTORED).decode("utf-8")
+        except (StorageFailure, UnicodeDecodeError):
+            return None

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import sevenfold
 
 PUBLIC = [
+    "Context",
     "Document",
     "Event",
     "Failure",
@@ -35,10 +38,13 @@ def test_the_public_names_are_these() -> None:
     assert all(getattr(sevenfold, name) is not None for name in PUBLIC)
 
 
-def test_importing_the_package_does_nothing_and_a_session_brings_nothing_heavy() -> None:
+@pytest.mark.parametrize("name", ["Session", "Context"])
+def test_importing_the_package_does_nothing_and_what_it_offers_brings_nothing_heavy(
+    name: str,
+) -> None:
     code = (
         "import sys, sevenfold; first = sorted(m for m in sys.modules if m.startswith('sevenfold'));"
-        "sevenfold.Session;"
+        f"sevenfold.{name};"
         f"print(first, [m for m in {HEAVY} if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

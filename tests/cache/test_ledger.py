@@ -168,6 +168,21 @@ def test_small_differences_are_no_break() -> None:
     assert s.breaks == []
 
 
+def test_a_fork_is_not_blamed_for_what_the_conversation_cached_while_it_ran() -> None:
+    s = Setup()
+    s.step(0, 10_000)
+    fork = Request(s.frame, s.log.view, source="fork:notes")
+    s.ledger.before(fork)
+    s.step(10_000, 8_000)  # the conversation goes on, and caches more
+    read = Usage(input=500, cache_read=10_000, output=5)
+    s.ledger.after(fork, Reply(assistant(Text("noted")), read))
+    assert s.breaks == []
+
+    s.ledger.before(fork)
+    s.ledger.after(fork, Reply(assistant(Text("noted")), Usage(input=18_000, output=5)))
+    assert [b.source for b in s.breaks] == ["fork:notes"], "one that reads nothing is one still"
+
+
 def test_each_source_has_its_own_account() -> None:
     s = Setup()
     s.step(0, 10_000)

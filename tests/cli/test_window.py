@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,13 @@ from cli.conftest import Here
 from cli.world import World
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from sevenfold.cli.window import BAR, bar, drawn, window_of
+from sevenfold.boundary import Boundary
+from sevenfold.cli.commands import Said, run
+from sevenfold.cli.window import BAR, bar, drawn, saved_in, window_of
+from sevenfold.layers.l1_tool_results.envelope import envelope
+from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
 from sevenfold.messages import (
     Image,
     Message,
@@ -23,8 +29,11 @@ from sevenfold.messages import (
 )
 from sevenfold.messages import Text as Words
 from sevenfold.request import Frame
+from sevenfold.session import Session
+from sevenfold.storage.jsonl import Log
+from sevenfold.testing import ScriptedModel
 from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.transcript import Mark, Reply, Results, Transcript
 
 FRAME = Frame("m", ("You are here. " * 40,), ({"name": "Read", "input_schema": {}},))
 THRESHOLDS = Thresholds.of(200_000, 32_000)
@@ -60,6 +69,21 @@ def test_every_kind_of_content_is_named() -> None:
         ("images and documents", ""),
         ("other", ""),
     ]
+
+
+def test_the_last_compaction_is_told_with_its_fidelity_and_whether_there_are_notes() -> None:
+    log = full()
+    assert drawn(window_of("s", FRAME, log.view, THRESHOLDS)).endswith("\n  notes: none yet")
+
+    log.add(Boundary("digest", "auto", 150_000, 30_000).mark, by="Digest")
+    log.add(Boundary("summary", "manual", 90_000, 9_000, fidelity=0.876).mark, by="Compaction")
+    window = window_of("s", FRAME, log.view, THRESHOLDS)
+
+    assert window.compacted is not None
+    assert window.compacted.fidelity == 0.876
+    *_, last, notes = drawn(replace(window, notes="/n/summary.md")).splitlines()
+    assert last == "  last compacted (manual), summary: 90k → 9k tokens · fidelity 88%"
+    assert notes == "  notes: /n/summary.md"
 
 
 def test_the_parts_are_the_whole() -> None:
@@ -160,3 +184,86 @@ def test_a_session_can_be_chosen(here: Here, which: str) -> None:
     ids = {name: here("-p", name, "--json").json["session"] for name in ("first", "second")}
 
     assert here("context", "--session", ids[which], "--json").json["session"] == ids[which]
+
+
+# --- what the layers saved ----------------------------------------------------------------------------
+
+USED = Usage(input=10, cache_write=2_000, cache_read=9_000, output=20)
+
+
+def with_layers(t: Transcript) -> None:
+    """Two results arrive, one of them as an envelope; the other is cleared, and asked for again."""
+    uses = (ToolUse("big", "Bash", {"command": "ls -R"}), ToolUse("old", "Bash", {"command": "ls"}))
+    t.add(Reply(assistant(*uses), USED, stop="tool_use"), by="model")
+    big = envelope("a line of it\n" * 20_000, Path("/r/big.txt"), "Read it.", 2_000)
+    t.add(
+        Message("user", (ToolResult("big", big), ToolResult("old", "line\n" * 4_000))), by="tools"
+    )
+    t.add(Reply(assistant(Words("Done.")), USED), by="model")
+    t.add(user("go on"))
+    t.add(
+        Results({"old": "[cleared]"}), Mark(REREAD, {"count": 2, "often": []}), by="Microcompaction"
+    )
+    t.add(Reply(assistant(Words("Done.")), USED), by="model")
+
+
+def test_a_window_without_layers_says_nothing_of_them() -> None:
+    window = window_of("s", FRAME, full().view, THRESHOLDS, saved_in(full(), None))
+
+    assert (window.saved, window.read_again) == ((), 0)
+    assert "layer" not in drawn(window)
+
+
+def test_what_the_layers_saved_is_drawn_below() -> None:
+    t = full()
+    with_layers(t)
+
+    window = window_of("s", FRAME, t.view, THRESHOLDS, saved_in(t, None))
+
+    one, two, again, note = drawn(window).splitlines()[-4:]
+    assert one.startswith("  layer 1, large tool results kept on disk (1): 64.")
+    assert one.endswith("k not sent so far"), "no price, no money"
+    assert two.startswith("  layer 2, old tool results cleared (1): 5k kept out now, ")
+    assert again == "  asked for again after it was cleared: 2 results"
+    assert "simulated" in note
+
+
+def test_the_command_tells_what_each_layer_saved(here: Here, world: World) -> None:
+    here("-p", "hello")
+    [path] = world.transcripts
+    with Log(path) as log:
+        t = Transcript.load(log.read(), lambda: 2.0, log.append)
+        frame = {**t.view.marks["frame"], "model": "claude-sonnet-4-5"}
+        t.add(Mark("frame", frame), by="session")
+        with_layers(t)
+
+    window = here("context", "--json").json
+
+    assert [one["layer"] for one in window["saved"]] == [1, 2]
+    assert all(one["tokens_so_far"] >= one["tokens_now"] > 0 for one in window["saved"])
+    stored, cleared = (one["cost"] for one in window["saved"])
+    assert stored > 0
+    assert cleared < 0, "one request is not enough to make a break worth it"
+    assert (window["read_again"], window["currency"]) == (2, "USD")
+    text = here("context").out
+    assert f", ${stored:.4f} saved\n" in text
+    assert f", ${-cleared:.4f} lost by it\n" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("command", ["/context", "/cost"])
+async def test_in_the_chat_it_is_told_too(world: World, command: str) -> None:
+    model = ScriptedModel(["Hello."], name="claude-sonnet-4-5")
+    async with Session(model, world.project, home=world.home, environ=world.env) as session:
+        await session.ask("hello")
+        before = run(session, command)
+        with_layers(session.turn.transcript)
+        after = run(session, command)
+
+    assert isinstance(before, Said)
+    assert isinstance(after, Said)
+    assert "layer" not in before.text
+    assert "layer 1, large tool results kept on disk (1): " in after.text
+    assert "layer 2, old tool results cleared (1): " in after.text
+    assert "asked for again after it was cleared: 2 results" in after.text
+    assert "simulated" in after.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from sevenfold.events import Denied, Event, HookRan
-from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher
+from sevenfold.hook_contract import MOST_TOLD, HookCommand, HookEvents, HookMatcher
 from sevenfold.hooks import HookedTools, Hooks
 from sevenfold.messages import Image, Text, ToolResult, ToolUse
 
@@ -194,6 +195,50 @@ async def test_a_written_file_is_named_as_scripts_expect(scene: Scene) -> None:
 
     told = json.loads((scene.folder / "told").read_text(encoding="utf-8"))
     assert told["tool_response"]["filePath"] == "/a"
+
+
+@pytest.mark.parametrize("part", ["x", "ü", "漢", "😀", "a\r\n"])
+async def test_of_a_long_answer_a_hook_gets_both_ends_and_how_much_is_between(
+    scene: Scene, part: str
+) -> None:
+    long = "begin\n" + part * (4_000_000 // len(part)) + "\nend"
+    scene.inner.result = ToolResult("t1", long)
+
+    result = await scene.tools(after="cat > told").call(USE)
+
+    payload = (scene.folder / "told").read_bytes()
+    told = json.loads(payload)["tool_response"]
+    head, note, tail = re.split(r"\n\[… ([\d,]+) characters left out …\]\n", told["stdout"])
+    between = int(note.replace(",", ""))
+    assert told["content"] == told["stdout"]
+    assert MOST_TOLD - 100 < len(told["stdout"]) <= MOST_TOLD
+    assert (long[: len(head)], long[len(head) + between :]) == (head, tail)
+    assert len(payload) < 3_000_000
+    assert result is scene.inner.result, "the model's own copy is whole"
+
+
+async def test_an_answer_that_just_fits_is_told_as_it_is(scene: Scene) -> None:
+    whole = "é" * MOST_TOLD
+    scene.inner.result = ToolResult("t1", (Text(whole[:10]), Text(whole[10:])))
+
+    await scene.tools(after="cat > told").call(ToolUse("t1", "Read", {}))
+
+    told = json.loads((scene.folder / "told").read_bytes())
+    assert told["tool_response"] == {"success": True, "content": whole}
+
+
+async def test_an_input_is_never_cut_because_what_is_not_seen_cannot_be_refused(
+    scene: Scene,
+) -> None:
+    use = ToolUse("t1", "Write", {"file_path": "/a", "content": "x" * 300_000 + "SECRET"})
+    refuses = "grep -q SECRET && { echo there is a secret >&2; exit 2; }"
+
+    refused = await scene.tools(refuses).call(use)
+    await scene.tools(after="cat > told").call(use)
+
+    told = json.loads((scene.folder / "told").read_bytes())
+    assert refused.text == "A hook refused this call: there is a secret"
+    assert told["tool_input"] == use.input
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -207,13 +207,13 @@ def test_a_mark_for_a_message_that_has_left_the_view_is_forgotten() -> None:
 
 def test_a_pin_is_a_user_message_after_its_own_and_carries_no_mark() -> None:
     transcript = Transcript(lambda: 0.0)
-    transcript.add(user("one"), user("two"))
+    transcript.add(Message("user", (ToolResult("t", "read"),)), user("two"))
     edits = {"type": "cache_edits", "delete": ["t"]}
     transcript.add(Pin(0, edits), Pin(1, edits), Pin(0, edits))
     request = Request(Frame("claude-opus-4-5"), transcript.view, breakpoints=(0,))
     out = sent(request)["messages"]
     assert [m["content"][0]["type"] for m in out] == [
-        "text",
+        "tool_result",
         "cache_edits",
         "cache_edits",
         "text",
@@ -221,6 +221,17 @@ def test_a_pin_is_a_user_message_after_its_own_and_carries_no_mark() -> None:
     ]
     assert {m["role"] for m in out} == {"user"}
     assert [marked(m) for m in out] == [1, 0, 0, 0, 0]
+
+
+def test_a_deletion_names_only_results_that_are_still_there() -> None:
+    """A compaction may have taken some of them; a provider refuses what it does not know."""
+    transcript = Transcript(lambda: 0.0)
+    transcript.add(Message("user", (ToolResult("here", "read"),)), user("two"))
+    transcript.add(Pin(0, {"type": "cache_edits", "delete": ["gone", "here"]}))
+    transcript.add(Pin(1, {"type": "cache_edits", "delete": ["gone"]}))
+    out = sent(Request(Frame("claude-opus-4-5"), transcript.view))["messages"]
+    assert [m["content"][0]["type"] for m in out] == ["tool_result", "cache_edits", "text"]
+    assert out[1]["content"][0]["delete"] == ["here"]
 
 
 def test_diagnostics_stand_behind_the_messages() -> None:

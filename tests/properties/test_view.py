@@ -175,6 +175,61 @@ def test_the_incremental_view_is_the_naive_one_whatever_happens(
     assert not again.problems
 
 
+@settings(max_examples=200)
+@given(OPS, st.integers(0, 40))
+def test_results_shown_otherwise_on_a_fork_or_an_earlier_view_touch_nobody_else(
+    ops: list[tuple[str, int, int]], which: int
+) -> None:
+    t = Transcript(lambda: 0.0)
+    kept: list[tuple[View, list[Any], list[bytes]]] = []
+    for op, x, y in ops:
+        n = len(t.entries)
+        apply(t, op, min(x, y) % (n + 1), max(x, y) % (n + 1))
+        kept.append((t.view, list(t.view), list(encoded(t.view))))
+        early = kept[which % len(kept)][0]
+        there = [r.tool_use_id for m in early.messages for r in m.results] or ["u0"]
+        shown = {there[x % len(there)]: "[gone]", there[y % len(there)]: "{}" * x}
+        edit = Entry(10_000, 0.0, Results(shown))
+        child = Transcript.on(early, lambda: 0.0)
+        child.add(user("of the child"))
+        child.add(edit.what)
+        own = (user("of the child"),)
+        edits = ((early, early.after(edit), ()), (t.view, t.view.after(edit), ()))
+        for base, edited, more in (*edits, (early, child.view, own)):
+            assert edited.messages == (*(_shown(m, shown) for m in base.messages), *more)
+            assert edited.size == sum((measure(p.message) for p in edited), Size())
+            assert encoded(edited) == [encode_message(m) for m in edited.messages]
+            assert all(edited.where(p.id) is not None for p in edited)
+            assert all(edited.result_at(use) == last_result(edited, use) for use in shown)
+
+    for view, was, wires in kept:
+        assert list(view) == was
+        assert list(encoded(view)) == wires
+
+
+def test_an_id_that_comes_again_in_one_of_two_views_does_not_move_it_in_the_other() -> None:
+    t = Transcript(lambda: 0.0)
+    t.add(user("go"))
+    t.add(Reply(assistant(ToolUse("u", "Read", {}))), by="model")
+    t.add(Message("user", (ToolResult("u", "first"),)), by="tools")
+    other = Transcript.on(t.view, lambda: 0.0)
+    other.add(Results({"u": "[gone]"}))
+    forked = other.view.after(Entry(90, 0.0, Results({"u": "[gone too]"})))
+    other.add(Reply(assistant(ToolUse("u", "Read", {}))), by="model")
+    other.add(Message("user", (ToolResult("u", "second"),)), by="tools")
+    for n in range(4):
+        forked = forked.after(Entry(91 + n, 0.0, user(f"{n}")))
+
+    assert other.view.result_at("u") == 4
+    assert forked.result_at("u") == 2
+    assert t.view.result_at("u") == 2
+
+
+def last_result(view: View, use: str) -> int | None:
+    places = [i for i, p in enumerate(view) if any(r.tool_use_id == use for r in p.message.results)]
+    return places[-1] if places else None
+
+
 @given(OPS)
 def test_a_request_read_back_from_disk_is_the_same_bytes(ops: list[tuple[str, int, int]]) -> None:
     disk: list[bytes] = []

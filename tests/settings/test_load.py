@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from sevenfold.errors import SettingsError
 from sevenfold.hook_contract import HookCommand, HookMatcher
+from sevenfold.layers.switches import Switches
 from sevenfold.settings import Environment, Loaded, Settings, load
 from sevenfold.settings.schema import STRICTEST_FIRST
 
@@ -333,6 +334,49 @@ def test_a_trusted_project_sets_all_but_what_no_project_may(places: Places) -> N
     assert (s.env, s.memory_directory) == ({}, None)
     assert loaded.ignored == ()
     assert [w.split(": ")[1].split(" ")[0] for w in loaded.warnings] == ["env", "memoryDirectory"]
+
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "toolResults": {"quotaMegabytes": 7},
+    "micro": {"keepRecent": 9, "needModel": "need.toml"},
+    "notes": {"firstAt": 77},
+    "compaction": {"failures": 9},
+}
+
+
+def test_a_trusted_project_sets_the_layers_too(places: Places) -> None:
+    places.write(places.project_file, LAYERS)
+
+    loaded = places.load(trusted=True)
+
+    s = loaded.settings
+    assert (s.tool_results.quota_megabytes, s.micro.keep_recent) == (7, 9)
+    assert (s.notes.first_at, s.compaction.failures) == (77, 9)
+    assert (loaded.ignored, loaded.warnings) == ((), ())
+
+
+def test_what_an_untrusted_project_says_of_the_layers_is_ignored_and_named(places: Places) -> None:
+    places.write(places.project_file, LAYERS)
+
+    loaded = places.load()
+
+    assert loaded.settings == Settings()
+    assert [entry.rpartition(": ")[2] for entry in loaded.ignored] == [
+        f"{group}.{key}" for group, keys in LAYERS.items() for key in keys
+    ]
+
+
+def test_an_untrusted_project_may_switch_off_what_spends_and_not_what_saves(places: Places) -> None:
+    off = dict.fromkeys(Switches.__struct_fields__, False)
+    places.write(places.project_file, {"flags": off})
+
+    loaded = places.load()
+
+    saving = {"tool_results", "aggregate_budget", "payout", "compact", "reactive"}
+    saving |= {"micro_cost", "micro_cache_edit", "micro_api"}
+    on = {name for name in off if getattr(loaded.settings.flags, name)}
+    assert on == saving
+    assert {entry.rpartition("flags.")[2] for entry in loaded.ignored} == saving
 
 
 def test_a_trusted_local_file_of_the_users_own_sets_them_too(places: Places) -> None:

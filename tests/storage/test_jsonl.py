@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import SessionBusy, StorageFailure
+from sevenfold.errors import SessionBusy, SessionNotFound, StorageFailure
 from sevenfold.storage.jsonl import Log, read_log
 
 LINES = b'{"id":0,"text":"one"}\n{"id":1,"text":"z\xc3\xbcrich"}\n{"id":2,"n":{"a":[1,2]}}\n'
@@ -102,6 +102,111 @@ _HOLD = textwrap.dedent(
     sys.stdin.read()
     """
 )
+
+
+# --- removed while it is opened ---------------------------------------------------------------------
+
+_OPEN_SLOWLY = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    from sevenfold.errors import SevenfoldError
+    from sevenfold.storage.jsonl import Log, unopened
+
+    def wait_before_the_lock(event, args):
+        if event == "fcntl.flock":
+            print("opened", flush=True)
+            sys.stdin.readline()
+
+    sys.addaudithook(wait_before_the_lock)
+    path = Path(sys.argv[2])
+    try:
+        if sys.argv[1] == "unopened":
+            with unopened(path):
+                print("it was mine")
+        else:
+            with Log(path) as log:
+                log.append(b'{"child":1}\\n')
+                print("written")
+    except SevenfoldError as error:
+        print(type(error).__name__, error, sep="|")
+    """
+)
+
+
+@contextlib.contextmanager
+def opened_slowly(path: Path, how: str = "log") -> Iterator[list[str]]:
+    """Another process that has opened the log and locks it after the block; then what it said."""
+    said: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, "-c", _OPEN_SLOWLY, how, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "opened\n"
+        yield said
+        said += child.communicate("go\n", timeout=60)[0].strip().split("|")
+
+
+def test_a_log_that_another_process_removed_while_we_opened_it_is_refused(path: Path) -> None:
+    with Log(path) as log:
+        log.append(LINES)
+    with opened_slowly(path) as said:
+        path.unlink()
+    assert said == [
+        "SessionNotFound",
+        f"{path} was removed while it was being opened; 'sevenfold sessions' lists those there are",
+    ]
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_log_with_another_in_its_place_is_refused_and_the_other_is_left_alone(path: Path) -> None:
+    Log(path).close()
+    with opened_slowly(path) as said:
+        path.unlink()
+        other = Log(path)
+        other.append(LINES)
+    assert said[0] == "SessionNotFound"
+    assert sorted(p.name for p in path.parent.iterdir()) == ["session.jsonl", "session.jsonl.lock"]
+    other.append(b'{"more":1}\n')
+    other.close()
+    assert path.read_bytes() == LINES + b'{"more":1}\n'
+
+
+def test_a_log_that_stays_is_opened_however_long_that_takes(path: Path) -> None:
+    with Log(path) as log:
+        log.append(LINES)
+    with opened_slowly(path) as said:
+        assert read_log(path) == LINES
+    assert said == ["written"]
+    assert path.read_bytes() == LINES + b'{"child":1}\n'
+
+
+def test_whoever_keeps_a_log_closed_learns_that_it_has_gone(path: Path) -> None:
+    Log(path).close()
+    with opened_slowly(path, "unopened") as said:
+        path.unlink()
+        path.touch()
+    assert said == [
+        "StorageFailure",
+        f"{path} could not be opened: it does not exist; check the path",
+    ]
+    with opened_slowly(path, "unopened") as said:
+        pass
+    assert said == ["it was mine"]
+
+
+def test_a_log_that_must_be_there_is_not_made(path: Path) -> None:
+    with pytest.raises(SessionNotFound, match="was removed while it was being opened"):
+        Log(path, create=False)
+    assert not path.parent.exists()
+    Log(path).close()
+    with Log(path, create=False) as log:
+        log.append(LINES)
+    assert reopened(path) == (LINES, None)
 
 
 @pytest.mark.parametrize("cut", range(len(LINES) + 1))

@@ -7,6 +7,8 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -480,3 +482,43 @@ def test_a_removed_session_is_gone_with_all_that_belongs_to_it(project: Places) 
         remove_session(project, "old")
     remove_session(project, "old")
     assert [p.name for p in project.project.iterdir()] == ["root.json"]
+
+
+_REMOVE_SLOWLY = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    from sevenfold.errors import SevenfoldError
+    from sevenfold.storage.places import find, remove_session
+
+    def wait_before_the_lock(event, args):
+        if event == "fcntl.flock":
+            print("opened", flush=True)
+            sys.stdin.readline()
+
+    sys.addaudithook(wait_before_the_lock)
+    try:
+        remove_session(find(Path(sys.argv[1]), Path(sys.argv[2])), "old")
+    except SevenfoldError as error:
+        print(type(error).__name__)
+    """
+)
+
+
+def test_of_two_who_remove_a_session_one_is_told_that_it_has_gone(project: Places) -> None:
+    path = write_session(project, "old", 1, "x")
+    with subprocess.Popen(
+        [sys.executable, "-c", _REMOVE_SLOWLY, str(project.root), str(project.home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "opened\n"
+        remove_session(project, "old")
+        write_session(project, "old", 2, "y")
+        (project.session_folder("old") / "tool-results").mkdir(parents=True)
+        assert other.communicate("go\n", timeout=60)[0] == "SessionNotFound\n"
+    assert project.session_folder("old").is_dir(), "what is there now is another session's"
+    assert path.is_file()

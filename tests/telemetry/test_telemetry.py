@@ -19,7 +19,9 @@ from sevenfold.events import (
     Acted,
     Asked,
     CacheBroke,
+    Cleared,
     Closed,
+    Compacted,
     Declined,
     Delta,
     Denied,
@@ -28,10 +30,12 @@ from sevenfold.events import (
     Failed,
     HookRan,
     Notice,
+    ReadAgain,
     Replied,
     Retrying,
     Sending,
     Started,
+    Stored,
     ToolStarted,
 )
 from sevenfold.messages import Text, ToolResult, ToolUse, assistant
@@ -199,6 +203,38 @@ def test_what_goes_wrong_is_counted(recording: Recording) -> None:
         "sevenfold.retries": (1, {}),
         "sevenfold.hooks": (1, {"sevenfold.hook": "PreToolUse", "sevenfold.outcome": "blocked"}),
     }
+
+
+def test_what_layers_do_to_results_is_counted(recording: Recording) -> None:
+    recording.see(
+        Stored("u1", "Bash", "/x/u1.txt", 90_000, 22_000),
+        Cleared("cost", ("u2", "u3"), 5_000, 2_000, 9_000.0, 2_300.0, "it pays"),
+        ReadAgain("Read", "Read a.py", 2_500, 1),
+    )
+
+    counted = {name: points[0].value for name, points in recording.metrics().items()}
+    assert counted == {
+        "sevenfold.results_stored": 1,
+        "sevenfold.results_cleared": 2,
+        "sevenfold.regret": 1,
+    }
+
+
+def test_compactions_are_counted_by_kind_and_their_fidelity_is_measured(
+    recording: Recording,
+) -> None:
+    recording.see(
+        Compacted("summary", "manual", 90_000, 9_000, 0.9),
+        Compacted("summary", "manual", 90_000, 9_000, 0.7),
+        Compacted("snip", "auto", 90_000, 60_000),
+    )
+
+    metrics = recording.metrics()
+    counted = {p.attributes["sevenfold.by"]: p.value for p in metrics["sevenfold.compactions"]}
+    assert counted == {"summary": 2, "snip": 1}
+    (measured,) = metrics["sevenfold.fidelity"]
+    assert (measured.count, measured.min, measured.max) == (2, 0.7, 0.9), "unmeasured is not zero"
+    assert measured.attributes["sevenfold.trigger"] == "manual"
 
 
 def test_what_was_said_is_never_told(recording: Recording) -> None:

@@ -254,6 +254,19 @@ async def test_endless_output_keeps_head_and_tail_and_says_what_is_missing(run: 
     assert int(dropped[1].replace(",", "")) == 30_000_000 + len("first\n\nlast\n") - MOST_KEPT
 
 
+async def test_where_long_results_are_stored_more_of_the_output_is_held(
+    workspace: Workspace, run: Run
+) -> None:
+    workspace.most_output = 4 << 20
+    whole = await run("Bash", command="echo first; head -c 3000000 /dev/zero | tr '\\0' x")
+    assert whole.text == "first\n" + "x" * 3_000_000
+    cut = await run("Bash", command="head -c 64000000 /dev/zero | tr '\\0' x; echo last; exit 3")
+    assert cut.is_error
+    assert cut.text.startswith("Exit code 3\nxxx")
+    assert cut.text.endswith("xxxlast")
+    assert len(cut.text) < workspace.most_output + 200
+
+
 def test_output_within_the_bound_is_whole() -> None:
     output = Output(most=10)
     for piece in (b"abc", b"defg", b"hij"):

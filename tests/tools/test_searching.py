@@ -66,6 +66,7 @@ async def test_files_with_matches_are_listed_without_what_nobody_means(
         "src/b.py",
         "src/deep/c.ts",
         "src/only_here.txt",
+        "[1 file over 5 MB was left out: huge.txt; to search one, name it in path]",
     ]
 
 
@@ -252,6 +253,10 @@ async def test_an_expression_that_takes_for_ever_is_cancelled_with_its_process(
         {"pattern": "^x", "glob": "src/**/*.ts"},
         {"pattern": "needle", "path": "build"},
         {"pattern": "needle", "path": "a.py", "output_mode": "content"},
+        {"pattern": "needle", "path": "huge.txt", "output_mode": "content", "context": 1},
+        {"pattern": "needle", "path": "binary.bin", "output_mode": "content"},
+        {"pattern": "needle", "path": "latin.txt", "output_mode": "count"},
+        {"pattern": "needle", "glob": "*.ts"},
         {"pattern": "nee(?=dle)"},
         {"pattern": "nothing like it"},
     ],

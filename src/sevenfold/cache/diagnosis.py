@@ -30,12 +30,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def diagnose(last: Sent, request: Request, now: float) -> Diagnosis:
+def diagnose(
+    last: Sent, request: Request, now: float, kept_until: float | None = None
+) -> Diagnosis:
     """Compare a request with the last one of its kind. Nothing lost: `why` is empty."""
     if not last.cached:
         return Diagnosis(0, 0)
     idle, ttl = now - last.at, TTL_SECONDS[last.frame.ttl]
-    if idle > ttl:
+    if idle > ttl and now > (kept_until or 0.0):
         return Diagnosis(0, last.cached, f"idle for {_span(idle)}, kept for {_span(ttl)}")
     why, shared = _frame_change(last.frame, request.frame, last.cached)
     if not why:

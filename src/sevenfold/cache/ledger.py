@@ -13,16 +13,19 @@ import msgspec
 
 from sevenfold.cache.diagnosis import Diagnosis, Sent, diagnose
 from sevenfold.cache.prices import MILLION, Price, Prices
+from sevenfold.cache.warmth import Warmth
 from sevenfold.events import CacheBroke, Emit, Sending
 from sevenfold.protocols import Accounts, Clock
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.transcript import Edit, Reply, Transcript, View
 
 BROKEN_BELOW: Final = 0.95
 """Reading less than this share of what was cached is a break ..."""
 BROKEN_BY: Final = 2_000
 """... if it is also at least this many tokens less."""
+FORK, PLAIN = "fork:", "-plain"
+"""How the source of a fork begins, and how it ends when it does not share the prefix."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -57,10 +60,13 @@ class Ledger:
     """Watches the cache of one session, a column for each source (main, forks, agents)."""
 
     def __init__(self, prices: Prices, clock: Clock, emit: Emit) -> None:
-        self._prices, self._clock, self._emit = prices, clock, emit
+        self.prices, self._clock, self._emit = prices, clock, emit
+        self.warmth = Warmth()
         self._last: dict[str, Sent] = {}
         self._expected: dict[str, str] = {}
         self._found: dict[str, Diagnosis] = {}
+        self._against: dict[str, Sent | None] = {}
+        """What each request was compared with when it went out: replies may come in another order."""
         self.lines: list[Line] = []
         self.accounts: dict[str, Account] = {}
 
@@ -89,18 +95,26 @@ class Ledger:
         usage = last.what.usage
         cached = usage.cache_read + usage.cache_write
         self._last["main"] = Sent(frame, transcript.view, last.at, cached)
+        self.warmth.recall(frame, last.at, cached)
+        since = (e for e in reversed(transcript.entries) if e.id > last.id)
+        if any(isinstance(e.what, Edit) and e.by != "session" for e in since):
+            self.expect("the view was changed before the session was resumed")
 
     def before(self, request: Request) -> None:
-        source, last = request.source, self._last.get(request.source)
-        found = diagnose(last, request, self._clock.now()) if last else Diagnosis(0, 0)
-        self._found[source] = found
+        source, last, now = request.source, self._compared(request.source), self._clock.now()
+        kept = self.warmth.until(request.frame)  # also by requests beside the conversation
+        found = diagnose(last, request, now, kept) if last else Diagnosis(0, 0)
+        self.warmth.begin(source, now)
+        self._found[source], self._against[source] = found, last
         expected = self._expected.get(source, "")
         fixed = request.frame.tokens if request.view.reported is None else 0
         tokens = request.view.tokens + fixed
-        cost = self._loss(request.frame, found.lost)
+        left = max(0, tokens - found.shared)  # what has left the view is not sent again
+        lost = min(found.lost, left)
+        cost = self._loss(request.frame, lost)
         why = expected or found.why
         known = bool(expected) or last is None
-        self._emit(Sending(source, tokens, found.shared, found.lost, why, cost, known))
+        self._emit(Sending(source, tokens, found.shared, lost, why, cost, known))
 
     def after(self, request: Request, reply: Reply) -> float | None:
         usage, source = reply.usage, request.source
@@ -113,23 +127,30 @@ class Ledger:
         if usage.total:
             cached = usage.cache_read + usage.cache_write
             self._last[source] = Sent(request.frame, request.view, line.at, cached)
+            self.warmth.used(request, usage, line.at)
             self._expected.pop(source, None)
         return cost
 
+    def _compared(self, source: str) -> Sent | None:
+        """A fork lives on the prefix of the conversation; what is asked plainly has one of its own."""
+        on_prefix = source.startswith(FORK) and not source.endswith(PLAIN)
+        return self._last.get("main" if on_prefix else source)
+
     def _broke(self, request: Request, reply: Reply) -> str:
         usage = reply.usage
-        last, found = self._last.get(request.source), self._found.get(request.source)
+        last, found = self._against.get(request.source), self._found.get(request.source)
         if last is None or not last.cached:
             return ""
-        missing = last.cached - usage.cache_read
-        if usage.cache_read >= BROKEN_BELOW * last.cached or missing < BROKEN_BY:
+        cached = last.cached - _deleted(last.view, request.view)
+        if found is not None and request.source.startswith(FORK):
+            cached = min(cached, found.shared)  # it may have left before all of it was sent
+        missing = cached - usage.cache_read
+        if usage.cache_read >= BROKEN_BELOW * cached or missing < BROKEN_BY:
             return ""
         expected = self._expected.get(request.source, "")
         why = expected or (found.why if found else "") or _told(reply)
         cost = self._loss(request.frame, missing)
-        self._emit(
-            CacheBroke(request.source, last.cached, usage.cache_read, why, cost, bool(expected))
-        )
+        self._emit(CacheBroke(request.source, cached, usage.cache_read, why, cost, bool(expected)))
         return why
 
     def _loss(self, frame: Frame, tokens: int) -> float:
@@ -141,7 +162,12 @@ class Ledger:
         return tokens * (write - price.read) * price.input / MILLION
 
     def _price(self, model: str) -> Price | None:
-        return self._prices.of(model)
+        return self.prices.of(model)
+
+
+def _deleted(before: View, now: View) -> int:
+    """Tokens that new pins deleted from the cache: they are not read any more, and not missed."""
+    return sum(pin.frees for pin in now.pins[len(before.pins) :])
 
 
 def _told(reply: Reply) -> str:

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Account
-from sevenfold.cache.prices import Prices
+from sevenfold.cache.prices import Price, Prices
+from sevenfold.cli import steer
+from sevenfold.cli.outcomes import Doing, Leave, Next, Offer, Open, Said
 from sevenfold.cli.sessions import summaries, table
-from sevenfold.cli.window import drawn, window_of
+from sevenfold.cli.window import drawn, saved_in, saved_lines, window_of
 from sevenfold.cli.wording import count, money, percent, tokens
 from sevenfold.errors import Mistake, SessionNotFound
+from sevenfold.layers.savings import read_again
 from sevenfold.session import Session
+from sevenfold.steering import notes_of
 from sevenfold.storage.places import find_session
 
+__all__ = ["COMMANDS", "Doing", "Leave", "Next", "Offer", "Open", "Said", "is_command", "run"]
+
 MOST_LISTED: Final = 15
-
-
-class Said(msgspec.Struct, frozen=True):
-    """An answer, and the chat goes on."""
-
-    text: str
-
-
-class Leave(msgspec.Struct, frozen=True):
-    """The chat is over."""
-
-
-class Open(msgspec.Struct, frozen=True):
-    """Go on with another session: this one, or a new one."""
-
-    resume: str | None = None
-
-
-Next: TypeAlias = Said | Leave | Open
 
 
 def is_command(line: str) -> bool:
@@ -47,7 +34,8 @@ def is_command(line: str) -> bool:
 
 def run(session: Session, line: str) -> Next:
     """Do what a line that begins with a slash says. A `Mistake` says what is wrong with it."""
-    name, _, rest = line.strip().partition(" ")
+    name, *more = line.split(maxsplit=1)
+    rest = more[0] if more else ""
     command = COMMANDS.get(name.lower())
     if command is None:
         near = difflib.get_close_matches(name.lower(), COMMANDS, 1, 0.6)
@@ -66,23 +54,30 @@ def _help(session: Session, rest: str) -> Next:
     keys = (
         "  Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.\n"
         "  Esc on an empty line, or while a reply is written, brings back your last words to edit.\n"
-        "  Ctrl-C stops the turn, twice leaves; Ctrl-D leaves."
+        "  Ctrl-C stops the turn or the compaction, twice leaves; Ctrl-D leaves."
     )
     return Said("\n".join([*lines, keys]))
 
 
 def _context(session: Session, rest: str) -> Next:
     turn = session.turn
-    return Said(drawn(window_of(session.id, turn.frame, session.view, turn.thresholds)))
+    saved, currency = saved_in(turn.transcript, _price(session)), currency_of(session)
+    window = window_of(session.id, turn.frame, session.view, turn.thresholds, saved, currency)
+    found = notes_of(session.path)
+    return Said(drawn(replace(window, notes=str(found.path) if found else None)))
+
+
+def _price(session: Session) -> Price | None:
+    return Prices.load(session.settings.prices).of(session.model.name)
 
 
 def currency_of(session: Session) -> str:
-    price = Prices.load(session.settings.prices).of(session.model.name)
+    price = _price(session)
     return price.currency if price else "USD"
 
 
 def _cost(session: Session, rest: str) -> Next:
-    price = Prices.load(session.settings.prices).of(session.model.name)
+    price = _price(session)
     currency = price.currency if price else "USD"
     accounts = session.ledger.accounts
     known = any(line.cost is not None for line in session.ledger.lines)
@@ -92,7 +87,11 @@ def _cost(session: Session, rest: str) -> Next:
     dated = (
         f"prices as of {price.as_of}" if price else f"no price is known for {session.model.name}"
     )
-    return Said("\n".join([*lines, f"  since this session was opened; {dated}"]))
+    lines.append(f"  since this session was opened; {dated}")
+    if saved := saved_in(session.turn.transcript, price):
+        lines.append("  from its beginning on:")
+        lines += saved_lines(saved, currency, read_again(session.view))
+    return Said("\n".join(lines))
 
 
 def _account(name: str, account: Account, currency: str, known: bool) -> str:
@@ -103,6 +102,10 @@ def _account(name: str, account: Account, currency: str, known: bool) -> str:
         f"output {tokens(used.output)} · hit rate {percent(used.hit_rate)} · "
         f"{money(account.cost if known else None, currency)}"
     )
+
+
+def _compact(session: Session, rest: str) -> Next:
+    return steer.compact(session, rest, currency_of(session))
 
 
 def _clear(session: Session, rest: str) -> Next:
@@ -141,6 +144,17 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], Next], str, str]]] = {
     "/help": (_help, "", "what can be typed here"),
     "/context": (_context, "", "what is in the window"),
     "/cost": (_cost, "", "requests, tokens, cache and money"),
+    "/compact": (
+        _compact,
+        "[from|up_to N] [TEXT]",
+        "summarise, or only from turn N on, or what is before it; TEXT: what matters",
+    ),
+    "/rewind": (
+        steer.rewind,
+        "[N [back]]",
+        "the turns; go back to before one, or summarise from it or up to it",
+    ),
+    "/notes": (steer.notes, "", "the notes on this session"),
     "/clear": (_clear, "", "begin anew; this session stays on disk"),
     "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),
     "/model": (_model, "[NAME]", "which model answers, or another one"),

@@ -13,7 +13,7 @@ from sevenfold import __version__
 from sevenfold.background import owned_tasks
 from sevenfold.cli import commands
 from sevenfold.cli.aside import Aside
-from sevenfold.cli.asking import AskedOnce, may_run, whether_to_trust
+from sevenfold.cli.asking import AskedOnce, choose, may_run, whether_to_trust
 from sevenfold.cli.failing import INTERRUPTED, sentence
 from sevenfold.cli.interrupts import Interrupts, leave_at_once, watching
 from sevenfold.cli.keys import Keys
@@ -160,9 +160,10 @@ class Chat:
             if not commands.is_command(line):
                 await self._turn(session, line)
                 continue
-            after = self._command(session, line)
+            after = await self._command(session, line)
             if not isinstance(after, commands.Said):
                 return after
+            self._draft = after.draft or self._draft
             print(f"{after.text}\n" if after.text else "", flush=True)
         return commands.Leave()
 
@@ -172,12 +173,34 @@ class Chat:
         if not (self._told and all(text in said for text in self._told)):
             self._screen(event)
 
-    def _command(self, session: Session, line: str) -> commands.Next:
+    async def _command(self, session: Session, line: str) -> commands.Next:
         try:
-            return commands.run(session, line)
+            after = commands.run(session, line)
+            while isinstance(after, commands.Offer):
+                chosen = await self._chosen(after)
+                after = commands.run(session, chosen) if chosen else commands.Said("")
+            return await self._done(after) if isinstance(after, commands.Doing) else after
         except SevenfoldError as error:
             self._wrong(error)
             return commands.Said("")
+
+    async def _chosen(self, offer: commands.Offer) -> str:
+        """The command that was chosen; empty for none."""
+        print(offer.text, flush=True)
+        try:
+            return await choose(self._questions, offer.question, offer.choices) or ""
+        except KeyboardInterrupt:
+            return ""
+
+    async def _done(self, doing: commands.Doing) -> commands.Said:
+        """Something that takes a while, and that Ctrl-C and Esc stop."""
+        async with owned_tasks() as tasks:
+            tasks.start_soon(self._screen.keep_drawing)
+            tasks.start_soon(self._keys.listen)
+            with self._screen.working(doing.what):
+                said = await doing.work()
+        self._draft = self._keys.typed()
+        return said
 
     def _greet(self, session: Session) -> None:
         self._currency = commands.currency_of(session)

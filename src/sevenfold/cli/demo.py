@@ -19,7 +19,8 @@ from sevenfold.cli.demo_project import lay_out
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result
 from sevenfold.cli.surroundings import environment_of
-from sevenfold.events import Acted, Event, Replied, Sending, ToolStarted
+from sevenfold.events import Acted, Event, Forked, Replied, Sending, Stored, ToolStarted
+from sevenfold.layers.savings import Saved, savings
 from sevenfold.models.offline.wire import reply_to_wire
 from sevenfold.request import Request, prefix
 from sevenfold.session import Session
@@ -35,9 +36,18 @@ FIRST: Final = (
     "find TAX_RATE in till.py",
     "replace `0.07` with `0.08` in till.py",
     "run `python3 -B -m unittest -q`",
+    "run `python3 -B journal.py`",
 )
-SECOND: Final = ("which port does the till listen on?", "what is the tax rate in this town?")
-ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Edit(./**)")
+SECOND: Final = (
+    "read sales.txt",
+    "which port does the till listen on?",
+    "what is the tax rate in this town?",
+)
+ALLOWED: Final = (
+    "Bash(python3 -B -m unittest:*)",
+    "Bash(python3 -B journal.py)",
+    "Edit(./**)",
+)
 
 
 @dataclass
@@ -58,6 +68,15 @@ class Told:
             case Acted(results):
                 for one in (r for r in results if r.is_error):
                     self.line(f"      {_short(one.text)}")
+            case Forked("notes", _, usage, hit_rate):
+                self.line(
+                    f"    [notes on this session brought up to date beside it: {usage.prompt:,} tokens "
+                    f"sent, {hit_rate:.0%} from the cache]"
+                )
+            case Stored(characters=characters):
+                self.line(
+                    f"      {characters:,} characters: whole on disk, the beginning in the window"
+                )
             case Replied(message, usage) if message.text and not message.tool_uses:
                 for text in message.text.strip().splitlines():
                     self.line(f"    {text}")
@@ -98,6 +117,7 @@ async def _demo(shared: Shared, folder: Path) -> int:
         after = await _talk(told, folder, project, environ, SECOND, resume=before.session)
         same = _compare(told, before, after)
         _ledger(told, simulator.ledger)
+        _saved(told, after.saved)
     _goodbye(told, shared, folder)
     found = {"turns": told.turns, "resume": same, "total": _total(simulator.ledger)}
     result(shared, "", found)
@@ -110,6 +130,7 @@ class Talked:
     first: Request
     last: Request
     """The first and the last request as they went out, to be compared byte for byte."""
+    saved: tuple[Saved, ...]
 
 
 async def _talk(
@@ -133,7 +154,27 @@ async def _talk(
             reply = await session.ask(prompt)
             told.turns.append({"prompt": prompt, "reply": reply.message.text})
             told.line()
-        return Talked(session.id, sent[0], sent[-1])
+        if resume is not None:
+            await _compact(told, session)
+        price, log = Prices.load().of(MODEL), session.turn.transcript
+        saved = savings(log.entries, log.view.calibration, price)
+        return Talked(session.id, sent[0], sent[-1], saved)
+
+
+async def _compact(told: Told, session: Session) -> None:
+    """Summarised by hand, as `/compact` does it; the summary is asked for on what is in the cache."""
+    told.line("  > /compact")
+    report = await session.compact()
+    if (done := report.boundary) is not None:
+        told.line(
+            f"    {done.tokens_before:,} tokens became {done.tokens_after:,}; of what was said, "
+            f"{done.fidelity or 0:.0%} can still be found"
+        )
+    told.line(
+        f"    [{report.usage.prompt:,} tokens sent for the summary, {report.usage.hit_rate:.0%} from the "
+        "cache]"
+    )
+    told.line()
 
 
 def _note(event: Event, session: Session, sent: list[Request]) -> None:
@@ -173,6 +214,14 @@ def _ledger(told: Told, ledger: Ledger) -> None:
         f"  simulated cost ${total['simulated_cost']:.4f}; the same requests without a cache "
         f"${total['simulated_cost_without_cache']:.4f}"
     )
+
+
+def _saved(told: Told, saved: tuple[Saved, ...]) -> None:
+    for one in saved:
+        told.line(
+            f"  layer {one.layer} ({one.what}): {one.tokens_so_far:,} tokens not sent, "
+            f"${one.cost or 0:.4f} saved so far (simulated)"
+        )
 
 
 def _total(ledger: Ledger) -> dict[str, Any]:

@@ -27,6 +27,12 @@ def total(prices: list[float]) -> float:
     """The sum with tax, rounded to cents."""
     return round(sum(prices) * (1 + TAX_RATE), 2)
 ''',
+    "journal.py": '''\
+"""Prints what was sold this year, a line a sale."""
+
+for n in range(1, 2_001):
+    print(f"sale {n:>5}: {n % 17 + 1} pieces, {(n * 37 % 9_000) / 100:>6.2f} before tax")
+''',
     "test_till.py": """\
 import unittest
 
@@ -43,8 +49,15 @@ class TotalTest(unittest.TestCase):
 }
 
 
+SALES: Final = "".join(
+    f"sale {n:>4}: {n % 17 + 1:>2} pieces, {n * 37 % 9_000 / 100:>6.2f} before tax, till {n % 3 + 1}\n"
+    for n in range(1, 901)
+)
+"""Long enough that notes are begun, short enough to stay in the window."""
+
+
 def lay_out(folder: Path) -> None:
     """Write the project into an empty folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in FILES.items():
+    for name, text in {**FILES, "sales.txt": SALES}.items():
         (folder / name).write_text(text, encoding="utf-8")

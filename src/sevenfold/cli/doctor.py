@@ -149,6 +149,9 @@ def _model(at: Workplace) -> Iterator[Check]:
         fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME"
         yield Check("endpoint", "ok", "none: the offline engine answers by rules", fix)
         return
+    if name.startswith("local:"):
+        yield Check("endpoint", "ok", "none: llama.cpp runs the file on this machine")
+        return
     url = access.openai_base_url if name.startswith("openai:") else access.anthropic_base_url
     yield _endpoint(url, environment)
 

@@ -17,7 +17,9 @@ from sevenfold.cli.options import (
     ChatOptions,
     ClockKind,
     Continue,
+    Days,
     Deny,
+    DryRun,
     MaxSteps,
     ModelName,
     OutputFormat,
@@ -169,6 +171,19 @@ def remove_session(shared: Shared, session: SessionId, yes: Yes = False) -> int:
     from sevenfold.cli.sessions import remove
 
     return remove(shared, session, yes)
+
+
+@sessions.command("clean")
+@shared
+def clean_sessions(shared: Shared, days: Days = None, dry_run: DryRun = False) -> int:
+    """Remove sessions and stored tool results that are too old, and results over the quota.
+
+    What a conversation still points to stays, and so do open sessions and memory. This also happens by
+    itself, once a day.
+    """
+    from sevenfold.cli.sessions import clean
+
+    return clean(shared, days, dry_run)
 
 
 app.add_typer(sessions)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from textwrap import dedent
 from typing import Any, Final, Protocol
 
 import anyio
@@ -13,18 +14,19 @@ import msgspec
 
 from sevenfold.background import owned_tasks
 from sevenfold.cli.aside import Aside, Telling
+from sevenfold.cli.commands import Doing, Offer, Said, is_command, run
 from sevenfold.cli.failing import INTERRUPTED, exit_code, kind, report, sentence
 from sevenfold.cli.interrupts import leave_at_once, watching
 from sevenfold.cli.options import ChatOptions, Format
 from sevenfold.cli.output import write_json
 from sevenfold.cli.starting import open_session
 from sevenfold.cli.telling import Line
-from sevenfold.errors import ContextFull, PromptTooLong, SevenfoldError
+from sevenfold.errors import ContextFull, Mistake, PromptTooLong, SevenfoldError
 from sevenfold.events import Delta, Event
 from sevenfold.protocols import Clock
 from sevenfold.session import Session
 from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply, View
+from sevenfold.transcript import View
 
 _CLEAR: Final = re.compile(r"(?:start (?:afresh|anew)|clear the conversation) with /clear")
 
@@ -54,6 +56,9 @@ class Shown(Protocol):
     def answered(self, text: str) -> None:
         """The turn is over; closing may still take a while."""
 
+    def told(self, text: str) -> None:
+        """What a command says, which is no reply and was shown nowhere yet."""
+
     def finish(self, answer: Answer) -> None: ...
 
 
@@ -69,6 +74,9 @@ class AsText:
     def answered(self, text: str) -> None:
         if text:
             print(text, flush=True)
+
+    def told(self, text: str) -> None:
+        self.answered(text)
 
     def finish(self, answer: Answer) -> None:
         """It has been printed."""
@@ -89,6 +97,9 @@ class AsJson:
     def answered(self, text: str) -> None:
         """It will be in the object."""
 
+    def told(self, text: str) -> None:
+        """It will be in the object."""
+
     def finish(self, answer: Answer) -> None:
         write_json(msgspec.structs.replace(answer, events=self._events))
 
@@ -104,6 +115,9 @@ class AsStream:
         write_json(event)
 
     def answered(self, text: str) -> None:
+        """It will be in the last line."""
+
+    def told(self, text: str) -> None:
         """It will be in the last line."""
 
     def finish(self, answer: Answer) -> None:
@@ -125,8 +139,15 @@ class AsSeen:
     async def keep_drawing(self) -> None:
         await self._screen.keep_drawing()
 
+    def working(self, what: str) -> AbstractContextManager[None]:
+        return self._screen.working(what)
+
     def answered(self, text: str) -> None:
         """It has been shown."""
+
+    def told(self, text: str) -> None:
+        if text:
+            print(text, flush=True)
 
     def finish(self, answer: Answer) -> None:
         """It has been shown."""
@@ -169,7 +190,7 @@ async def once(options: ChatOptions, prompt: str, clock: Clock | None = None) ->
         run.aside.say(Line(f"interrupted; {again}" if kept else "interrupted"))
         return INTERRUPTED
     if error is None:
-        return 0
+        return int(answer.is_error)
     report(error, as_json=False)
     if kept and not isinstance(error, ContextFull | PromptTooLong):
         run.aside.say(Line(f"nothing is lost; {again}"))
@@ -192,7 +213,7 @@ class Run:
         self.aside = Aside(quiet=options.shared.quiet, color=not options.shared.no_color)
         self.session: Session | None = None
         self.error: SevenfoldError | None = None
-        self._reply: Reply | None = None
+        self._how = ""
         self._result = ""
         self._scope = anyio.CancelScope()
         self._stops = 0
@@ -207,12 +228,35 @@ class Run:
                 )
                 self.session = session
                 session.subscribe(self.shown)
-                try:
-                    self._reply = await session.ask(prompt)
-                except SevenfoldError as error:
-                    self.error = error
-                self._result = said_last(session.view)
-                self.shown.answered(self._result)
+                asked = self._options.prompt or ""
+                does = self._command if asked.strip() and is_command(asked) else self._turn
+                await does(session, prompt)
+
+    async def _turn(self, session: Session, prompt: str) -> None:
+        try:
+            self._how = (await session.ask(prompt)).stop
+        except SevenfoldError as error:
+            self.error = error
+        self._result = said_last(session.view)
+        self.shown.answered(self._result)
+
+    async def _command(self, session: Session, line: str) -> None:
+        try:
+            after = run(session, line)
+            if isinstance(after, Doing):
+                with self._working(after.what):
+                    after = await after.work()
+            if not isinstance(after, Said | Offer):  # where nobody can be asked, an offer is told
+                raise Mistake(f"{line.split()[0]} is for a conversation at a terminal, not for -p")
+        except SevenfoldError as error:
+            self.error = error
+            return
+        self._result = dedent(after.text)
+        self._how = after.how if isinstance(after, Said) else "command"
+        self.shown.told(self._result)
+
+    def _working(self, what: str) -> AbstractContextManager[None]:
+        return self.shown.working(what) if isinstance(self.shown, AsSeen) else nullcontext()
 
     def stop(self, number: int) -> None:
         """First the turn, so that it ends whole; a key pressed again: everything; again: at once."""
@@ -230,11 +274,11 @@ class Run:
             usage, steps = ledger.total.usage, ledger.total.requests
             known = [line.cost for line in ledger.lines if line.cost is not None]
             cost = sum(known) if known else None
-        stop = self._reply.stop if self._reply else ("failed" if error else "interrupted")
+        stop = self._how or ("failed" if error else "interrupted")
         return Answer(
             session=self.session.id if self.session else None,
             result=self._result,
-            is_error=error is not None or stop == "interrupted",
+            is_error=error is not None or stop in ("interrupted", "declined"),
             stop=stop,
             steps=steps,
             usage=msgspec.structs.asdict(usage),

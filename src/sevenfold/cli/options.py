@@ -103,7 +103,8 @@ Prompt: TypeAlias = Annotated[
         "--prompt",
         "-p",
         metavar="PROMPT",
-        help="Ask this, print the answer and leave. What is piped in is added to it.",
+        help="Ask this, or run a command such as /compact, print the answer and leave. What is piped in "
+        "is added to it.",
     ),
 ]
 ModelName: TypeAlias = Annotated[
@@ -111,8 +112,8 @@ ModelName: TypeAlias = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="'offline', an Anthropic model, or 'openai:NAME'. Without it: the settings, then a "
-        "Claude model if there is a key, then 'offline'.",
+        help="'offline', an Anthropic model, 'openai:NAME' or 'local:FILE.gguf'. Without it: the settings, "
+        "a Claude model if there is a key, then 'offline'.",
     ),
 ]
 Resume: TypeAlias = Annotated[
@@ -205,6 +206,15 @@ SessionOption: TypeAlias = Annotated[
     typer.Option("--session", metavar="ID", help="The session; the newest without it."),
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Days: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--days", min=1, metavar="N", help="How long to keep things; the settings say it otherwise."
+    ),
+]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Only list what would be removed.")
+]
 Port: TypeAlias = Annotated[
     int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: one that is free.")
 ]

@@ -45,6 +45,10 @@ added to the prompt in a `<stdin>` block; up to 600,000 bytes of text.
 "events": […]}`, with `error` and `reason` when it failed. `stream-json` prints one event a line, each with
 its name under `event`; the last line is the object without its events, named `Result`.
 
+A prompt such as `-p '/compact keep the schema'` runs a command of the chat, on the session that `--resume`
+or `--continue` names, and its answer is the result; `stop` is `command` then, or `declined` (exit code 1)
+when what was asked for did not happen.
+
 At a terminal:
 
 | | |
@@ -55,7 +59,7 @@ _KEYS: Final = """\
 | Enter | sends |
 | Esc, then Enter | begins a new line |
 | Esc | on an empty line, or while a reply is written: brings back your last words to edit |
-| Ctrl-C | stops the turn; twice within two seconds leaves |
+| Ctrl-C | stops the turn or the compaction; twice within two seconds leaves |
 | Ctrl-D | leaves |
 """
 
@@ -124,7 +128,7 @@ def _in_chat() -> str:
     from sevenfold.cli.commands import COMMANDS
 
     rows = [
-        f"| `{f'{name} {argument}'.strip()}` | {about} |"
+        f"| `{f'{name} {argument}'.strip().replace('|', chr(92) + '|')}` | {about} |"
         for name, (_, argument, about) in COMMANDS.items()
     ]
     return f"{_CHAT}{chr(10).join(rows)}\n{_KEYS}"

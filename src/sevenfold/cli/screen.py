@@ -13,7 +13,7 @@ from sevenfold.cli.aside import Aside
 from sevenfold.cli.streaming import MarkdownStream, PlainStream
 from sevenfold.cli.telling import Line, Teller
 from sevenfold.cli.wording import call, one_line, span
-from sevenfold.events import Asked, Delta, Ended, Event, Progress, Replied, ToolStarted
+from sevenfold.events import Asked, Delta, Ended, Event, Progress, Replied, Sending, ToolStarted
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -49,7 +49,7 @@ class Screen:
         self._stream = PlainStream(out) if plain else MarkdownStream(out)
         self._live: Live | None = None
         self._began = self._drawn_at = 0.0
-        self._doing = ""
+        self._doing, self._work = "", "working"
         self._streamed = False
         self._waiting: list[Event] | None = None
 
@@ -63,7 +63,7 @@ class Screen:
         self._draw(event)
         for line in self._teller.tell(event):
             self.say(line)
-        if not self._teller.running and not isinstance(event, Progress | Delta):
+        if not self._teller.running and not isinstance(event, Progress | Delta | Sending):
             self._doing = ""
 
     def _draw(self, event: Event) -> None:
@@ -136,6 +136,17 @@ class Screen:
         self._live, self._doing = None, ""
         self._teller.running.clear()
 
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """While something other than a turn is going on."""
+        self._work = what
+        self._start()
+        try:
+            yield
+        finally:
+            self._stop()
+            self._work = "working"
+
     def tick(self) -> None:
         """Draw again."""
         if self._live is not None:
@@ -178,7 +189,7 @@ class Screen:
 
         took = monotonic() - self._began
         sign = _SPINNER[int(took / TICK) % len(_SPINNER)]
-        lines = [f"{sign} {self._doing or 'working'} {span(took)} · Ctrl-C stops", self._footer()]
+        lines = [f"{sign} {self._doing or self._work} {span(took)} · Ctrl-C stops", self._footer()]
         status = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
         reply = [self._stream] if isinstance(self._stream, MarkdownStream) else []
         return Group(*reply, *status)

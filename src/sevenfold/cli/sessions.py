@@ -1,4 +1,4 @@
-"""`sevenfold sessions`: which there are, what was said in one, and deleting one."""
+"""`sevenfold sessions`: which there are, what was said in one, deleting one, and cleaning up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,21 @@ import msgspec
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result, say
 from sevenfold.cli.surroundings import look, read_transcript
-from sevenfold.cli.wording import call, count, fitted, moment, one_line, outcome, printable
+from sevenfold.cli.wording import (
+    amount,
+    call,
+    count,
+    fitted,
+    moment,
+    one_line,
+    outcome,
+    printable,
+)
+from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, Refused
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, to_wire
+from sevenfold.storage.cleanup import Cleaned, Limits
+from sevenfold.storage.cleanup import clean as clean_up
 from sevenfold.storage.jsonl import read_log
 from sevenfold.storage.places import (
     Places,
@@ -183,3 +195,24 @@ def _ask(one: Summary) -> None:
     print(f"Delete session {one.id} ({about})? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused(f"session {one.id} was kept")
+
+
+def clean(shared: Shared, days: int | None, dry_run: bool) -> int:
+    around = look(shared)
+    places, settings = around.scoped(), around.settings().settings
+    limits = Limits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)
+    done = clean_up(places.project, SystemClock().now(), limits, dry_run=dry_run)
+    for problem in done.problems:
+        say(shared, problem)
+    value = {"project": str(places.root), "days": limits.days, "dry_run": dry_run}
+    text = "\n".join([*(done.removed if dry_run else ()), _cleaned(done, dry_run)])
+    result(shared, text, {**value, **msgspec.structs.asdict(done)})
+    return 1 if done.problems else 0
+
+
+def _cleaned(done: Cleaned, dry_run: bool) -> str:
+    what = f"{count(done.files, 'file')}, {amount(done.bytes)}"
+    if done.sessions:
+        what = f"{count(len(done.sessions), 'session')}; {what}"
+    kept = f"; {done.in_use:,} more still in use and kept" if done.in_use else ""
+    return f"{'would remove' if dry_run else 'removed'} {what}{kept}"

@@ -6,24 +6,41 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.cli.wording import call, count, money, one_line, outcome, span, tokens
+from sevenfold.cli.wording import (
+    call,
+    count,
+    money,
+    one_line,
+    outcome,
+    percent,
+    span,
+    tokens,
+)
 from sevenfold.events import (
     Acted,
     CacheBroke,
+    Cleared,
+    Compacted,
     Denied,
     Event,
     Failed,
     HookRan,
     Notice,
+    ReadAgain,
     Retrying,
     Sending,
     Started,
+    Stored,
     ToolStarted,
 )
 from sevenfold.messages import ToolUse
 
 WORTH_SAYING = 0.01
 """A rebuilt cache that costs more than this, in the currency of the price table, is announced."""
+BY_HAND = ("manual", "from", "up_to")
+"""Compactions that somebody asked for: what came of them is the answer."""
+TELL_THEMSELVES = ("digest", "notes")
+"""Those that say more about themselves, in a notice."""
 Level: TypeAlias = Literal["progress", "info", "warning"]
 
 
@@ -92,6 +109,16 @@ def _told(event: Event) -> Line | None:
     match event:
         case Started(session, _, "resume", messages):
             return Line(f"resumed {session}: {count(messages, 'message')}", "progress")
+        case Stored(_, tool, path, characters):
+            return Line(f"{tool} gave {characters:,} characters, kept in {path}", "progress")
+        case Cleared(why=why):
+            return Line(why, "progress")
+        case Compacted() if event.trigger not in BY_HAND and event.by not in TELL_THEMSELVES:
+            sizes = f"{tokens(event.tokens_before)} → {tokens(event.tokens_after)} tokens"
+            score = "" if event.fidelity is None else f", fidelity {percent(event.fidelity)}"
+            return Line(f"the older part was compacted ({event.by}): {sizes}{score}")
+        case ReadAgain(_, what):
+            return Line(f"asked for again after it was cleared: {one_line(what, 120)}", "progress")
         case Notice(text, level):
             return Line(text, "warning" if level != "info" else "info")
         case Failed(by, cause):

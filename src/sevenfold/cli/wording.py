@@ -55,6 +55,14 @@ def tokens(number: int) -> str:
     return f"{short}M"
 
 
+def amount(number: int) -> str:
+    """12345 -> 12.3 kB"""
+    for size, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} bytes"
+
+
 def percent(share: float) -> str:
     if 0 < share < 0.01:
         return "<1%"

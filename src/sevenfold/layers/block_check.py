@@ -30,7 +30,7 @@ class BlockCheck:
             )
         raise ContextFull(
             f"the conversation is about {pressure.tokens:,} tokens and at most {limit:,} fit; "
-            "start afresh with /clear, or resume it with a model that has a larger window"
+            "begin a new conversation, or use a model with a larger window"
         )
 
 

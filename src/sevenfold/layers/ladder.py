@@ -2,16 +2,215 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
+from sevenfold.cache.prices import Prices
+from sevenfold.clock import SystemClock
+from sevenfold.events import Emit
+from sevenfold.fidelity import fidelity
 from sevenfold.layers.block_check import BlockCheck
-from sevenfold.protocols import Layers
+from sevenfold.layers.l1_tool_results.envelope import WITH_FILE_TOOLS
+from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.layers.l1_tool_results.tool_results import ToolResults
+from sevenfold.layers.l2_microcompaction.cache_editing import CacheEditing
+from sevenfold.layers.l2_microcompaction.gaps import Gaps
+from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
+from sevenfold.layers.l2_microcompaction.pre_cold import KeepWarm, PreCold
+from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
+from sevenfold.layers.l3_session_memory.notebook import Notebook
+from sevenfold.layers.l3_session_memory.payout import PayOut
+from sevenfold.layers.l3_session_memory.settings import NotesSettings
+from sevenfold.layers.l4_compaction.ahead import Ahead, Prepared
+from sevenfold.layers.l4_compaction.collapse import Collapse, HandOver
+from sevenfold.layers.l4_compaction.compaction import (
+    Afterwards,
+    Before,
+    Compaction,
+    Restore,
+    agree,
+    ignore,
+)
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.l4_compaction.snip import Snip
+from sevenfold.layers.switches import Switches
+from sevenfold.messages import Message
+from sevenfold.protocols import After, Capabilities, Clock, Fit, Forker, Idle, Intake, Layers
+from sevenfold.request import Frame
+from sevenfold.storage.results import ResultStore
+from sevenfold.transcript import View
 
+NOTES: Final = Path("session-memory", "summary.md")
+"""The notes on a session, in its folder."""
 Role: TypeAlias = Literal["main", "agent", "fork"]
 
 
-def standard(role: Role = "main") -> Layers:
-    """The layers of a conversation. A fork has none of its own: it lives on its parent's view."""
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What a conversation lends its layers, and how they are set."""
+
+    emit: Emit
+    expect: Callable[[str], object]
+    """Tells the ledger that the next request breaks the prefix on purpose."""
+    able: Callable[[], Capabilities]
+    """What the model of the moment can do."""
+    prices: Prices
+    store: ResultStore
+    """Where whole tool results go."""
+    transcript: Callable[[], Path | None] = lambda: None
+    """The file of this conversation, if it has one."""
+    how: Callable[[], str] = lambda: WITH_FILE_TOOLS
+    """Tells the model, in a sentence, how to read what is stored."""
+    until: Callable[[Frame], float | None] = lambda frame: None
+    """Until when the provider keeps the prefix of this frame."""
+    gaps: Callable[[], Gaps] = Gaps
+    """How long this user is usually silent."""
+    keep_warm: KeepWarm | None = None
+    """Sends a request that only keeps the cache warm."""
+    clock: Clock = field(default_factory=SystemClock)
+    forker: Forker | None = None
+    """Asks the model beside the conversation. Without it nothing does: no notes, and no summary."""
+    waits: bool = True
+    """Whether there is time to ask a model before a request; else summaries are only prepared ahead."""
+    home: Path | None = None
+    """Where a user's own template for notes would be."""
+    restore: Restore = lambda view, gone, window, room: ()
+    """What the model should see again after a compaction."""
+    before_compaction: Before = agree
+    after_compaction: Afterwards = ignore
+    """The user's hooks."""
+    server: ServerCompaction | None = None
+    """Takes down what the provider itself compacts."""
+    memory: tuple[Path, ...] = ()
+    """Folders of memory: what was read from them is never cleared."""
+    switches: Switches = field(default_factory=Switches)
+    tool_results: ToolResultSettings = field(default_factory=ToolResultSettings)
+    micro: MicroSettings = field(default_factory=MicroSettings)
+    notes: NotesSettings = field(default_factory=NotesSettings)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+
+
+def standard(role: Role, lent: Lent) -> Layers:
+    """The layers of a conversation. A fork fits nothing: it lives on its parent's view."""
     if role == "fork":
-        return Layers()
-    return Layers(fit=(BlockCheck(),))
+        return Layers(intake=_intake(lent))
+    if role == "agent":
+        return Layers(intake=_intake(lent), fit=(*_compaction(lent), BlockCheck()))
+    replied, payout = _session_memory(lent)
+    ahead, compaction = _compaction_ahead(lent, _compaction(lent))
+    replied, summaries = (*replied, *ahead), (*payout, *compaction)
+    if lent.switches.collapse:  # while it is on, nothing else compacts before it has to
+        summaries = tuple(HandOver(layer) for layer in summaries)
+    fit = (*_snip(lent), *_microcompaction(lent), *_collapse(lent), *summaries, BlockCheck())
+    if lent.server is not None:
+        replied = (*replied, lent.server)
+    return Layers(intake=_intake(lent), fit=fit, replied=replied, idle=_pre_cold(lent))
+
+
+def _intake(lent: Lent) -> tuple[Intake, ...]:
+    on = lent.switches
+    if not on.tool_results:
+        return ()
+    settings = lent.tool_results
+    return (ToolResults(lent.store, settings, lent.emit, lent.how, on.aggregate_budget),)
+
+
+def _microcompaction(lent: Lent) -> tuple[Fit, ...]:
+    on, settings, plain = lent.switches, lent.micro, lent.micro.policy == "plain"
+    clearing = Microcompaction(
+        lent.store,
+        settings,
+        lent.prices,
+        lent.able,
+        lent.expect,
+        lent.emit,
+        lent.memory,
+        by_cost=on.micro_cost and not plain,
+        by_time=on.micro_time or plain,
+        edits_cache=on.micro_cache_edit,
+    )
+    if not on.micro_cache_edit:
+        return (clearing,)
+    editing = CacheEditing(lent.store, settings, lent.prices, lent.able, lent.emit, lent.memory)
+    return (clearing, editing)
+
+
+def _pre_cold(lent: Lent) -> tuple[Idle, ...]:
+    if not lent.switches.pre_cold or lent.keep_warm is None:
+        return ()
+    known = lent.micro, lent.prices, lent.able, lent.emit, lent.until, lent.gaps
+    return (PreCold(*known, lent.keep_warm, memory=lent.memory),)
+
+
+def _session_memory(lent: Lent) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
+    on, path = lent.switches, lent.transcript()
+    if not (on.notes and on.compact) or lent.forker is None or path is None:
+        return (), ()
+    book = Notebook(lambda: notes_path(lent), lent.clock, lent.emit, lent.home)
+    keeping = NotesKeeping(book, lent.forker, lent.able, lent.emit, lent.notes)
+    if not on.payout:
+        return (keeping,), ()
+
+    def restore(view: View, cut: int, room: int) -> Sequence[Message]:
+        return lent.restore(view, range(cut), lent.able().window, room)
+
+    known = lent.emit, lent.expect, lent.transcript, lent.able, lent.notes
+    return (keeping,), (PayOut(book, *known, restore),)
+
+
+def notes_path(lent: Lent) -> Path:
+    """Where the notes on this conversation are."""
+    path = lent.transcript() or Path()
+    return path.with_suffix("") / NOTES
+
+
+def _snip(lent: Lent) -> tuple[Fit, ...]:
+    known = lent.emit, lent.expect, lent.transcript, lent.able
+    return (Snip(*known),) if lent.switches.snip else ()
+
+
+def _collapse(lent: Lent) -> tuple[Fit, ...]:
+    known = lent.emit, lent.expect, lent.transcript, lent.able
+    return (Collapse(*known),) if lent.switches.collapse else ()
+
+
+def _compaction(lent: Lent) -> tuple[Fit, ...]:
+    on = lent.switches
+    if not (on.compact or on.reactive):
+        return ()
+    known = lent.emit, lent.expect, lent.transcript, lent.able
+    digest = Digest(*known, auto=on.compact, reactive=on.reactive)
+    if lent.forker is None:
+        return (digest,)
+    compaction = Compaction(
+        lent.forker,
+        digest,
+        *known,
+        lent.compaction,
+        before=lent.before_compaction,
+        after=lent.after_compaction,
+        restore=lent.restore,
+        fidelity=lambda removed, there: fidelity(removed, there).score,
+        auto=on.compact,
+        reactive=on.reactive,
+        asks=lent.waits,
+    )
+    return (compaction,)
+
+
+def _compaction_ahead(
+    lent: Lent, compaction: tuple[Fit, ...]
+) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
+    """The summary is prepared where that is wanted, and where there is no other time to ask for it."""
+    on = lent.switches
+    wanted = on.compact and not on.collapse and (on.precompute or not lent.waits)
+    layer = next((layer for layer in compaction if isinstance(layer, Compaction)), None)
+    if layer is None or not wanted:
+        return (), compaction
+    ahead = Ahead(layer, lent.able, lent.emit, waits=lent.waits)
+    return (ahead,), (Prepared(ahead), *compaction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sevenfold.errors import NoKey, UnknownModel
@@ -19,14 +20,14 @@ __all__ = ["Access", "capabilities", "connect", "default_params"]
 OFFLINE: Final = "offline"
 KNOWN: Final = (
     "'offline' (needs nothing), an Anthropic model such as 'claude-sonnet-5-5', 'anthropic:NAME', "
-    "or 'openai:NAME' (with OPENAI_BASE_URL for compatible servers)"
+    "'openai:NAME' (with OPENAI_BASE_URL for compatible servers), or 'local:FILE.gguf'"
 )
 
 
 def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
     """The model of this name, ready to stream; nothing is sent before the first request.
 
-    `offline`, `openai:NAME`, `anthropic:NAME`, or the plain name of an Anthropic model.
+    `offline`, `local:FILE.gguf`, `openai:NAME`, `anthropic:NAME`, or the plain name of an Anthropic model.
     """
     name = name.strip()
     if name == OFFLINE:
@@ -34,6 +35,10 @@ def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
 
         return OfflineEngine()
     prefix, colon, rest = name.partition(":")
+    if prefix == "local" and rest and rest.isprintable():
+        from sevenfold.models.local import LocalModel
+
+        return LocalModel(Path(rest), access, clock=clock)
     if colon and prefix not in ("anthropic", "openai"):
         raise UnknownModel(f"no model is called {name!r}: use {KNOWN}")
     if not (rest if colon else name) or any(c.isspace() or not c.isprintable() for c in name):

@@ -66,11 +66,18 @@ def mapped(said: Told) -> ModelFailure:
 class AnthropicModel:
     """A model behind the Messages API. `close` it when done."""
 
-    def __init__(self, name: str, access: Access, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        access: Access,
+        *,
+        clock: Clock | None = None,
+        spoken_of: Provider | None = None,
+    ) -> None:
         self.name = name
         url = access.anthropic_base_url.rstrip("/").removesuffix("/v1")
         self._local = is_loopback(url)
-        self._provider = provider(url)
+        self._provider = spoken_of or provider(url)
         self._wire = Wire(self._provider, url, _headers(access), access, mapped=mapped, clock=clock)
         asked = access.diagnostics
         self._diagnoses = url == ANTHROPIC_URL if asked is None else asked

@@ -20,7 +20,7 @@ from sevenfold.messages import (
     to_wire,
 )
 from sevenfold.models.capabilities import BINDING_BETA, LONG, LONG_BETA, capabilities, wire_name
-from sevenfold.request import Frame, Request, Ttl, encoded, sendable
+from sevenfold.request import Frame, Request, Ttl, encoded, pinned, sendable
 
 MOST_MARKS: Final = 4
 MARKS: Final[dict[Ttl, Json]] = {
@@ -56,13 +56,13 @@ def body(
     frame = request.frame
     head: Json = {
         "model": wire_name(frame.model),
-        "max_tokens": _max_tokens(request, max_output or capabilities(frame.model).max_output),
+        "max_tokens": max_tokens(request, max_output or capabilities(frame.model).max_output),
         "stream": True,
         **_params(frame),
     }
     if frame.tools:
         head["tools"] = frame.tools
-    at, system_marks = _marks(request)
+    at, system_marks = marks(request)
     system = _system(frame, system_marks)
     if system:
         head["system"] = system
@@ -108,25 +108,21 @@ def _params(frame: Frame) -> Json:
     return params
 
 
-def _max_tokens(request: Request, most: int) -> int:
+def max_tokens(request: Request, most: int) -> int:
+    """The longest reply to ask for, of at most `most` tokens: thinking counts, and must leave room."""
     asked = min(request.max_tokens or most, most)
     thinking = request.frame.params.get("thinking") or {}
     budget = thinking.get("budget_tokens")
-    if (
-        isinstance(budget, int) and asked <= budget
-    ):  # thinking counts, and must leave room to answer
+    if isinstance(budget, int) and asked <= budget:
         return min(most, asked + budget)
     return asked
 
 
-def _system(frame: Frame, marks: int) -> list[Json]:
-    """The parts of the system prompt; `marks` says how many may carry one: the last, then the first."""
+def _system(frame: Frame, room: int) -> list[Json]:
+    """The parts of the system prompt, with so many marks at most."""
     parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
-    mark = MARKS[frame.ttl]
-    if parts and marks >= 1:
-        parts[-1]["cache_control"] = mark
-    if len(parts) > 1 and marks >= 2:
-        parts[0]["cache_control"] = mark
+    for at in marked_parts(len(parts), room):
+        parts[at]["cache_control"] = MARKS[frame.ttl]
     return parts
 
 
@@ -138,16 +134,17 @@ def _messages(request: Request, at: list[int]) -> list[bytes]:
         wires[i] = _marked(wires[i], view[i].message, mark)
     if not view.pins:
         return wires
-    for pin in view.pins:
-        if (place := view.where(pin.after)) is not None:
-            wires[place] += b',{"role":"user","content":[' + _encode(pin.payload) + b"]}"
+    for after, payloads in pinned(view).items():
+        if (place := view.where(after)) is not None:
+            for payload in payloads:
+                wires[place] += b',{"role":"user","content":[' + payload + b"]}"
     return wires
 
 
 # --- cache marks --------------------------------------------------------------------------------------
 
 
-def _marks(request: Request) -> tuple[list[int], int]:
+def marks(request: Request) -> tuple[list[int], int]:
     """Which messages carry a mark, and how many are left for the system prompt."""
     frame, view = request.frame, request.view
     room = MOST_MARKS - sum("cache_control" in tool for tool in frame.tools)
@@ -159,16 +156,21 @@ def _marks(request: Request) -> tuple[list[int], int]:
     return kept, room - len(kept)
 
 
+def marked_parts(parts: int, room: int) -> set[int]:
+    """Which parts of the system prompt carry a mark, of `room` at most: the last, then the first."""
+    return set([parts - 1, 0][: max(0, room)]) if parts else set()
+
+
 def _markable_at(request: Request, at: int | None) -> int | None:
     """This message, or the nearest before it that can carry a mark."""
     while at is not None and at >= 0:
-        if any(map(_markable, request.view[at].message.content)):
+        if any(map(markable, request.view[at].message.content)):
             return at
         at -= 1
     return None
 
 
-def _markable(block: Block) -> bool:
+def markable(block: Block) -> bool:
     """Providers refuse marks on thinking and on empty text; of unknown blocks we cannot tell."""
     if isinstance(block, Text):
         return bool(block.text.strip())
@@ -179,7 +181,7 @@ def _marked(wire: bytes, message: Message, mark: bytes) -> bytes:
     """The same bytes with a mark spliced into the last block that can carry one."""
     end = len(wire) - len(b"]}")
     for block in reversed(sendable(message).content):
-        if _markable(block):
+        if markable(block):
             return wire[: end - 1] + mark + wire[end - 1 :]
         end -= len(_encode(to_wire(block))) + 1
     return wire

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.errors import UnknownModel
 from sevenfold.messages import Json
 from sevenfold.models.access import Access
 from sevenfold.protocols import Capabilities
@@ -21,6 +24,10 @@ LONG_BETA: Final = "context-1m-2025-08-07"
 INTERLEAVED_BETA: Final = "interleaved-thinking-2025-05-14"
 BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 DEFAULT_WINDOW: Final = 200_000
+LOCAL: Final = "local:"
+"""Before the path of a GGUF file."""
+LOCAL_WINDOW: Final = 32_768
+"""Of a local model, unless another is asked for: many could take more, and it would fill the memory."""
 
 Thinks: TypeAlias = Literal["", "budget", "adaptive"]
 """How a model is asked to think: not at all, with a number of tokens, or as it sees fit."""
@@ -133,10 +140,26 @@ def capabilities(
     name: str, *, betas: Iterable[str] = (), window: int | None = None
 ) -> Capabilities:
     """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
+    if name.startswith(LOCAL):
+        return local_capabilities(Path(name.removeprefix(LOCAL)), window)
     size, found = window_of(name, betas, window), family(name)
     if found is not None:
         return replace(found.able, window=size)
-    return Capabilities(window=size, max_output=min(32_000, max(1, size // 4)))
+    return Capabilities(window=size, max_output=_modest(size))
+
+
+def local_capabilities(path: Path, window: int | None = None) -> Capabilities:
+    """The same for a GGUF file; one that is not there any more is taken for a usual one."""
+    from sevenfold.models.gguf import context_length
+
+    wanted = window or LOCAL_WINDOW
+    with suppress(UnknownModel):
+        wanted = min(wanted, context_length(path.expanduser()))
+    return Capabilities(window=wanted, max_output=_modest(wanted), images=False)
+
+
+def _modest(window: int) -> int:
+    return min(32_000, max(1, window // 4))
 
 
 def default_params(name: str, access: Access) -> Json:

@@ -71,10 +71,27 @@ NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env"})
 """One could point writes at a folder of keys, the other could change what every command does."""
 
 
+SAVING: Final = frozenset(
+    [
+        "tool_results",
+        "aggregate_budget",
+        "payout",
+        "compact",
+        "reactive",
+        "micro_cost",
+        "micro_time",
+        "micro_cache_edit",
+        "micro_api",
+    ]
+)
+"""Flags of what keeps a conversation small: a folder that nobody trusts does not switch them off."""
+
+
 def _restricts(key: KeyPath, value: Any, limits: Settings) -> bool:
     """Whether this only takes something away from what holds without it.
 
-    A lower window or a smaller first reply is not on the list: both make for more requests.
+    A lower window or a smaller first reply is not on the list: both make for more requests. Nor are the
+    flags of what saves: without it requests get larger, until none can be sent any more.
     """
     match key:
         case ("permissions", "deny" | "ask"):
@@ -87,22 +104,23 @@ def _restricts(key: KeyPath, value: Any, limits: Settings) -> bool:
         case ("dailyBackgroundLimit",):
             now = limits.daily_background_limit
             return value is not None and (now is None or value < now)
-        case ("memoryEnabled",) | ("telemetry", "enabled") | ("flags", _):
+        case ("memoryEnabled",) | ("telemetry", "enabled"):
             return value is False
+        case ("flags", name):
+            return value is False and name not in SAVING
         case _:
             return False
 
 
 # --- putting them together ------------------------------------------------------------------------------
 
-_GROUPS: Final = frozenset({"permissions", "hooks", "flags", "telemetry"})
-
 
 def _leaves(values: Json) -> Iterator[tuple[KeyPath, Any]]:
     """Each setting by itself, also those in groups; not what is no setting."""
     known = {row[0] for row in describe()}
+    groups = {key.partition(".")[0] for key in known if "." in key}
     for key, value in values.items():
-        inside = value if key in _GROUPS else {}
+        inside = value if key in groups else {}
         yield from (
             ((key, name), item) for name, item in inside.items() if f"{key}.{name}" in known
         )

@@ -47,9 +47,9 @@ Trusted or not, `memoryDirectory` and `env` are never taken from `.sevenfold/set
 A hook is `{{"matcher": "Edit|Write", "hooks": [{{"type": "command", "command": "./check.sh",
 "timeout": 60}}]}}`; see [hooks](hooks.md).
 
-No effect yet, because what they steer comes with later releases: `autoCompactPercent`, `cleanupDays`,
-`memoryEnabled`, `memoryDirectory`, `guidelines`, `dailyBackgroundLimit`, every `flags.*`, the hooks
-`PreCompact`, `PostCompact`, `SubagentStop` and `Notification`, and the variables named after them.
+No effect yet, because what they steer comes with later releases: `memoryEnabled`, `memoryDirectory`,
+`guidelines`, the flags from `recall` on, the hooks `SubagentStop` and `Notification`, and the variables
+named after them.
 
 ## Variables
 

@@ -12,6 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from sevenfold.hook_contract import HookEvents
+from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l3_session_memory.settings import NotesSettings
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.switches import Switches
 from sevenfold.models.access import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.request import Ttl
 from sevenfold.tools import permissions as tools
@@ -81,39 +86,6 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel
             examples=[False],
         ),
     ] = True
-
-
-def _flag(description: str) -> Meta:
-    return Meta(description=description, examples=[False])
-
-
-class Switches(msgspec.Struct, frozen=True, kw_only=True):
-    """A switch for every layer and mechanism."""
-
-    tool_results: Annotated[bool, _flag("Layer 1: large tool results go to disk.")] = True
-    aggregate_budget: Annotated[bool, _flag("Layer 1: the limit for all results of a message.")] = (
-        True
-    )
-    micro_cost: Annotated[bool, _flag("Layer 2: old results are cleared when it pays.")] = True
-    micro_time: Annotated[bool, _flag("Layer 2: the plain time rule instead.")] = False
-    micro_cache_edit: Annotated[bool, _flag("Layer 2: deletions in the provider's cache.")] = True
-    micro_api: Annotated[bool, _flag("Layer 2: the provider's context management.")] = True
-    pre_cold: Annotated[bool, _flag("Layer 2: acts before the cache goes cold; it spends.")] = False
-    notes: Annotated[bool, _flag("Layer 3: notes on this session are kept.")] = True
-    payout: Annotated[bool, _flag("Layer 3: the notes stand in for a compaction.")] = True
-    compact: Annotated[bool, _flag("Layer 4: the window is compacted when nearly full.")] = True
-    reactive: Annotated[bool, _flag("Layer 4: compaction after a refusal as too long.")] = True
-    precompute: Annotated[bool, _flag("Layer 4: the summary is prepared ahead.")] = False
-    server_compact: Annotated[bool, _flag("Layer 4: the provider compacts.")] = False
-    snip: Annotated[bool, _flag("Layer 4: whole old rounds leave the view.")] = False
-    collapse: Annotated[bool, _flag("Layer 4: finished tool rounds become a short projection.")] = (
-        False
-    )
-    recall: Annotated[bool, _flag("Layer 5: memories are recalled.")] = True
-    extraction: Annotated[bool, _flag("Layer 5: memories are extracted after a turn.")] = True
-    dream: Annotated[bool, _flag("Layer 6: memories are consolidated.")] = True
-    team: Annotated[bool, _flag("Layer 5: memory shared with a team.")] = True
-    agent_summaries: Annotated[bool, _flag("Layer 7: running agents say what they do.")] = True
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -226,6 +198,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             examples=["Never save names of customers."],
         ),
     ] = None
+    tool_results: ToolResultSettings = ToolResultSettings()
+    micro: MicroSettings = MicroSettings()
+    notes: NotesSettings = NotesSettings()
+    compaction: CompactionSettings = CompactionSettings()
     flags: Switches = Switches()
     prices: Annotated[
         Path | None,

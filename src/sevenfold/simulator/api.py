@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from sevenfold.cache.prices import Price, Prices
+from sevenfold.simulator.compaction import Summary, from_newest, iteration, reached, summed_up
 from sevenfold.simulator.context_management import apply_edits
 from sevenfold.simulator.counting import content_tokens
 from sevenfold.simulator.diagnostics import Diagnostics
@@ -81,6 +82,8 @@ class Pending:
     applied: list[Json] = field(default_factory=list)
     room: int | None = None
     """Tokens the window leaves for output, where that is less than what was asked."""
+    summary: Summary | None = None
+    """What was summed up before this request is answered."""
 
     @property
     def minimum(self) -> int:
@@ -155,6 +158,7 @@ class Api:
         body = self._message(pending, reply, message_id)
         self.diagnostics.remember(message_id, pending.model, pending.prompt)
         usage = pending.verdict.usage(content_tokens(reply.content))
+        usage += pending.summary.usage if pending.summary else Usage()
         row = self.enter(pending, usage, MESSAGES, message_id, reply.stop_reason)
         return Outcome(200, body, self.headers(pending.request_id), row, pending.step)
 
@@ -163,7 +167,7 @@ class Api:
         body = check_body(body, counting=True)
         price = self.price_of(body["model"])
         check_request(body, None)
-        edited, _ = apply_edits(body, _tokens, keeps_thinking=keeps_thinking(price))
+        edited, _ = apply_edits(from_newest(body), _tokens, keeps_thinking=keeps_thinking(price))
         out: Json = {"input_tokens": _tokens(edited)}
         if body.get("context_management") is not None:
             out["context_management"] = {"original_input_tokens": _tokens(body)}
@@ -187,15 +191,19 @@ class Api:
         step = self.script.take(body, source)
         if step is not None and step.error is not None and step.error.after_events is None:
             raise step.error.problem()
-        edited, applied = apply_edits(body, _tokens, keeps_thinking=keeps_thinking(price))
+        thinks = keeps_thinking(price)
+        edited, applied = apply_edits(from_newest(body), _tokens, keeps_thinking=thinks)
+        minimum, summary = price.min_cacheable if price else DEFAULT_MINIMUM, None
+        if reached(edited, _tokens):
+            read = self.cache.look((key, model), read_marked(edited), minimum, started)
+            edited, summary = summed_up(edited, read.usage())
         prompt = read_marked(edited)
         room = self._room(body, prompt.tokens, price, betas)
         shared = self.ledger.compare(source, prompt)
-        minimum = price.min_cacheable if price else DEFAULT_MINIMUM
         verdict = self.cache.look((key, model), prompt, minimum, started)
         return Pending(
             n, request_id, started, key, source, body, model, price, prompt, verdict, step, shared,
-            applied, room,
+            applied, room, summary,
         )  # fmt: skip
 
     def abandon(self, pending: Pending, endpoint: str) -> None:
@@ -291,12 +299,17 @@ class Api:
             "service_tier": "standard",
             **reply.usage,
         }
+        content = list(reply.content)
+        if (made := pending.summary) is not None:
+            answered = verdict.usage(content_tokens(reply.content))
+            usage["iterations"] = [made.iteration, iteration("message", answered)]
+            content.insert(0, made.block)
         message: Json = {
             "id": message_id,
             "type": "message",
             "role": "assistant",
             "model": pending.model,
-            "content": list(reply.content),
+            "content": content,
             "stop_reason": reply.stop_reason,
             "stop_sequence": reply.stop_sequence,
             "usage": usage,

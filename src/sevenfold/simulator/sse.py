@@ -72,6 +72,9 @@ def _opened(block: Json) -> tuple[Json, list[Json]]:
                 {"type": "input_json_delta", "partial_json": part} for part in ("", *_parts(text))
             ]
             return {**block, "input": {}}, deltas
+        case "compaction":
+            whole = {"type": "compaction_delta", "content": block.get("content")}
+            return {**block, "content": None}, [whole]
     return block, []
 
 

@@ -11,13 +11,14 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 import msgspec
 
-from sevenfold.errors import SessionBusy
+from sevenfold.errors import SessionBusy, SessionNotFound
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
@@ -36,7 +37,7 @@ _APPENDING: Final = os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(fd: int) -> bool:
+    def _lock(fd: int, *, certain: bool = False) -> bool:
         os.lseek(
             fd, 0x7FFFFFFE, os.SEEK_SET
         )  # far behind the end, so that nobody's reading is hindered
@@ -49,35 +50,44 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _lock(fd: int) -> bool:
+    def _lock(fd: int, *, certain: bool = False) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             # Some network file systems have no locks; a session there is better than none.
-            return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
+            missing = error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
+            return missing and not certain
         return True
 
 
 class Log:
     """An open log. Only one process has it open at a time; reading needs no lock (`read_log`)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         self.repaired: str | None = None
         """What was mended on opening, in words for people."""
-        make_private_dir(path.parent)
-        self._fd = self._open()
-        self._hold()
+        if create:
+            make_private_dir(path.parent)
+        self._fd = self._open(create)
+        try:
+            self._hold()
+        except BaseException:  # not `close`: the name of the holder is not ours to remove
+            os.close(self._fd)
+            raise
         try:
             self._length = self._mend()
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> int:
+    def _open(self, create: bool) -> int:
+        flags = _APPENDING if create else _APPENDING & ~os.O_CREAT
         try:
-            fd = os.open(self.path, os.O_RDWR | _APPENDING, PRIVATE_FILE)
+            fd = os.open(self.path, os.O_RDWR | flags, PRIVATE_FILE)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not create:
+                raise self._gone() from error
             raise failure(error, self.path, "opened") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
@@ -91,16 +101,24 @@ class Log:
 
     def _hold(self) -> None:
         if not _lock(self._fd):
-            os.close(self._fd)
             who = _pid_in(self._holder)
             raise SessionBusy(
                 f"{self.path} is being written by {f'process {who}' if who else 'another process'}; "
                 "close that one first, or start a new session"
             )
+        # Whoever removes a log holds its lock, so from here on it stays.
+        if not _is_at(self._fd, self.path):
+            raise self._gone()
         with contextlib.suppress(OSError):  # not worth failing for
             fd = os.open(self._holder, os.O_WRONLY | os.O_TRUNC | _APPENDING, PRIVATE_FILE)
             with os.fdopen(fd, "wb") as file:
                 file.write(b"%d\n" % os.getpid())
+
+    def _gone(self) -> SessionNotFound:
+        return SessionNotFound(
+            f"{self.path} was removed while it was being opened; "
+            "'sevenfold sessions' lists those there are"
+        )
 
     def _mend(self) -> int:
         """Make the log end with a whole line; returns its length."""
@@ -202,6 +220,37 @@ class Log:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def unopened(path: Path) -> Iterator[None]:
+    """While the block runs nobody opens this log; `SessionBusy` when somebody has. Changes nothing.
+
+    Where there are no locks nobody can know, and that is `SessionBusy` too.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | NOFOLLOW | CLOEXEC | BINARY)
+    except OSError as error:
+        raise failure(error, path, "opened") from error
+    try:
+        if not _lock(fd, certain=True):
+            raise SessionBusy(f"{path} is open in another session; close that one first")
+        if not _is_at(fd, path):
+            gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise failure(gone, path, "opened")
+        yield
+    finally:
+        os.close(fd)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """False: what was opened has been removed since, and at most another file has its place."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise failure(error, path, "opened") from error
 
 
 def read_log(path: Path, limit: int = 1 << 31) -> bytes:

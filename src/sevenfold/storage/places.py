@@ -246,7 +246,7 @@ def find_session(places: Places, session: str) -> Path:
 def remove_session(places: Places, session: str) -> None:
     """Delete a transcript and all that belongs to it; refused while somebody writes it."""
     path = find_session(places, session)
-    with Log(path):
+    with Log(path, create=False):
         try:
             path.with_name(path.name + ".torn").unlink(missing_ok=True)
             folder = places.session_folder(path.stem)

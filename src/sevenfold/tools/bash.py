@@ -115,6 +115,7 @@ class Bash:
                 cwd=workspace.cwd,
                 env=environment(workspace, looking=only_looks(command)),
                 seconds=seconds,
+                most=workspace.most_output,
                 keep=(place.fileno(),),
             )
             moved = self._move(os.pread(place.fileno(), 1 << 16, 0))

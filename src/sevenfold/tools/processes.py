@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import Process
 
 MOST_KEPT: Final = 100_000
-"""Bytes of output held in memory: half from the beginning, half from the end."""
+"""Bytes of output held in memory unless said otherwise: half from the beginning, half from the end."""
 TERM_GRACE: Final = 2.0
 """Seconds between asking a group to end and ending it."""
 HELD_GRACE: Final = 0.5
@@ -76,13 +76,14 @@ async def run(
     cwd: Path,
     env: Mapping[str, str],
     seconds: float,
+    most: int = MOST_KEPT,
     keep: Sequence[int] = (),
 ) -> Ran:
     """Run to the end, or for so many seconds. Cancelled or late, the whole group is ended."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     process: Process | None = None
-    output, at_end = Output(), anyio.Event()
+    output, at_end = Output(most), anyio.Event()
     try:
         try:
             process = await start(argv, cwd=cwd, env=env, output=writing, keep=keep)

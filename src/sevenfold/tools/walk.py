@@ -8,18 +8,24 @@ reads them need not care which of the two did the work.
 
 from __future__ import annotations
 
-import bisect
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
 """Folders nobody means when they search a project; a search that begins inside one still works."""
-LARGEST = 5 * 1024 * 1024
+LARGEST = 5 << 20
+"""Bytes of a file that a search over a folder looks into."""
+LARGEST_NAMED = 64 << 20
+"""Bytes of a file that is searched when it is named."""
+MOST_LINES = 200
+"""Lines of one match that are shown; one more is told, to say that there are more."""
 _SNIFFED = 8192
 _IGNORE_FILE = 1 << 16
 _LONG_LINE = 4000
@@ -198,11 +204,31 @@ def files(root: str, pattern: str, *, every: bool, limit: int) -> Iterator[dict[
 
 
 class Span(NamedTuple):
-    """Lines that belong to one match, and where in the first of them it begins, in bytes."""
+    """Lines that belong to one match, and where in the first of them it begins."""
 
     first: int
     last: int
     start: int
+
+
+class Lines:
+    """The lines of a text by number, without a list of them: of a large text there may be millions."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._number, self._at = text, 0, 0
+
+    def __len__(self) -> int:
+        return self._text.count("\n") + (self._text[-1:] not in ("", "\n"))
+
+    def __getitem__(self, number: int) -> str:
+        while self._number < number:
+            self._at = self._text.index("\n", self._at) + 1
+            self._number += 1
+        while self._number > number:
+            self._at = self._text.rfind("\n", 0, self._at - 1) + 1
+            self._number -= 1
+        end = self._text.find("\n", self._at)
+        return self._text[self._at : end if end >= 0 else None]
 
 
 def search(
@@ -214,19 +240,22 @@ def search(
     multiline: bool = False,
     context: int = 0,
     first_only: bool = False,
+    most: int = sys.maxsize,  # of one file; the others are counted
 ) -> Iterator[dict[str, Any]]:
-    """Every match below a folder, or in one file, as `rg --json` would say it."""
+    """Every match below a folder, or in one file, as `rg --json` would say it; and what is too large."""
     expression = compiled(pattern, ignore_case=ignore_case, multiline=multiline)
-    wanted = re.compile(translate(glob), re.DOTALL) if glob else None
-    for path in _searched(root, wanted):
-        text = _text(path)
-        if text is None or not _may_match(expression, pattern, text):
+    named = not Path(root).is_dir()
+    for path in [root] if named else _searched(root, glob):
+        if named and not multiline:
+            told = _streamed(path, expression, context)
+        elif (text := text_of(path, named=named)) is None:
+            told = iter([{"type": "large", "data": {"path": {"text": path}}}])
+        elif _may_match(expression, pattern, text):
+            spans = (_spans_across if multiline else _spans)(expression, text)
+            told = _told(path, Lines(text), spans, context)
+        else:
             continue
-        lines = text.split("\n")
-        if lines[-1] == "":
-            lines.pop()
-        spans = _spans_across(expression, text) if multiline else _spans(expression, lines)
-        yield from _told(path, lines, spans[:1] if first_only else spans, context)
+        yield from islice(told, 1) if first_only else _counted(path, told, most)
 
 
 def compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
@@ -234,15 +263,11 @@ def compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> re.Pattern[
     return re.compile(pattern, flags)
 
 
-def _searched(root: str, wanted: re.Pattern[str] | None) -> Iterator[str]:
-    if not Path(root).is_dir():
-        yield root
-        return
+def _searched(root: str, glob: str | None) -> Iterator[str]:
+    wanted = re.compile(translate(glob), re.DOTALL) if glob else None
     for entry in walk(root):
-        path = relative(entry.path, root)
-        if entry.is_symlink() or not fits(wanted, path):
-            continue
-        yield entry.path
+        if not entry.is_symlink() and fits(wanted, relative(entry.path, root)):
+            yield entry.path
 
 
 def fits(wanted: re.Pattern[str] | None, path: str) -> bool:
@@ -252,17 +277,19 @@ def fits(wanted: re.Pattern[str] | None, path: str) -> bool:
     return wanted.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def _text(path: str) -> str | None:
-    """The text of a file, or None if it is too large, not text, or not to be read."""
+def text_of(path: str, *, named: bool) -> str | None:
+    """The text of a file; empty if it is not text or cannot be read, None if it is too large."""
+    most = LARGEST_NAMED if named else LARGEST
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
-            if os.fstat(fd).st_size > LARGEST:
-                return None
-            data = file.read(LARGEST)
+            large = os.fstat(fd).st_size > most
+            data = file.read(_SNIFFED if large else most)
     except OSError:
-        return None
-    return None if b"\0" in data[:_SNIFFED] else data.decode("utf-8", "replace")
+        return ""
+    if b"\0" in data[:_SNIFFED] and not named:
+        return ""
+    return None if large else data.decode("utf-8", "replace")
 
 
 def _may_match(expression: re.Pattern[str], pattern: str, text: str) -> bool:
@@ -275,57 +302,81 @@ def _may_match(expression: re.Pattern[str], pattern: str, text: str) -> bool:
     return expression.search(text) is not None
 
 
-def _spans(expression: re.Pattern[str], lines: list[str]) -> list[Span]:
-    found = []
-    for number, line in enumerate(lines):
+def _counted(path: str, told: Iterable[dict[str, Any]], most: int) -> Iterator[dict[str, Any]]:
+    matches = 0
+    for said in told:
+        matches += said["type"] == "match"
+        if matches <= most:
+            yield said
+    if matches > most:
+        yield {"type": "more", "data": {"path": {"text": path}, "matches": matches - most}}
+
+
+def _streamed(path: str, expression: re.Pattern[str], around: int) -> Iterator[dict[str, Any]]:
+    """The matches in a file that may be large: no more than a line and what is around it is held."""
+    before: deque[str] = deque(maxlen=around)
+    after = 0
+    with Path(path).open("rb") as file:
+        for number, raw in enumerate(file):
+            line = raw.decode("utf-8", "replace").removesuffix("\n")
+            if match := expression.search(line.removesuffix("\r")):
+                for back in range(len(before), 0, -1):
+                    yield _line("context", path, number - back, before.popleft())
+                yield _match(path, number, line, match.start())
+                after = around
+            elif after:
+                after -= 1
+                yield _line("context", path, number, line[:_LONG_LINE])
+            else:
+                before.append(line[:_LONG_LINE])
+
+
+def _spans(expression: re.Pattern[str], text: str) -> Iterator[Span]:
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else ()):
         if match := expression.search(line.removesuffix("\r")):
-            found.append(Span(number, number, _bytes(line[: match.start()])))
-    return found
+            yield Span(number, number, match.start())
 
 
-def _spans_across(expression: re.Pattern[str], text: str) -> list[Span]:
+def _spans_across(expression: re.Pattern[str], text: str) -> Iterator[Span]:
     """Matches may cross lines; those that share a line are told as one."""
-    ends = [match.end() for match in re.finditer("\n", text)]
-    found: list[Span] = []
+    found: Span | None = None
+    number = at = 0
     for match in expression.finditer(text):
         if match.end() == match.start():
             continue
-        first = bisect.bisect_right(ends, match.start())
-        last = bisect.bisect_right(ends, match.end() - 1)
-        if found and first <= found[-1].last:
-            found[-1] = found[-1]._replace(last=max(last, found[-1].last))
+        number += text.count("\n", at, match.start())
+        at = match.start()
+        last = number + text.count("\n", at, match.end() - 1)
+        if found and number <= found.last:
+            found = found._replace(last=max(last, found.last))
             continue
-        begin = ends[first - 1] if first else 0
-        found.append(Span(first, last, _bytes(text[begin : match.start()])))
-    return found
+        if found:
+            yield found
+        found = Span(number, last, at - text.rfind("\n", 0, at) - 1)
+    if found:
+        yield found
 
 
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-def _told(path: str, lines: list[str], spans: list[Span], around: int) -> Iterator[dict[str, Any]]:
-    told = -1
-    for i, span in enumerate(spans):
+def _told(path: str, lines: Lines, spans: Iterable[Span], around: int) -> Iterator[dict[str, Any]]:
+    told, end = -1, len(lines)
+    for span, following in pairwise(chain(spans, [Span(end, end, 0)])):
         for number in range(max(told + 1, span.first - around), span.first):
-            yield _line("context", path, number, lines[number])
-        yield _match(path, lines, span)
-        following = spans[i + 1].first if i + 1 < len(spans) else len(lines)
-        told = min(span.last + around, following - 1, len(lines) - 1)
+            yield _line("context", path, number, lines[number][:_LONG_LINE])
+        rest = range(span.first + 1, min(span.last, span.first + MOST_LINES) + 1)
+        more = [lines[number][:_LONG_LINE] for number in rest]
+        yield _match(path, span.first, lines[span.first], span.start, *more)
+        told = min(span.last + around, following.first - 1, end - 1)
         for number in range(span.last + 1, told + 1):
-            yield _line("context", path, number, lines[number])
+            yield _line("context", path, number, lines[number][:_LONG_LINE])
 
 
-def _match(path: str, lines: list[str], span: Span) -> dict[str, Any]:
-    first, start = lines[span.first], span.start
-    if len(first) > _LONG_LINE:  # a line of megabytes: only what is around the match
-        raw = first.encode("utf-8", "replace")
-        begin = max(0, start - _LONG_LINE // 2)
-        first = raw[begin : start + _LONG_LINE // 2].decode("utf-8", "replace")
-        start -= begin
-    text = "\n".join([first, *lines[span.first + 1 : span.last + 1]])
-    said = _line("match", path, span.first, text)
-    said["data"]["submatches"] = [{"start": start}]
+def _match(path: str, number: int, line: str, start: int, *more: str) -> dict[str, Any]:
+    """Of a line of megabytes only what is around the match."""
+    begin = max(0, start - _LONG_LINE // 2) if len(line) > _LONG_LINE else 0
+    line = line[begin : start + _LONG_LINE]
+    said = _line("match", path, number, "\n".join([line, *more]))
+    before = line[: start - begin].encode("utf-8", "replace")
+    said["data"]["submatches"] = [{"start": len(before)}]
     return said
 
 

@@ -14,7 +14,7 @@ from anyio.abc import Process
 
 from sevenfold.protocols import Clock
 from sevenfold.tools.paths import absolute, real, secret
-from sevenfold.tools.processes import TERM_GRACE, end_groups, group_lives
+from sevenfold.tools.processes import MOST_KEPT, TERM_GRACE, end_groups, group_lives
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -55,6 +55,8 @@ class Workspace:
     """Process groups of commands that ended and left something running."""
     hidden: Callable[[Path], bool] = secret
     """Files that a search over a folder leaves out."""
+    most_output: int = MOST_KEPT
+    """Bytes of a command's output held in memory; more is worth it where long results are stored."""
     _cwd: Path = field(init=False)
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.messages import Block, Text, ToolUse, whole_characters
 from sevenfold.models.directives import Directive
+from sevenfold.models.offline.noting import noted
 from sevenfold.models.offline.phrases import Language, joined, say
 from sevenfold.models.offline.plan import (
     CONTINUE,
@@ -31,6 +32,7 @@ from sevenfold.models.offline.plan import (
 from sevenfold.models.offline.recall import answer_from, asks_something
 from sevenfold.models.offline.report import doing, piped_report, reports
 from sevenfold.models.offline.steps import Call, Calls, Keep, Question, Said, Step, Unclear
+from sevenfold.models.offline.summarising import summarised
 from sevenfold.models.offline.view import Ask, Conversation, Done, calls, find_ask
 from sevenfold.models.offline.words import is_chinese
 
@@ -47,7 +49,7 @@ class Rules(msgspec.Struct, frozen=True):
     """How something is saved that is to be remembered; without it, it only stays in view."""
 
 
-RULES: Final = Rules()
+RULES: Final = Rules(directives={"notes": noted, "compact": summarised})
 
 LONGEST_TEXT: Final = 16_000
 LONGEST_QUOTE: Final = 200

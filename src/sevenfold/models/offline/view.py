@@ -22,7 +22,8 @@ TYPED_BY: Final = frozenset({"user", "turn", ""})
 _DATA_OPEN: Final = re.compile(
     r"^[ \t]*<(?:(?P<piped>stdin-*)(?=>)"
     r"|(?P<tag>context|system-reminder|persisted-output|memor(?:y|ies)[\w-]*|recall[\w-]*"
-    r"|summary|session-notes|mail|[\w-]*notification)\b)(?P<attributes>[^<>\n]*)>",
+    r"|summary|session-notes|digest|collapsed|snipped|mail|[\w-]*notification)\b)"
+    r"(?P<attributes>[^<>\n]*)>",
     re.MULTILINE,
 )
 """How what was added to a conversation begins. What it holds is data."""
@@ -39,6 +40,8 @@ class Conversation(msgspec.Struct, frozen=True):
     system: str = ""
     added: frozenset[int] = frozenset()
     """Which user messages nobody typed, where the request says so."""
+    room: int = 0
+    """Tokens that the reply may hold; 0: as many as it needs."""
 
     @classmethod
     def of(cls, request: Request) -> Conversation:
@@ -54,6 +57,7 @@ class Conversation(msgspec.Struct, frozen=True):
             frozenset(
                 i for i, p in enumerate(placed) if p.message.role == "user" and p.by not in TYPED_BY
             ),
+            request.max_tokens,
         )
 
 

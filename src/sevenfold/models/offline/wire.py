@@ -50,7 +50,8 @@ def read_body(body: Json) -> Conversation:
         blocks = tuple(_blocks(item.get("content")))
         messages.append(Message("assistant" if role == "assistant" else "user", blocks))
     system = "\n\n".join(b.text for b in _blocks(body.get("system")) if isinstance(b, Text))
-    return Conversation(tuple(messages), _tools(body), system, frozenset(added))
+    room = most if isinstance(most := body.get("max_tokens"), int) else 0
+    return Conversation(tuple(messages), _tools(body), system, frozenset(added), room)
 
 
 def _tools(body: Json) -> dict[str, Json]:

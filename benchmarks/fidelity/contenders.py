@@ -1,0 +1,168 @@
+"""What could stand in place of what was taken away, each within the same number of tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.fidelity.cases import Case
+from sevenfold.facts import Collector
+from sevenfold.fidelity import names_in, strings, typed
+from sevenfold.layers.l3_session_memory.notes import Limits
+from sevenfold.layers.l3_session_memory.quoting import gone_with, quoted
+from sevenfold.layers.l3_session_memory.settings import NotesSettings
+from sevenfold.layers.l3_session_memory.wording import Wording
+from sevenfold.layers.l4_compaction import summary
+from sevenfold.layers.l4_compaction.wording import Form, digest_text
+from sevenfold.messages import Text, user
+from sevenfold.models.directives import write_directive
+from sevenfold.models.offline import Conversation, answer
+from sevenfold.models.offline.view import TYPED_BY
+from sevenfold.quotes import Cutting
+from sevenfold.tokens import TEXT_RATE, byte_length
+
+WHERE: Final = "~/.sevenfold/projects/a-project/20260101-120000-session.jsonl"
+"""About as long as the path of a transcript is."""
+NOTES: Final = "/home/me/.sevenfold/projects/a-project/session/session-memory/summary.md"
+WORDING: Final = Wording.load(None, lambda event: None)
+SET: Final = NotesSettings()
+LONGEST: Final = (0, 1_000, 500, 250)
+MOST_SAID: Final = 0.6
+"""The most of the room that the user's words take, before long ones are cut."""
+CUTTINGS: Final[tuple[Cutting, ...]] = ("none", "long", "all")
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    text: Callable[[Case], str]
+
+
+def budget(case: Case) -> int:
+    """Bytes, as tokens are estimated from them: what the real summary takes."""
+    return byte_length(case.summary)
+
+
+def within(text: str, most: int) -> str:
+    """No more than the budget, whoever wrote it."""
+    if byte_length(text) <= most:
+        return text
+    return text.encode("utf-8")[:most].decode("utf-8", "ignore")
+
+
+def real_summary(case: Case) -> str:
+    return case.summary
+
+
+def digest(case: Case) -> str:
+    """As the last rung of the ladder writes it, without a tail: the real compactions kept none."""
+    collector = Collector()
+    for placed in case.removed:
+        collector.take(placed)
+    room = budget(case)
+    for cutting in CUTTINGS:
+        form = Form(room=room, facts=room, path=WHERE, tail=False, last_whole=True, cutting=cutting)
+        if text := digest_text(collector.facts, form):
+            return text
+    return ""
+
+
+# --- the offline engine ---------------------------------------------------------------------------------
+
+
+def notes(case: Case) -> str:
+    """Notes that the offline engine takes, as they are paid out: all limits shrink alike until it fits."""
+    low, high = 0.0, 1.0
+    best = ""
+    for _ in range(8):
+        scale = (low + high) / 2
+        text = _paid_out(case, scale)
+        if byte_length(text) <= budget(case):
+            low, best = scale, text
+        else:
+            high = scale
+    return best
+
+
+def _paid_out(case: Case, scale: float) -> str:
+    limits = Limits(max(1, int(SET.section_tokens * scale)), max(1, int(SET.total_tokens * scale)))
+    form = WORDING.form
+    asked = WORDING.asking(form.template, Path(NOTES), limits, edits=False)
+    noted = WORDING.told(form.template, offline(case, "notes", asked))
+    gone = gone_with(case.removed, {}, started=True)
+    bodies = form.cut_to(noted, limits)
+    room = int(SET.user_words * scale)
+    return quoted(form.shown(bodies), gone, Path(WHERE), room, asking=True).text
+
+
+def summarised(case: Case) -> str:
+    """A summary by the offline engine, with the user's words as the compaction puts them in."""
+    said = [text for placed in case.removed if (text := typed(placed))]
+    for longest in LONGEST:
+        form = summary.Form(WHERE, tail=False, longest=longest)
+        around = byte_length(summary.summary_text(summary.Answer(), said, form))
+        if around <= budget(case) * MOST_SAID:
+            break
+    asked = summary.directive_text("Summarise all of the conversation above.")
+    room, text = budget(case), ""
+    while room > 0:
+        reply = offline(case, summary.KIND, asked, int(room * TEXT_RATE))
+        text = summary.summary_text(summary.parse(reply), said, form)
+        if byte_length(text) <= budget(case):
+            break
+        room -= max(100, byte_length(text) - budget(case))
+    return text
+
+
+def offline(case: Case, kind: str, asked: str, room: int = 0) -> str:
+    """What the offline engine says to a directive at the end of the conversation, in words."""
+    said = [placed.message for placed in case.removed]
+    added = (
+        n for n, p in enumerate(case.removed) if p.message.role == "user" and p.by not in TYPED_BY
+    )
+    directive = user(write_directive(kind, "b-1", asked))
+    talk = Conversation((*said, directive), added=frozenset(added), room=room)
+    return "".join(block.text for block in answer(talk) if isinstance(block, Text))
+
+
+def rarest_names(case: Case) -> str:
+    """A list of the names that stand in the fewest messages, the newest first among equals."""
+    newest_first = list(_names(case).items())[::-1]
+    return _listed(sorted(newest_first, key=lambda item: item[1]), budget(case))
+
+
+def commonest_names(case: Case) -> str:
+    return _listed(_names(case).most_common(), budget(case))
+
+
+def _names(case: Case) -> Counter[str]:
+    names: Counter[str] = Counter()
+    for placed in case.removed:
+        message = placed.message
+        texts = [message.text, *(result.text for result in message.results)]
+        texts += [text for use in message.tool_uses for text in strings(use.input)]
+        names.update(sorted(names_in("\n".join(texts))))
+    return names
+
+
+def _listed(names: Iterable[tuple[str, int]], most: int) -> str:
+    out: list[str] = []
+    for name, _ in names:
+        most -= byte_length(name) + 1
+        if most < 0:
+            break
+        out.append(name)
+    return " ".join(out)
+
+
+CONTENDERS: Final = (
+    Contender("real summary", real_summary),
+    Contender("our notes", notes),
+    Contender("our summary", summarised),
+    Contender("digest", digest),
+    Contender("rarest names", rarest_names),
+    Contender("commonest names", commonest_names),
+)

@@ -1,0 +1,1 @@
+"""Our step beside the steps of other packages, on the same conversation in the same run."""

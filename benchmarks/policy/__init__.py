@@ -1,0 +1,1 @@
+"""What a policy for tool results saves on recorded sessions, and the numbers it is built on."""

@@ -1,0 +1,168 @@
+"""What every kind of compaction writes down, in one form: where it was, and what its messages stand for.
+
+    compacted        the boundary: who, why, how much, up to where. The event has the same numbers.
+    stands_for:…     one for each message that stands for others: the facts behind it, and among them all
+                     that the user said, word for word, however little of that the message shows
+
+Whoever compacts next goes on from these records (`collected`) and takes nothing from a text. So what the
+user said outlives any chain of compactions, and comes back whole when there is room for it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.events import Compacted
+from sevenfold.facts import TYPED, Collector, Facts
+from sevenfold.messages import Message, ToolResult
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Id, Mark, Placed, View
+
+BOUNDARY: Final = "compacted"
+"""The name of the mark. The last one counts; the log has them all."""
+STANDS_FOR: Final = "stands_for"
+"""How the names of records begin; the rest is the fingerprint of the message."""
+SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hooks", "system"})
+"""Who says something himself; everybody else is a layer."""
+COMPACTIONS: Final = frozenset(
+    {"Snip", "Collapse", "PayOut", "Compaction", "Digest", "OnDemand", "ServerCompaction"}
+)
+"""The layers that put messages in place of others."""
+_GIVEN_BACK: Final = "<context>"
+"""How a message begins that a compaction adds: files as they are now, words that stand elsewhere too."""
+
+
+# --- the boundary ---------------------------------------------------------------------------------------
+
+
+class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One compaction: who made it, why, how much it took away, and up to where."""
+
+    by: str
+    """summary, notes, digest, snip, collapse, server, or what another tool recorded."""
+    trigger: str
+    """auto, manual, refused, from, up_to, ahead."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    last: Id = -1
+    """The last entry that it covers."""
+    kept_from: Id = -1
+    """The first message that stayed word for word; -1 when none did."""
+    fidelity: float | None = None
+    """The share of what was said that can still be found; see `fidelity`."""
+    instructions: str = ""
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(BOUNDARY, msgspec.to_builtins(self))
+
+    def event(self, seconds: float = 0.0, usage: Usage | None = None) -> Compacted:
+        """The same for whoever listens, with how long it took and what asking for it used."""
+        told = (self.by, self.trigger, self.tokens_before, self.tokens_after, self.fidelity)
+        return Compacted(*told, seconds, usage or Usage())
+
+
+def last_boundary(view: View) -> Boundary | None:
+    """The newest one of this conversation, as far as its record can be read."""
+    return read_boundary(view.marks.get(BOUNDARY))
+
+
+def read_boundary(value: Any) -> Boundary | None:
+    try:
+        return msgspec.convert(value, Boundary, strict=False)
+    except msgspec.ValidationError:
+        return None
+
+
+# --- what a message stands for --------------------------------------------------------------------------
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a message stands for."""
+
+    facts: Facts
+    rounds: int = 0
+    """Replies of the model among it, where they can be put back ..."""
+    tokens: int = 0
+    """... and what they would take then."""
+
+    def mark(self, message: Message) -> Mark:
+        """A name of its own for each message: they all count."""
+        value = msgspec.json.decode(msgspec.json.encode(self))  # as it will be read back
+        return Mark(record_name(message), value)
+
+
+def record_name(message: Message) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(message)).hexdigest()
+    return f"{STANDS_FOR}:{digest[:32]}"
+
+
+def record_of(placed: Placed, marks: Mapping[str, Any]) -> Record | None:
+    """What this message stands for, if a compaction has put it in place of others."""
+    if placed.by in SPOKEN:
+        return None
+    try:
+        return msgspec.convert(marks.get(record_name(placed.message)), Record)
+    except msgspec.ValidationError:  # there is none, or another version wrote it: its text is left
+        return None
+
+
+def collected(
+    stretch: Iterable[Placed],
+    marks: Mapping[str, Any],
+    wanted: Callable[[Placed], bool] = lambda placed: True,
+) -> Facts:
+    """What these messages say about themselves, and what those among them stand for that stand for others.
+
+    What a compaction gave back beside its message is left out: it is given back anew. `wanted`: which of
+    the messages that stand for themselves are taken in.
+    """
+    collector = Collector()
+    for placed in stretch:
+        if (record := record_of(placed, marks)) is not None:
+            collector.go_on(record.facts)
+        elif not _given_back(placed) and wanted(placed):
+            collector.take(placed)
+    return collector.facts
+
+
+def _given_back(placed: Placed) -> bool:
+    return placed.by in COMPACTIONS and placed.message.text.startswith(_GIVEN_BACK)
+
+
+# --- what the user said last ----------------------------------------------------------------------------
+
+
+def typed(placed: Placed) -> bool:
+    """Whether a person said something in it; results of tools may stand beside that."""
+    return placed.by in TYPED and any(
+        not isinstance(block, ToolResult) for block in placed.message.content
+    )
+
+
+def last_typed(view: View) -> int | None:
+    """Where what the user said last is, if it is a message and can stay alone when others go."""
+    last = _last_said(view)
+    if last is None or not typed(view[last]) or view[last].message.results:
+        return None
+    beside = [view[at].id for at in (last - 1, last + 1) if 0 <= at < len(view)]
+    return None if view[last].id in beside else last
+
+
+def asked_within(view: View, cut: int) -> bool:
+    """Whether what the user said last stands before the cut, in whatever form."""
+    last = _last_said(view)
+    return last is None or last < cut
+
+
+def _last_said(view: View) -> int | None:
+    """Where the last words of the user are, or the message that stands for them."""
+    for at in range(len(view) - 1, -1, -1):
+        record = record_of(view[at], view.marks)
+        if typed(view[at]) or (record is not None and record.facts.said):
+            return at
+    return None

@@ -1,0 +1,1 @@
+"""Other people's conversations: their messages, in their format, recognised when they come again."""

@@ -1,0 +1,32 @@
+"""While nobody speaks: background results are written, and layers that act on silence are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from sevenfold.background import Tray
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Failed
+from sevenfold.turn import Turn
+
+TICK: Final = 15.0
+"""Seconds between two looks at the clock."""
+
+
+async def watch(turn: Turn, tray: Tray, busy: Callable[[], bool]) -> None:
+    """Never ends by itself; `busy` says that a turn is running."""
+    while True:
+        await turn.clock.sleep(TICK)
+        replied_at = turn.transcript.view.replied_at
+        if busy() or replied_at is None:
+            continue
+        try:
+            turn.collect()
+        except SevenfoldError as error:  # the disk, for instance: the next turn will say so too
+            turn.emit(Failed("idle", str(error)))
+        for layer in turn.layers.idle:
+            if (name := type(layer).__name__) not in tray.running:
+                idle = turn.clock.now() - replied_at
+                tray.start(name, partial(layer, turn.request, idle))

@@ -1,0 +1,188 @@
+"""Decides once, when results arrive, how each is shown: whole, as a note, or as where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from sevenfold.errors import StorageFailure
+from sevenfold.events import Emit, Failed, Stored
+from sevenfold.layers.l1_tool_results.envelope import WITH_FILE_TOOLS, envelope, without_middle
+from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.messages import Text, ToolResult, whole_characters
+from sevenfold.protocols import Intake
+from sevenfold.storage.results import ResultStore
+from sevenfold.tokens import estimate
+from sevenfold.transcript import View
+
+NAME: Final = "tool results"
+CAPS: Final[dict[str, int]] = {"Bash": 30_000, "Grep": 20_000}
+"""Characters that a tool's result may have at most."""
+OTHER_CAP: Final = 100_000
+UNLIMITED: Final = frozenset({"Read", "ReadResult"})
+"""They bound themselves and are how a stored result is read: to store it again leads nowhere."""
+TOO_LONG_FOR_ANY_WINDOW: Final = 400_000
+"""Characters above which a result is cut even though the rest of it is lost."""
+_WORDS: Final = 800
+"""About what an envelope says beside its preview: less than that is not worth storing."""
+
+
+class ToolResults:
+    """Implements `protocols.Intake`. What it hands back is what the transcript holds from then on."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        settings: ToolResultSettings,
+        emit: Emit,
+        how: Callable[[], str] = lambda: WITH_FILE_TOOLS,
+        aggregate: bool = True,
+    ) -> None:
+        self._store, self._settings, self._emit = store, settings, emit
+        self._how, self._aggregate = how, aggregate
+
+    def intake(self, batch: tuple[ToolResult, ...], view: View) -> tuple[ToolResult, ...]:
+        if not batch:
+            return batch
+        arrival = _Arrival(batch, view)
+        for i, result in enumerate(batch):
+            tool = arrival.tools[i]
+            if empty(result):
+                arrival.shown[i] = replace(result, content=_nothing(tool, result.is_error))
+            elif (limit := self.limit(tool)) is not None and size(result) > limit:
+                self._store_one(arrival, i, f"over {limit:,} characters")
+        if self._aggregate:
+            self._within_message(arrival)
+        return tuple(arrival.shown)
+
+    def limit(self, tool: str) -> int | None:
+        """The characters that a result of this tool may have; None: it sees to that itself."""
+        if (own := self._settings.limits.get(tool)) is not None:
+            return own
+        if tool in UNLIMITED:
+            return None
+        return min(CAPS.get(tool, OTHER_CAP), self._settings.most_characters)
+
+    def _within_message(self, arrival: _Arrival) -> None:
+        """Bring a message within its limit: the largest go first, what was shown before stays."""
+        most, total = self._settings.most_per_message, arrival.total()
+        if total <= most:
+            return
+        least = self._settings.preview_bytes + _WORDS
+        why = f"the results of one message were {total:,} characters"
+        for i in arrival.untouched(least):
+            if total <= most:
+                return
+            before = size(arrival.shown[i])
+            self._store_one(arrival, i, why)
+            total += size(arrival.shown[i]) - before
+
+    def _store_one(self, arrival: _Arrival, i: int, why: str) -> None:
+        result, tool = arrival.batch[i], arrival.tools[i]
+        if not storable(result):
+            return
+        try:
+            path = self._store.keep(result.tool_use_id, result.content)
+        except StorageFailure as refusal:
+            self._refused(arrival, i, str(refusal))
+            return
+        text = result.text
+        with_tail = tool == "Bash" and result.is_error
+        preview = self._settings.preview_bytes
+        shown = envelope(text, path, self._how(), preview, with_tail=with_tail)
+        arrival.shown[i] = replace(result, content=shown)
+        self._emit(_stored(result.tool_use_id, tool, path, text, shown, why))
+
+    def _refused(self, arrival: _Arrival, i: int, cause: str) -> None:
+        """The disk said no: the result is shown as it came, unless no window could hold it."""
+        result = arrival.batch[i]
+        arrival.refused.add(i)
+        ending = "the result is shown whole"
+        if size(result) > TOO_LONG_FOR_ANY_WINDOW:
+            ending = "only the beginning and the end of the result are shown"
+            budget = min(self.limit(arrival.tools[i]) or OTHER_CAP, OTHER_CAP)
+            cut = without_middle(result.text, budget, whole_characters(cause))
+            arrival.shown[i] = replace(result, content=cut)
+        if (said := f"{cause}; until then {ending}") not in arrival.said:
+            arrival.said.add(said)
+            self._emit(Failed(NAME, said))
+
+
+class _Arrival:
+    """One batch of results on its way into the view."""
+
+    __slots__ = ("_frozen", "batch", "refused", "said", "shown", "tools")
+
+    def __init__(self, batch: tuple[ToolResult, ...], view: View) -> None:
+        names, before = answered(view)
+        self.batch = batch
+        self.shown = list(batch)
+        self.tools = [names.get(result.tool_use_id, "") for result in batch]
+        self.refused: set[int] = set()
+        self.said: set[str] = set()
+        self._frozen = sum(size(r) for r in before if names.get(r.tool_use_id, "") not in UNLIMITED)
+
+    def total(self) -> int:
+        """Characters of this message that count: what stands in the view already, and the new."""
+        new = zip(self.tools, self.shown, strict=True)
+        return self._frozen + sum(size(shown) for tool, shown in new if tool not in UNLIMITED)
+
+    def untouched(self, least: int) -> list[int]:
+        """Those that may still be stored and are worth it, the largest first."""
+        left = [
+            i
+            for i, result in enumerate(self.batch)
+            if self.shown[i] is result
+            and i not in self.refused
+            and self.tools[i] not in UNLIMITED
+            and size(result) > least
+        ]
+        return sorted(left, key=lambda i: -size(self.batch[i]))
+
+
+def answered(view: View) -> tuple[dict[str, str], Sequence[ToolResult]]:
+    """The tools that the last reply called, by use id, and which results stand after it already."""
+    before: list[ToolResult] = []
+    for at in range(len(view) - 1, -1, -1):
+        message = view[at].message
+        if message.role == "assistant":
+            return {use.id: use.name for use in message.tool_uses}, before
+        before += message.results
+    return {}, before
+
+
+def size(result: ToolResult) -> int:
+    """Characters of what it says."""
+    content = result.content
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(block.text) for block in content if isinstance(block, Text))
+
+
+def storable(result: ToolResult) -> bool:
+    """Text through and through: images, documents and what we do not know stay where they are."""
+    content = result.content
+    return isinstance(content, str) or all(isinstance(block, Text) for block in content)
+
+
+def empty(result: ToolResult) -> bool:
+    content = result.content
+    if isinstance(content, str):
+        return not content or content.isspace()
+    return all(isinstance(b, Text) and (not b.text or b.text.isspace()) for b in content)
+
+
+def _nothing(tool: str, failed: bool) -> str:
+    name = whole_characters(tool) or "the tool"
+    return f"[{name} failed and said nothing]" if failed else f"[{name} returned nothing]"
+
+
+def _stored(use_id: str, tool: str, path: Path, text: str, shown: str, why: str) -> Stored:
+    spared = max(0, estimate(text) - estimate(shown))
+    return Stored(use_id, tool, whole_characters(str(path)), len(text), spared, why)
+
+
+_check: type[Intake] = ToolResults

@@ -1,0 +1,359 @@
+"""Which tool results of a view could be cleared, and what is known about each. Only what is new is read."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePath
+from typing import Final
+
+import msgspec
+
+from sevenfold.messages import Message, Text, ToolResult, ToolUse
+from sevenfold.tokens import FRAME, Size, measure
+from sevenfold.transcript import Placed, View
+
+CLEARED: Final = "(cleared: "
+"""How the marker begins that stands in place of a cleared result."""
+STORED: Final = "<persisted-output"
+"""Layer 1 has kept this one short already."""
+READERS: Final = frozenset({"Read", "NotebookRead"})
+WRITERS: Final = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
+RETRIEVERS: Final = READERS | {"Grep", "Glob", "WebFetch", "WebSearch"}
+OFTEN: Final = 2
+"""What was cleared and asked for again so often stays from then on."""
+PATH_KEYS: Final = ("file_path", "path", "notebook_path")
+MOST_DIGITS: Final = 12
+"""A longer number is none of ours: a result may begin like a marker and go on as it likes."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A tool result in the view that may be cleared."""
+
+    use: ToolUse
+    at: int
+    """Where its message stands in the view."""
+    size: Size
+    tokens: int
+    """By the raw rule."""
+    call: int
+    """How many tools had been called when it came."""
+    request: int
+    """How many replies there had been."""
+    turn: int
+    """How often the user had spoken."""
+    path: str
+    error: bool
+
+
+class Touched(msgspec.Struct):
+    """When a file was last read and last changed, counted in calls and in replies."""
+
+    read: int = -1
+    changed: int = -1
+    request: int = 0
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """A result that was cleared."""
+
+    tokens: int
+    call: int
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Where a marker says that a cleared result is kept."""
+
+    file: str
+    """Its name without its folder: most markers have no more."""
+    first: int
+    last: int
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A call that asks again for what had been cleared."""
+
+    use: ToolUse
+    tokens: int
+    """What was cleared then."""
+
+
+class Scan:
+    """What was seen of a view so far. It follows a view that grows, and one whose results are cleared."""
+
+    def __init__(self, tools: Iterable[str], memory: Iterable[Path]) -> None:
+        folders = (path for m in memory for path in (os.path.normpath(m), os.path.realpath(m)))
+        self._tools, self._memory = frozenset(tools), {PurePath(path).parts for path in folders}
+        self._buffer: object = None
+        self._newest = -1
+        """The last message ever seen: a call before it was not made because of what is gone."""
+        self.asked_again: Counter[tuple[str, str]] = Counter()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.calls = self.requests = self.turns = 0
+        self._items: list[Placed] = []
+        self._weights: list[int] = []
+        self._uses: dict[str, tuple[ToolUse, int]] = {}
+        self._answered: set[str] = set()
+        self._last: dict[tuple[str, str], int] = {}
+        """The newest call that asks for each thing."""
+        self.found: list[Candidate] = []
+        self.files: dict[str, Touched] = {}
+        self.gone: dict[int, Gone] = {}
+        """What was cleared, by the number of the call."""
+        self._kept: dict[str, list[tuple[Kept, int]]] = {}
+        """Where that is, by file."""
+        self.clearable = 0
+        """Tokens of all candidates, by the raw rule."""
+
+    @property
+    def cleared(self) -> int:
+        """How many results of the view are cleared."""
+        return len(self.gone)
+
+    def follow(self, view: View) -> list[Again]:
+        """Take in what is new. Returns the calls in it that ask again for what was cleared."""
+        again: list[Again] = []
+        if self._newest < 0 and len(view):  # what happened before we looked was reported then
+            self._newest = view[-1].id
+        if view.buffer is not self._buffer or len(view) < len(self._items):
+            if not self._took_changes(view):
+                self._begin()
+            self._buffer = view.buffer
+        for at in range(len(self._items), len(view)):
+            self._take(at, view[at], again)
+        self._newest = max(self._newest, view[-1].id) if len(view) else self._newest
+        return again
+
+    def old(self, keep: int) -> list[Candidate]:
+        """All but the newest so many, and none that the model has not had a chance to read yet."""
+        end = max(0, len(self.found) - keep)
+        while end and self.found[end - 1].request == self.requests:
+            end -= 1
+        return self.found[:end]
+
+    def behind(self, at: int, end: int | None = None) -> int:
+        """Tokens of this message and all after it, up to `end`, by the raw rule."""
+        return sum(self._weights[at:end])
+
+    def _took_changes(self, view: View) -> bool:
+        """Whether the view differs only in results that were cleared, and in thinking that is gone."""
+        if len(view) < len(self._items):
+            return False
+        pairs = enumerate(zip(self._items, view, strict=False))
+        changed = [(at, old, new) for at, (old, new) in pairs if old is not new]
+        hidden: dict[str, ToolResult] = {}
+        for _, old, new in changed:
+            if not _asks_the_same(old, new):
+                return False
+            for was, now in zip(old.message.results, new.message.results, strict=True):
+                if was is not now and was != now:
+                    if _hidden(was) or not _hidden(now):
+                        return False  # shown again, or shown otherwise
+                    hidden[now.tool_use_id] = now
+        self._drop(lambda one: one.use.id in hidden)
+        for result in hidden.values():
+            self._went(result)
+        for at, _, new in changed:
+            self._items[at], self._weights[at] = new, _weight(new.size)
+        return True
+
+    def _drop(self, which: Callable[[Candidate], bool]) -> None:
+        self.clearable -= sum(one.tokens for one in self.found if which(one))
+        self.found = [one for one in self.found if not which(one)]
+
+    def _went(self, result: ToolResult) -> None:
+        """This one is cleared: what there was, and where it is now."""
+        if result.tool_use_id in self._uses:
+            _, call = self._uses[result.tool_use_id]
+            self.gone[call] = Gone(cleared_tokens(result.text), call)
+            if kept := kept_at(result.text):
+                if kept.file not in self._kept:
+                    self._drop(lambda one: file_read(one.use) == kept.file)
+                self._kept.setdefault(kept.file, []).append((kept, call))
+
+    def _take(self, at: int, placed: Placed, again: list[Again]) -> None:
+        self._items.append(placed)
+        self._weights.append(_weight(placed.size))
+        message = placed.message
+        if message.role == "assistant":
+            self.requests += 1
+            new = placed.id > self._newest and placed.by == "model"  # no layer has restored it
+            for use in message.tool_uses:
+                self.calls += 1
+                if new and (tokens := self._was_cleared(use)) is not None:
+                    self._asks_again(use)
+                    again.append(Again(use, tokens))
+                self._uses[use.id] = use, self.calls
+                self._last[subject(use)] = self.calls
+                self._touch(use)
+            return
+        if placed.by == "user" and _speaks(message):
+            self.turns += 1
+        for result in message.results:
+            self._answer(at, result)
+
+    def _answer(self, at: int, result: ToolResult) -> None:
+        id = result.tool_use_id
+        if id not in self._uses:
+            return
+        if id in self._answered:  # some models use an id again: an edit means the last one
+            self._drop(lambda one: one.use.id == id)
+        self._answered.add(id)
+        use, call = self._uses[id]
+        if _hidden(result):
+            self._went(result)
+        elif self._may_go(use, result):
+            self._add(at, use, call, result)
+
+    def _asks_again(self, use: ToolUse) -> None:
+        what = subject(use)
+        self.asked_again[what] += 1
+        if self.asked_again[what] >= OFTEN:
+            self._drop(lambda one: subject(one.use) == what)
+
+    def _was_cleared(self, use: ToolUse) -> int | None:
+        """How many tokens of what is asked for were cleared; None when it was not.
+
+        A file that was changed meanwhile is read anew, not again; commands repeat by nature.
+        """
+        last = self._last.get(subject(use))
+        if last is None:
+            return self._kept_tokens(use)
+        cleared = self.gone.get(last) if use.name in RETRIEVERS else None
+        touched = self.files.get(path_of(use))
+        if cleared is None or (touched and touched.changed > cleared.call):
+            return None
+        return cleared.tokens
+
+    def _kept_tokens(self, use: ToolUse) -> int | None:
+        """The same for a reader of the file that a marker names."""
+        places = self._kept.get(file_read(use), ())
+        first, count = use.input.get("offset"), use.input.get("limit")
+        first = first if isinstance(first, int) else 1
+        last = first + count - 1 if isinstance(count, int) else None
+        calls = {c for k, c in places if k.last >= first and (last is None or k.first <= last)}
+        return sum(self.gone[call].tokens for call in calls) if calls else None
+
+    def _touch(self, use: ToolUse) -> None:
+        path = path_of(use)
+        if path and (use.name in READERS or use.name in WRITERS):
+            touched = self.files.setdefault(path, Touched())
+            touched.request = self.requests
+            if use.name in READERS:
+                touched.read = self.calls
+            else:
+                touched.changed = self.calls
+
+    def _may_go(self, use: ToolUse, result: ToolResult) -> bool:
+        if use.name not in self._tools or not _is_text(result) or result.text.startswith(STORED):
+            return False
+        if self.asked_again[subject(use)] >= OFTEN:  # clearing it would go on for ever
+            return False
+        if file_read(use) in self._kept:  # and so would this
+            return False
+        return not self._memory or not _names(use, self._memory)
+
+    def _add(self, at: int, use: ToolUse, call: int, result: ToolResult) -> None:
+        size = measure(Message("user", (result,)))
+        tokens = _weight(size)
+        self.found.append(
+            Candidate(
+                use,
+                at,
+                size,
+                tokens,
+                call,
+                self.requests,
+                self.turns,
+                path_of(use),
+                result.is_error,
+            )
+        )
+        self.clearable += tokens
+
+
+def file_read(use: ToolUse) -> str:
+    """The name of the file that a call reads, without its folder."""
+    return PurePath(path_of(use)).name if use.name in READERS else ""
+
+
+def _speaks(message: Message) -> bool:
+    return any(isinstance(block, Text) for block in message.content)
+
+
+def subject(use: ToolUse) -> tuple[str, str]:
+    """What a call asks for; the same file from another line on is something else."""
+    return use.name, str(sorted(use.input.items(), key=str))
+
+
+def kept_at(text: str) -> Kept | None:
+    """Where the marker says that the whole result is."""
+    head, _, lines = text.removesuffix(")").rpartition(" lines ")
+    _, found, path = head.rpartition(", kept in ")
+    first, last = (_number(digits) for digits in lines.partition("-")[::2])
+    return Kept(PurePath(path).name, first, last) if found and first and last else None
+
+
+def cleared_tokens(text: str) -> int:
+    """The size of a result that was cleared, from the marker in its place."""
+    digits, _, _ = text[len(CLEARED) : len(CLEARED) + 2 * MOST_DIGITS].partition(" ")
+    return _number(digits.replace(",", ""))
+
+
+def _number(digits: str) -> int:
+    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else 0
+
+
+def _hidden(result: ToolResult) -> bool:
+    return isinstance(result.content, str) and result.content.startswith(CLEARED)
+
+
+def _is_text(result: ToolResult) -> bool:
+    """What a file of text can hold whole."""
+    return isinstance(result.content, str) or all(isinstance(b, Text) for b in result.content)
+
+
+def _names(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
+    """Whether a call is about something in one of the folders: by its path, or in a word of it."""
+    if _leads_into(path_of(use), folders):
+        return True
+    texts = (str(use.input.get(key, "")) for key in ("pattern", "command"))
+    named = (text for text in texts if any(folder[-1] in text for folder in folders))
+    words = (word.strip("\"'`;()|&<>") for text in named for word in text.split())
+    return any(_leads_into(word, folders) for word in words)
+
+
+def _leads_into(path: str, folders: Iterable[tuple[str, ...]]) -> bool:
+    """Whether this is in one of the folders. Nobody can tell where a relative path begins, or one from
+    the user's home: those count as soon as they could lead there.
+    """
+    folders = [folder for folder in folders if folder[-1] in path]
+    if not folders:
+        return False
+    parts = PurePath(os.path.normpath(path)).parts
+    if PurePath(path).is_absolute():
+        return any(parts[: len(folder)] == folder for folder in folders)
+    named = tuple(part for part in parts if part not in ("..", "~"))
+    return any(named[:n] == folder[-n:] for folder in folders for n in range(1, len(named) + 1))
+
+
+def _asks_the_same(old: Placed, new: Placed) -> bool:
+    """The same message, in which at most results are shown otherwise and thinking is gone."""
+    was, now = old.message, new.message
+    answers = [r.tool_use_id for r in was.results] == [r.tool_use_id for r in now.results]
+    return old.id == new.id and answers and was.tool_uses == now.tool_uses
+
+
+def _weight(size: Size) -> int:
+    return size.tokens() + size.frames * FRAME
+
+
+def path_of(use: ToolUse) -> str:
+    """The file that a call is about, as it was named."""
+    for key in PATH_KEYS:
+        if isinstance(path := use.input.get(key), str):
+            return path
+    return ""

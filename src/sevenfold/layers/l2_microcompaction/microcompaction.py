@@ -1,0 +1,170 @@
+"""Before each request: clear old tool results in one batch, if that pays; else leave every byte alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.cache.breakpoints import frontier_at
+from sevenfold.cache.prices import Prices
+from sevenfold.events import Cleared, Emit, Notice, ReadAgain
+from sevenfold.invariants import breaks_open_loop, in_open_loop
+from sevenfold.layers.l2_microcompaction.candidates import Again, Candidate, Scan
+from sevenfold.layers.l2_microcompaction.clearing import cleared, named
+from sevenfold.layers.l2_microcompaction.cost import Decision, Rates, decide, everything
+from sevenfold.layers.l2_microcompaction.need import NeedModel
+from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.protocols import Capabilities, Fit, Handback
+from sevenfold.request import Request
+from sevenfold.storage.results import ResultStore
+from sevenfold.tokens import Pressure
+from sevenfold.transcript import Mark, Results, View
+
+LOOK_EVERY: Final = 0.02
+"""The sums are done again when so much more of the view could be cleared: not at every step."""
+REREAD: Final = "micro.reread"
+"""The name of the mark that counts what was asked for again."""
+MOST_REMEMBERED: Final = 50
+BREAKER_LEAST, BREAKER_SHARE = 10, 0.25
+"""When so many results, and such a share of what was cleared, were asked for again, clearing ends."""
+
+
+class Reread(msgspec.Struct, frozen=True):
+    """What was asked for again in this session: how often, of how many cleared, and what most."""
+
+    count: int = 0
+    cleared: int = 0
+    often: tuple[tuple[str, str, int], ...] = ()
+
+
+class Microcompaction:
+    """The cost model, or the plain time rule. The main conversation only."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        settings: MicroSettings,
+        prices: Prices,
+        able: Callable[[], Capabilities],
+        expect: Callable[[str], object],
+        emit: Emit,
+        memory: Sequence[Path] = (),
+        *,
+        by_cost: bool = True,
+        by_time: bool = False,
+        edits_cache: bool = False,
+    ) -> None:
+        """`edits_cache`: where the provider can delete from its cache, that is used instead."""
+        self._store, self._settings, self._prices = store, settings, prices
+        self._able, self._expect, self._emit = able, expect, emit
+        self._by_cost, self._by_time, self._edits_cache = by_cost, by_time, edits_cache
+        own = settings.need_model if by_cost else None  # a wrong file is told when a session opens
+        self._need = NeedModel.load(own) if own else None
+        self._scan = Scan(settings.tools, memory)
+        self._looked_at = 0
+        self._held = False
+        self._said = False
+        self._again = self._cleared = 0
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        view = request.view
+        self._recall(view)
+        again = self._report(self._scan.follow(view))
+        self._cleared = max(self._cleared, self._scan.cleared)
+        if self._by_time and pressure.idle >= self._settings.idle_minutes * 60:
+            old = everything(view, self._scan, self._rates(request), pressure, self._settings)
+            return (*again, *self._clear(view, old, "plain"))
+        if not self._by_cost or (self._edits_cache and self._able().edits_cache):
+            return again
+        if not self._worth_a_look(view, pressure) or self._broken():
+            return again
+        return (*again, *self._clear(view, self._decide(request, pressure), "cost"))
+
+    def _recall(self, view: View) -> None:
+        """After a resume: what had been asked for again."""
+        if self._again or REREAD not in view.marks:
+            return
+        try:
+            known = msgspec.convert(view.marks[REREAD], Reread)
+        except msgspec.ValidationError:  # damaged: counting begins anew
+            return
+        self._again, self._cleared = known.count, max(known.cleared, self._cleared)
+        self._scan.asked_again.update({(tool, what): n for tool, what, n in known.often})
+
+    def _report(self, again: Sequence[Again]) -> tuple[Mark, ...]:
+        """Count and tell what the model asked for after it had been cleared."""
+        for one in again:
+            self._again += 1
+            self._emit(ReadAgain(one.use.name, named(one.use), one.tokens, self._again))
+        if not again:
+            return ()
+        often = self._scan.asked_again.most_common(MOST_REMEMBERED)
+        known = Reread(self._again, self._cleared, tuple((*what, n) for what, n in often))
+        return (Mark(REREAD, msgspec.to_builtins(known)),)
+
+    def _broken(self) -> bool:
+        """A session that keeps asking for what was cleared is one where clearing does not pay."""
+        again, gone = self._again, self._cleared
+        broken = again >= BREAKER_LEAST and again > BREAKER_SHARE * gone
+        if broken and not self._said:
+            self._said = True
+            text = f"{again} of {gone} cleared results were asked for again: no more are cleared"
+            self._emit(Notice(f"microcompaction stops: {text}", "warning"))
+        return broken
+
+    def _worth_a_look(self, view: View, pressure: Pressure) -> bool:
+        """Whether enough has come since the sums were last done for them to come out otherwise."""
+        if self._held:  # by a tool loop: when that ends, the sums are as they were
+            if in_open_loop(view):
+                return False
+            self._held, self._looked_at = False, 0
+        now, last = self._scan.clearable, self._looked_at
+        if pressure.warm and last <= now < last + LOOK_EVERY * pressure.tokens:
+            return False
+        self._looked_at = now
+        return now > 0
+
+    def _decide(self, request: Request, pressure: Pressure) -> Decision | None:
+        self._need = self._need or NeedModel.load()
+        rates = self._rates(request)
+        return decide(request.view, self._scan, self._need, rates, pressure, self._settings)
+
+    def _rates(self, request: Request) -> Rates:
+        frame = request.frame
+        return Rates.of(self._prices.of(frame.model), frame.ttl, self._able().caches_prompts)
+
+    def _clear(self, view: View, decision: Decision | None, rule: str) -> Sequence[Handback]:
+        if decision is None or self._would_unthink(view, decision.clear):
+            self._held = decision is not None
+            return ()
+        shown = cleared(decision.clear, view, self._store, self._emit)
+        if not shown:
+            return ()
+        why = f"layer 2 cleared {decision.why}"
+        self._expect(why)
+        self._emit(
+            Cleared(
+                rule,
+                tuple(shown),
+                decision.freed,
+                decision.rewritten,
+                decision.saving,
+                decision.price,
+                why,
+            )
+        )
+        self._cleared += len(shown)
+        first, last = decision.clear[0].at, decision.clear[-1].at
+        then = next((one.at for one in self._scan.found if one.at > last), len(view))
+        return (Results(shown), frontier_at(view, first, then))
+
+    def _would_unthink(self, view: View, clear: Sequence[Candidate]) -> bool:
+        """Whether it would take thinking out of a tool loop that still goes on, which is refused."""
+        first = view[min(one.at for one in clear)].id
+        return self._able().loses_thinking and breaks_open_loop(view, first)
+
+
+_check: type[Fit] = Microcompaction

@@ -1,0 +1,249 @@
+"""While nobody speaks and the cache is about to be lost: let it go, keep it warm, or make it smaller.
+
+It is off unless the flag `pre_cold` is set, because it spends while nobody looks. `choose` is the whole
+decision: what each way is expected to cost on top of a next request that finds everything in the cache,
+in base-price input tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import MILLION, Price, Prices
+from sevenfold.events import Emit, Progress
+from sevenfold.layers.l2_microcompaction.candidates import Scan
+from sevenfold.layers.l2_microcompaction.cost import MARKER
+from sevenfold.layers.l2_microcompaction.gaps import Gaps, Silence
+from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.protocols import Capabilities, Handback, Idle
+from sevenfold.request import KEPT_WARM, TTL_SECONDS, Frame, Request
+from sevenfold.tokens import Size, Usage, scaled
+from sevenfold.transcript import Mark, Reply, View
+
+NEAR: Final = 0.9
+"""The part of the cache's life after which to decide."""
+LARGE: Final = 40_000
+"""Tokens of a context (in a window of 200,000) below which it is not worth the trouble."""
+ASKING: Final = 80
+"""Tokens of a request that only keeps warm, besides the prefix."""
+HOUR: Final = TTL_SECONDS["1h"]
+HOUR_HOLDS: Final = 0.5
+"""How far to trust that a prefix which is read, and marked for an hour at its new end, lives for an hour.
+What is billed says so (only what is new counts as written); nothing that is said of lives promises it."""
+
+KeepWarm: TypeAlias = Callable[[Request], Awaitable[Reply | None]]
+Clear: TypeAlias = Callable[[Request], Awaitable[Sequence[Handback]]]
+Way: TypeAlias = Literal["let go", "keep warm", "an hour", "clear"]
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known at the moment of deciding. Times are seconds since the reply."""
+
+    tokens: int
+    """The context, which is in the cache."""
+    idle: float
+    """Now."""
+    expires: float
+    """When the cache is lost, if nothing is done."""
+    life: float
+    """How long it lives from each use on."""
+    gaps: Gaps
+    read: float
+    """Prices, as multiples of the plain input price."""
+    write: float
+    write_hour: float
+    output: float
+    answer: int = 1
+    """Tokens that a request which only keeps warm may answer with; thinking counts."""
+    fresh: int = 0
+    """Tokens at the end that are not in the cache yet: the reply. Only they can be written for an hour."""
+    left: int = 2
+    """How many such requests are still allowed in this silence."""
+    freed: int = 0
+    """What clearing would take out; 0 when there is nothing to clear."""
+    behind: int = 0
+    """What stands behind the first change, and would be written again."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What to do, and what each way was expected to cost, in base-price input tokens."""
+
+    way: Way
+    costs: dict[str, float]
+
+    @property
+    def saves(self) -> float:
+        return self.costs["let go"] - self.costs[self.way]
+
+
+def choose(s: Situation) -> Choice:
+    """The cheapest way, by what is expected of this user."""
+    user = Silence(s.gaps, s.idle)
+    rewrite = s.tokens * (s.write - s.read)
+    request = s.tokens * s.read + ASKING + s.answer * s.output
+    costs: dict[str, float] = {"let go": user.back_after(s.expires) * rewrite}
+
+    def kept(requests: int) -> float:
+        """So many requests, each just before the cache is lost, for as long as nobody speaks."""
+        times = [s.idle + i * NEAR * s.life for i in range(requests)]
+        sent = sum(user.still(time) for time in times)
+        return sent * request + user.back_after(times[-1] + s.life) * rewrite
+
+    if s.left:
+        costs["keep warm"] = min(kept(n) for n in range(1, s.left + 1))
+    if s.left and s.fresh and s.life < HOUR:
+        until, sure = s.idle + HOUR, s.idle + s.life
+        lost = user.back_after(until) + (1 - HOUR_HOLDS) * user.back_between(sure, until)
+        costs["an hour"] = request + s.fresh * (s.write_hour - s.read) + lost * rewrite
+    if s.freed:
+        early, late = user.back_between(s.idle, s.expires), user.back_after(s.expires)
+        smaller = (s.tokens - s.freed) * (s.write - s.read)
+        again = early * s.behind * (s.write - s.read) + late * smaller
+        costs["clear"] = again - (early + late) * s.freed * s.read
+    ways: tuple[Way, ...] = ("let go", "keep warm", "an hour", "clear")
+    return Choice(min((way for way in ways if way in costs), key=lambda way: costs[way]), costs)
+
+
+class PreCold:
+    """Decides once each time the cache is about to be lost. The main conversation only."""
+
+    def __init__(
+        self,
+        settings: MicroSettings,
+        prices: Prices,
+        able: Callable[[], Capabilities],
+        emit: Emit,
+        until: Callable[[Frame], float | None],
+        gaps: Callable[[], Gaps],
+        keep_warm: KeepWarm,
+        clear: Clear | None = None,
+        memory: Sequence[Path] = (),
+    ) -> None:
+        """`until` says until when the provider keeps this frame's prefix. `clear` hands back edits, or
+        nothing; it is not needed where a cold cache makes the next request clear for free.
+        """
+        self._settings, self._prices, self._able, self._emit = settings, prices, able, emit
+        self._until, self._gaps = until, gaps
+        self._keep_warm, self._clear = keep_warm, clear
+        self._scan = Scan(settings.tools, memory)
+        self._kept = Kept()
+        self._decided = 0.0
+
+    async def __call__(self, request: Request, idle: float) -> Sequence[Handback]:
+        view, price = request.view, self._prices.of(request.frame.model)
+        if view.replied_at is None or price is None or not price.input:
+            return ()
+        now, kept = view.replied_at + idle, self._so_far(view)
+        ends = max(self._until(request.frame) or 0.0, kept.until)
+        if not now < ends <= now + (1 - NEAR) * kept.life(request.frame) or ends == self._decided:
+            return ()
+        if tokens_of(request) < scaled(LARGE, self._able().window):
+            return ()
+        self._decided = ends
+        choice = choose(self._situation(request, idle, ends - now, price))
+        self._explain(choice, tokens_of(request), price)
+        if choice.way == "clear":
+            return await self._clear(request) if self._clear else ()
+        return () if choice.way == "let go" else await self._keep(choice.way, request, now)
+
+    def _situation(
+        self, request: Request, idle: float, time_left: float, price: Price
+    ) -> Situation:
+        frame, kept = request.frame, self._so_far(request.view)
+        fresh = 0 if kept.times else _fresh(request.view)
+        freed, behind = self._clearable(request.view) if self._clear else (0, 0)
+        thinking = (frame.params.get("thinking") or {}).get("budget_tokens") or 0
+        return Situation(
+            tokens=tokens_of(request),
+            idle=idle,
+            expires=idle + time_left,
+            life=kept.life(frame),
+            gaps=self._gaps().with_prior(),
+            read=price.read,
+            write=price.write_1h if frame.ttl == "1h" else price.write_5m,
+            write_hour=price.write_1h,
+            output=price.units(Usage(output=1)),
+            answer=1 + int(thinking),
+            fresh=fresh,
+            left=max(0, self._settings.keep_warm - kept.times),
+            freed=freed,
+            behind=behind,
+        )
+
+    def _clearable(self, view: View) -> tuple[int, int]:
+        """Tokens that could go, and tokens behind the first of them: all but the newest results."""
+        self._scan.follow(view)
+        old = self._scan.old(self._settings.keep_recent)
+        if not old:
+            return 0, 0
+        weigh = view.calibration.tokens
+        freed = weigh(sum((one.size for one in old), Size())) - MARKER * len(old)
+        behind = self._scan.behind(old[0].at) - freed
+        return max(0, freed), max(0, behind)
+
+    async def _keep(self, way: Way, request: Request, now: float) -> Sequence[Handback]:
+        before, asked = self._so_far(request.view), way == "an hour"
+        sent = replace(request, frame=replace(request.frame, ttl="1h")) if asked else request
+        reply = await self._keep_warm(sent)
+        if reply is None:
+            return ()
+        hour = before.hour or (asked and reply.usage.cache_write_1h > 0)
+        kept = Kept(request.view.replied_at or 0.0, before.times + 1, 0.0, hour)
+        self._kept = replace(kept, until=now + kept.life(request.frame))
+        return (Mark(KEPT_WARM, msgspec.to_builtins(self._kept)),)
+
+    def _so_far(self, view: View) -> Kept:
+        """What was done in this silence, also by a process that is gone."""
+        marked = _kept_in(view.marks.get(KEPT_WARM))
+        known = [k for k in (self._kept, marked) if k.since == view.replied_at]
+        return max(known, key=lambda k: k.times, default=Kept())
+
+    def _explain(self, choice: Choice, tokens: int, price: Price) -> None:
+        money = price.input / MILLION
+        ways = sorted(choice.costs, key=lambda way: choice.costs[way])
+        sums = ", ".join(f"{way} {choice.costs[way] * money:.4f}" for way in ways)
+        said = (
+            f"a cache of {tokens:,} tokens is about to be lost; chosen: {choice.way}. Expected to cost, "
+            f"in {price.currency}: {sums}"
+        )
+        self._emit(Progress("pre-cold", said, done=True))
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What was done to keep the cache during one silence."""
+
+    since: float = -1.0
+    """When the reply came that this silence follows."""
+    times: int = 0
+    until: float = 0.0
+    hour: bool = False
+
+    def life(self, frame: Frame) -> float:
+        return HOUR if self.hour else TTL_SECONDS[frame.ttl]
+
+
+def _kept_in(value: Any) -> Kept:
+    try:
+        return msgspec.convert(value, Kept)
+    except msgspec.ValidationError:
+        return Kept()
+
+
+def tokens_of(request: Request) -> int:
+    """The whole context of a request."""
+    view = request.view
+    return view.tokens + (request.frame.tokens if view.reported is None else 0)
+
+
+def _fresh(view: View) -> int:
+    """Tokens of the last message, if it is the reply: no request has ended behind it yet."""
+    last = view[-1] if len(view) else None
+    return view.calibration.tokens(last.size) if last and last.by == "model" else 0
+
+
+_check: Callable[..., Idle] = PreCold

@@ -1,0 +1,72 @@
+"""When to stop asking for summaries: too many failures in a row, or a window that fills up at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.transcript import Id, Mark, View
+
+BREAKER: Final = "compaction.breaker"
+"""The name of the mark."""
+
+
+class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How compaction went lately, with which model, and what the user was told about it."""
+
+    model: str = ""
+    failures: int = 0
+    refills: int = 0
+    """Compactions in a row after which the window was full again at once."""
+    at: Id = -1
+    """The last message when the view was last compacted."""
+    told: str = ""
+
+    @classmethod
+    def of(cls, view: View, model: str) -> Breaker:
+        """As it stands; another model begins anew."""
+        try:
+            known = msgspec.convert(view.marks.get(BREAKER), cls)
+        except msgspec.ValidationError:
+            return cls(model)
+        return known if known.model == model else cls(model)
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(BREAKER, msgspec.to_builtins(self))
+
+    def full_again(self, view: View, settings: CompactionSettings) -> Breaker:
+        """The window is full: was it compacted only just now?"""
+        if self.at < 0 or self.refills >= settings.refills:
+            return self
+        replies = sum(placed.by == "model" for placed in view.since(self.at))
+        return replace(self, refills=self.refills + 1 if replies <= settings.refilled_within else 0)
+
+    def why_open(self, settings: CompactionSettings) -> str:
+        """Why no summary is to be asked for, in a sentence for people; nothing while it is closed."""
+        if self.failures >= settings.failures:
+            return (
+                f"{self.failures} summaries in a row have failed: from now on a full window is "
+                "shortened without a model; /compact or another model tries again"
+            )
+        if self.refills >= settings.refills:
+            return (
+                f"the window was full again within {settings.refilled_within} replies after each of "
+                f"the last {self.refills} compactions, so no more summaries are asked for: what is "
+                "read is too large for this window; read it in parts, or use a larger window; "
+                "/compact tries again"
+            )
+        return ""
+
+    def failed(self) -> Breaker:
+        return replace(self, failures=self.failures + 1)
+
+    def compacted(self, view: View) -> Breaker:
+        """The view is about to be shortened; from here on replies are counted."""
+        return replace(self, at=view[-1].id)
+
+    def succeeded(self, view: View) -> Breaker:
+        return replace(self.compacted(view), failures=0, told="")

@@ -1,0 +1,269 @@
+"""Layer 4: the older part of the view is replaced by a summary. Read `compact` from top to bottom.
+
+    1  what would be replaced, and what stays word for word    planning
+    2  do the user's hooks agree? may a model be asked?        hooks, breaker
+    3  a summary: on the cached prefix, nudged, plain,
+       or of as much as fits                                   asking
+    4  all headings, the user's words, smaller than before     drafts
+    5  where any of that fails: a digest, without a model      digest
+    6  restored, measured, told, and handed back in one piece  `finished`
+
+Nothing leaves the view before 6 hands everything back, and the turn writes that at once or not at all:
+whoever cancels earlier finds the view as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Final, TypeAlias
+
+import anyio
+from msgspec.structs import replace
+
+from sevenfold.boundary import Boundary
+from sevenfold.cutting import UNKNOWN_GAP, applied
+from sevenfold.events import Emit, Failed, Notice, Progress
+from sevenfold.hook_contract import NOTHING, Outcome
+from sevenfold.layers.l4_compaction import digest as digests
+from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Wanted, Written
+from sevenfold.layers.l4_compaction.breaker import Breaker
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.drafts import Draft, from_digest, from_summary
+from sevenfold.layers.l4_compaction.planning import AUTOMATIC, BY, Plan, plan
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.l4_compaction.stretch import beginning, replied
+from sevenfold.layers.l4_compaction.summary import scope_text
+from sevenfold.messages import Message
+from sevenfold.protocols import Capabilities, Fit, Forker, Handback
+from sevenfold.request import Request
+from sevenfold.tokens import Pressure, Usage, scaled
+from sevenfold.transcript import Id, Placed, View
+
+RESTORED: Final = 0.5
+"""The most of the room that a compaction leaves that restored context may take."""
+
+Before: TypeAlias = Callable[[str, str], Awaitable[Outcome]]
+"""The user's hooks, with `auto` or `manual` and the instructions so far: they add to them, or refuse."""
+Afterwards: TypeAlias = Callable[[Boundary, str], Awaitable[None]]
+"""The user's hooks, with the record and the text that takes the place of the older part."""
+Restore: TypeAlias = Callable[[View, range, int, int], Sequence[Message]]
+"""What the model should see again: given the view, the places that leave it, the window and the room."""
+Score: TypeAlias = Callable[[Sequence[Placed], Sequence[Message]], float]
+"""How much of what is removed can be found in what is there."""
+
+
+async def agree(trigger: str, instructions: str) -> Outcome:
+    return NOTHING
+
+
+async def ignore(boundary: Boundary, text: str) -> None:
+    return None
+
+
+class NotAgreed(Exception):
+    """A hook of the user refused; the message is its reason."""
+
+
+class Compaction:
+    """Keeps a conversation within its window. Main conversation and agents; never in a fork."""
+
+    def __init__(
+        self,
+        fork: Forker,
+        digest: Digest,
+        emit: Emit,
+        expect: Callable[[str], object],
+        where: Callable[[], Path | None],
+        able: Callable[[], Capabilities],
+        settings: CompactionSettings | None = None,
+        *,
+        before: Before = agree,
+        after: Afterwards = ignore,
+        restore: Restore = lambda view, gone, window, room: (),
+        fidelity: Score | None = None,
+        auto: bool = True,
+        reactive: bool = True,
+        asks: bool = True,
+    ) -> None:
+        """`asks`: whether there is time for a model when the window is full; else it is the digest."""
+        self._digest, self._emit, self._expect = digest, emit, expect
+        self._where, self._able = where, able
+        self.settings = settings or CompactionSettings()
+        self._summarise = Summariser(fork, self.settings, emit)
+        self._before, self._after, self._restore, self._score = before, after, restore, fidelity
+        self._auto, self._reactive, self._asks = auto, reactive, asks
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        if not self.due(pressure):
+            return ()
+        trigger = "refused" if pressure.refused else "auto"
+        return await self.compact(request, pressure, trigger=trigger)
+
+    def due(self, pressure: Pressure) -> bool:
+        full = pressure.tokens > pressure.thresholds.auto_compact
+        return self._reactive if pressure.refused else self._auto and full
+
+    async def compact(
+        self,
+        request: Request,
+        pressure: Pressure,
+        *,
+        trigger: str,
+        instructions: str = "",
+        first: Id | None = None,
+        last: Id | None = None,
+    ) -> Sequence[Handback]:
+        """All rungs. Hands back what is to be written, or nothing when everything stays as it is.
+
+        `first`, `last`: the entries between which the view is replaced (`from`, `up_to`).
+        """
+        planned = plan(request, pressure, trigger, self._able(), first, last)
+        if planned is None or not (planned.automatic or planned.promising):
+            if trigger not in AUTOMATIC:
+                self._emit(Notice("there is too little here to compact: nothing was changed"))
+            return ()
+        known = Breaker.of(planned.view, request.frame.model)
+        breaker = known.full_again(planned.view, self.settings)
+        if not planned.automatic:
+            breaker = Breaker(request.frame.model)  # asked for by hand: tried again
+        try:
+            asked = await self.agreed(planned, instructions)
+        except NotAgreed as refused:
+            return self._declined(planned, known, str(refused))
+        began = perf_counter()
+        try:
+            draft, breaker = await self._drafted(planned, breaker, asked)
+            if draft is None:
+                return () if breaker == known else (breaker.mark,)
+            return await self.finished(planned, draft, breaker, asked, began)
+        except anyio.get_cancelled_exc_class():
+            self._say("stopped: nothing was changed", done=True)
+            raise
+
+    async def agreed(self, planned: Plan, instructions: str = "") -> str:
+        """The instructions, with what the user's hooks add to them, unless one of them refuses."""
+        outcome = await self._before("auto" if planned.automatic else "manual", instructions)
+        for text in outcome.messages:
+            self._emit(Notice(text))
+        if outcome.block or outcome.stop:
+            raise NotAgreed(outcome.reason)
+        return "\n\n".join(text for text in (instructions, *outcome.contexts) if text.strip())
+
+    # --- the rungs --------------------------------------------------------------------------------------
+
+    async def _drafted(
+        self, planned: Plan, breaker: Breaker, instructions: str
+    ) -> tuple[Draft | None, Breaker]:
+        """A summary, else a digest, else nothing; and how that leaves the breaker."""
+        why, failed, used = breaker.why_open(self.settings), "", Usage()
+        if self._asks and not why and planned.promising:
+            try:
+                draft = await self._summary(planned, instructions)
+                return draft, breaker.succeeded(planned.view)
+            except NoSummary as error:
+                breaker, failed, used = breaker.failed(), str(error), error.used
+                why = breaker.why_open(self.settings)
+                self._emit(Failed(BY, failed))
+                self._say(f"no summary: {failed}", done=True)
+        if why and breaker.told != why:
+            self._emit(Notice(why, "warning"))
+            breaker = replace(breaker, told=why)
+        instead = self._without_a_model(planned, used)
+        if instead is not None:
+            return instead, breaker.compacted(planned.view)
+        if not planned.automatic:
+            self._emit(Notice(f"nothing was compacted: {failed}", "warning"))
+        return None, breaker
+
+    async def _summary(self, planned: Plan, instructions: str) -> Draft:
+        self._say(f"summarising about {planned.tokens:,} tokens")
+        return self.draft(planned, await self.written(planned, instructions))
+
+    async def written(self, planned: Plan, instructions: str) -> Written:
+        """Ask the model; `NoSummary` when there is none to be had."""
+        return await self._summarise(self._wanted(planned, instructions))
+
+    def draft(self, planned: Plan, written: Written) -> Draft:
+        """What was written, in its place; `NoSummary` when that would not do."""
+        path = self._where()
+        return from_summary(planned, written, str(path) if path else "", self._able())
+
+    def _wanted(self, planned: Plan, instructions: str) -> Wanted:
+        """What to fork from: the view that is in the cache. Where that is too long, the view up to the
+        newest reply: it is what the request before had, and that was not too long.
+        """
+        request, pressure, view = planned.request, planned.pressure, planned.view
+        budget = int(scaled(self.settings.summary_tokens, pressure.window))
+        longest = min(budget, self._able().max_output)
+        on: View | None = view
+        seen, gap = len(view), 0
+        if pressure.refused or pressure.tokens + longest > pressure.window:
+            seen = replied(view, planned.cut)
+            on = beginning(view, seen) if planned.cut < len(view) else None
+        elif request.warm is not None and pressure.warm:
+            on = request.warm
+        if on is None:
+            gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
+        scope = scope_text(view, planned.first, planned.cut, seen)
+        return Wanted(request, on, scope, planned.stretch, instructions, longest, gap)
+
+    def _without_a_model(self, planned: Plan, used: Usage) -> Draft | None:
+        """The last rung. When asked for by hand it is only for a window that is full."""
+        if not planned.automatic and not (planned.full and planned.first == 0):
+            return None
+        made = self._digest.draft(planned.request, planned.pressure)
+        return None if made is None else from_digest(made, used)
+
+    # --- what comes of it -------------------------------------------------------------------------------
+
+    async def finished(
+        self, planned: Plan, draft: Draft, breaker: Breaker, instructions: str, began: float
+    ) -> Sequence[Handback]:
+        """Everything that is to be written, in one piece."""
+        view, gone = planned.view, draft.gone(planned.view)
+        added = self._restored(planned, draft, gone)
+        now = planned.tokens_with(applied(draft.after, added, BY))
+        score: float | None = None
+        if self._score is not None:
+            score = self._score([view[at] for at in gone], [*draft.after.messages, *added])
+        boundary = Boundary(
+            by=draft.by,
+            trigger=planned.trigger,
+            tokens_before=planned.before,
+            tokens_after=now,
+            last=draft.edits[-1].last,
+            kept_from=view[gone[-1] + 1].id if gone[-1] + 1 < len(view) else -1,
+            fidelity=score,
+            instructions=instructions,
+        )
+        await self._after(boundary, draft.text)
+        if draft.by == digests.NAME:
+            self._expect(digests.BREAKS)
+            self._emit(digests.said(boundary))
+        else:
+            self._expect("the older part of the conversation was replaced by a summary")
+        self._emit(boundary.event(perf_counter() - began, draft.usage))
+        self._say(f"{planned.before:,} tokens before, about {now:,} after", done=True)
+        return *draft.edits, *draft.marks, boundary.mark, breaker.mark, *added
+
+    def _restored(self, planned: Plan, draft: Draft, gone: list[int]) -> Sequence[Message]:
+        now = planned.tokens_with(draft.after)
+        room = int((min(planned.most, planned.before) - now) * RESTORED)
+        places = range(gone[0], gone[-1] + 1)
+        return self._restore(planned.view, places, planned.pressure.window, max(0, room))
+
+    def _declined(self, planned: Plan, known: Breaker, reason: str) -> Sequence[Handback]:
+        """A hook says no: nothing happens and nothing is counted. It is said once."""
+        said = f"a hook refused the compaction: {reason}"
+        if planned.automatic and known.told == said:
+            return ()
+        self._emit(Notice(said, "warning"))
+        return (replace(known, told=said).mark,) if planned.automatic else ()
+
+    def _say(self, text: str, *, done: bool = False) -> None:
+        self._emit(Progress("compaction", text, done))
+
+
+_check: type[Fit] = Compaction

@@ -1,0 +1,356 @@
+"""Compaction by the provider, where it offers that: the request says so, and what comes back is recorded.
+
+Two ways, of which a session has one, fixed when it begins:
+
+    threshold    one parameter of every request (`compacting`). The provider sums up by itself when the
+                 prompt passes the trigger; its block comes with the reply, stays in the transcript as it
+                 came, and whatever stands before it is ignored by the provider from then on.
+    on demand    a request of its own (`OnDemand`) before ours would be too long; the block it answers
+                 with takes the place of what it sums up.
+
+The blocks are the provider's: we keep every byte and change nothing. What the user said and the summary
+does not repeat follows it word for word, in a message of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from sevenfold.boundary import Boundary, Record, asked_within, collected
+from sevenfold.cache.breakpoints import place
+from sevenfold.cutting import allowed, applied, tokens_of
+from sevenfold.errors import BadReply, ModelFailure
+from sevenfold.events import Emit, Failed
+from sevenfold.facts import Facts
+from sevenfold.fidelity import fidelity, kept
+from sevenfold.layers.l4_compaction.folding import SERVER_SUMMARY, seen_from, server_summary
+from sevenfold.layers.l4_compaction.stretch import beginning, tails
+from sevenfold.messages import Json, Message, Opaque, assistant, user
+from sevenfold.protocols import Accounts, After, Capabilities, Fit, Handback, Model
+from sevenfold.quotes import enclosed, numbered, quotes
+from sevenfold.request import Frame, Request
+from sevenfold.tokens import TEXT_RATE, Pressure, Thresholds, Usage, scaled
+from sevenfold.transcript import Mark, Placed, Replace, Reply, View
+
+EDIT: Final = "compact_20260112"
+ON_DEMAND_BETA: Final = "compact-2026-09-04"
+PARAMETER: Final = "context_management"
+LEAST_TRIGGER: Final = 50_000
+"""The provider accepts no smaller one: in a smaller window it is not asked."""
+SUMMARY_TOKENS: Final = 20_000
+"""The longest summary asked for on demand; scaled down for windows below 200,000."""
+WORDS_TOKENS: Final = 20_000
+"""At most so much of what the user said is repeated behind a summary; scaled down likewise."""
+SOURCE: Final = "server-compaction"
+"""The column of the ledger for what the provider used to sum up."""
+FAILURES: Final = 3
+"""So many in a row, and this model is not asked again."""
+RECORDED: Final = "server.compacted"
+BREAKER: Final = "server.failures"
+PROMPT: Final = Path(__file__).with_name("server.md")
+BY: Final = "ServerCompaction"
+
+_WORDS: Final = (
+    "What the user said before the summary and it does not repeat, word for word, oldest first:"
+)
+_UNWANTED: Final = (PARAMETER, "tool_choice", "stop_sequences")
+"""Parameters that may not stand in a request for a summary."""
+
+Ask = Callable[[Request], Awaitable[Reply]]
+
+
+# --- what is asked for --------------------------------------------------------------------------------
+
+
+def compacting(frame: Frame, able: Capabilities, thresholds: Thresholds) -> Frame:
+    """The frame of a session whose provider compacts at a threshold, before we would have to."""
+    if not able.server_compaction or thresholds.warning < LEAST_TRIGGER:
+        return frame
+    managed = dict(frame.params.get(PARAMETER) or {})
+    edits = list(managed.get("edits") or ())
+    if any(edit.get("type") == EDIT for edit in edits):
+        return frame
+    trigger = {"type": "input_tokens", "value": thresholds.warning}
+    edit: Json = {"type": EDIT, "trigger": trigger, "instructions": instructions()}
+    managed["edits"] = [*edits, edit]
+    return replace(frame, params={**frame.params, PARAMETER: managed})
+
+
+def on_demand(frame: Frame, able: Capabilities) -> Frame:
+    """The frame of a session that may hold signed blocks: each of its requests has to say so."""
+    betas = list(frame.params.get("betas") or ())
+    if not able.server_compaction or ON_DEMAND_BETA in betas:
+        return frame
+    return replace(frame, params={**frame.params, "betas": [*betas, ON_DEMAND_BETA]})
+
+
+def instructions() -> str:
+    return PROMPT.read_text(encoding="utf-8").strip()
+
+
+def without_summaries(view: View) -> tuple[Replace, ...]:
+    """What takes the provider's blocks out, for a model that cannot read them."""
+    edits: list[Replace] = []
+    for placed in view:
+        kept = tuple(block for block in placed.message.content if not _is_summary(block))
+        if len(kept) < len(placed.message.content):
+            text = server_summary(placed.message)
+            instead = Message(placed.message.role, kept) if kept else user(text or "[no summary]")
+            edits.append(Replace(placed.id, placed.id, (instead,)))
+    return tuple(edits)
+
+
+def _is_summary(block: object) -> bool:
+    return isinstance(block, Opaque) and block.kind == SERVER_SUMMARY
+
+
+# --- what comes back ----------------------------------------------------------------------------------
+
+
+class ServerCompaction:
+    """Takes down what the provider compacted: accounts while the reply comes in, then a layer after it."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        expect: Callable[[str], object],
+        emit: Emit,
+    ) -> None:
+        self._accounts, self._expect, self._emit = accounts, expect, emit
+        self._spent: dict[str, Usage] = {}
+        self._told = -1
+
+    def before(self, request: Request) -> None:
+        self._accounts.before(request)
+
+    def after(self, request: Request, reply: Reply) -> float | None:
+        summed_up = any(_is_summary(block) for block in reply.message.content)
+        if summed_up and request.source == "main":
+            self._spent[server_summary(reply.message)] = spent_on_it(reply)
+            self._expect("the provider summed up the older part of the conversation")
+            if not server_summary(reply.message):
+                self._emit(
+                    Failed(BY, "the provider made no summary; the conversation goes on whole")
+                )
+        return _with_its_cost(self._accounts, request, reply)
+
+    async def __call__(self, request: Request) -> Sequence[Handback]:
+        view = request.view
+        at = seen_from(view)
+        summary = server_summary(view[at].message) if len(view) else ""
+        known = max(self._told, _count(view.marks.get(RECORDED)))
+        if not summary or not at or view[at].id <= known:
+            return ()
+        self._told, spent = view[at].id, self._spent.pop(summary, Usage())
+        reported = view.reported
+        now = reported.tokens if reported and reported.id >= view[at].id else 0
+        words = missing_words(_before(view, at), summary, WORDS_TOKENS, asked_within(view, at))
+        seen: list[Message | Placed | str] = [*view.since(view[at].id), *words, summary]
+        boundary = Boundary(
+            by="server",
+            trigger="auto",
+            tokens_before=spent.prompt,
+            tokens_after=now,
+            last=view[at - 1].id,
+            kept_from=view[at].id,
+            fidelity=round(fidelity((view[i] for i in range(at)), seen).score, 4),
+        )
+        self._emit(boundary.event(usage=spent))
+        return *words, Mark(RECORDED, view[at].id), boundary.mark
+
+
+def spent_on_it(reply: Reply) -> Usage:
+    """What the provider used for the summary: it is not in the usage of the reply."""
+    total = Usage()
+    for used in _iterations(reply):
+        if used.get("type") == SERVER_SUMMARY:
+            total += _usage(used)
+    return total
+
+
+def _iterations(reply: Reply) -> Iterable[Json]:
+    listed = reply.diagnostics.get("iterations")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _usage(used: Json) -> Usage:
+    hour = used.get("cache_creation")
+    return Usage(
+        _count(used.get("input_tokens")),
+        _count(used.get("cache_creation_input_tokens")),
+        _count(used.get("cache_read_input_tokens")),
+        _count(used.get("output_tokens")),
+        _count(hour.get("ephemeral_1h_input_tokens")) if isinstance(hour, dict) else 0,
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float | None:
+    """What the reply cost, and the summary with it, which has a column of its own."""
+    spent = spent_on_it(reply)
+    own = accounts.after(request, reply)
+    if not spent.total:
+        return own
+    other = replace(request, source=SOURCE)
+    extra = accounts.after(other, Reply(assistant(), spent, model=reply.model))
+    return own if extra is None else (own or 0.0) + extra
+
+
+def missing_words(
+    before: Facts, summary: str, most: int, asking: bool = False
+) -> tuple[Message, ...]:
+    """What the user said before a summary and it does not say, in a message; or nothing.
+
+    `asking`: what they said last is not said again behind it.
+    """
+    known, all_said = " ".join(summary.split()), numbered(before.said)
+    said = [one for one in all_said if " ".join(one[1].split()) not in known]
+    last_whole = asking and said[-1:] == all_said[-1:]
+    quoted = quotes(said, int(most / TEXT_RATE), last_whole=last_whole)
+    return (user(enclosed("context", [_WORDS, *quoted])),) if quoted else ()
+
+
+def _before(view: View, end: int) -> Facts:
+    """What was said before message `end`."""
+    return collected((view[at] for at in range(end)), view.marks)
+
+
+# --- on demand ----------------------------------------------------------------------------------------
+
+
+class OnDemand:
+    """Asks the provider for a summary when the window is nearly full, and puts its block in place."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        able: Callable[[], Capabilities],
+        expect: Callable[[str], object],
+        emit: Emit,
+    ) -> None:
+        self._ask, self._able, self._expect, self._emit = ask, able, expect, emit
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        due = pressure.tokens > pressure.thresholds.auto_compact and not pressure.refused
+        signed = ON_DEMAND_BETA in (request.frame.params.get("betas") or ())
+        failed = _failures(request)
+        if not due or not signed or not self._able().server_compaction or failed >= FAILURES:
+            return ()  # what was refused as too long cannot be summed up like this either
+        cut = self._cut(request.view)
+        if cut is None:
+            return ()
+        try:
+            reply = await self._ask(asking(request, cut, pressure.window))
+            block = only_block(reply)
+        except ModelFailure as error:
+            self._emit(Failed(BY, f"the provider made no summary: {error}"))
+            return (_breaker(request, failed + 1),)
+        return self._put_in(request, pressure, cut, block, reply)
+
+    def _cut(self, view: View) -> int | None:
+        """Where what is kept begins: at the newest round, or behind its results."""
+        for at in tails(view):
+            if 0 < at < len(view) and view[at - 1].message.tool_uses == ():
+                trial = applied(view, (Replace(view[0].id, view[at - 1].id, (user("-"),)),), BY)
+                if allowed(view, trial, self._able()):
+                    return at
+        return None
+
+    def _put_in(
+        self, request: Request, pressure: Pressure, cut: int, block: Opaque, reply: Reply
+    ) -> Sequence[Handback]:
+        view, before = request.view, tokens_of(request, pressure)
+        summary = server_summary(assistant(block))
+        facts = replace(_before(view, cut), account=summary)
+        most = int(scaled(WORDS_TOKENS, pressure.window))
+        words = missing_words(facts, summary, most, asked_within(view, cut))
+        edit = Replace(view[0].id, view[cut - 1].id, (assistant(block), *words))
+        after = applied(view, (edit,), BY)
+        now = tokens_of(replace(request, view=after), pressure)
+        if now >= before:
+            self._emit(Failed(BY, "the provider's summary is not smaller than what it sums up"))
+            return (_breaker(request, _failures(request) + 1),)
+        boundary = Boundary(
+            by="server",
+            trigger="auto",
+            tokens_before=before,
+            tokens_after=now,
+            last=edit.last,
+            kept_from=view[cut].id,
+            fidelity=kept(view, after, (summary,)),
+        )
+        record = Record(facts).mark(edit.by[-1])
+        self._expect("the older part of the conversation was replaced by the provider's summary")
+        self._emit(boundary.event(usage=spent_on_it(reply)))
+        return edit, record, _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark
+
+
+class Asking:
+    """Sends a request beside the conversation and hands back the reply; the ledger sees what it used."""
+
+    def __init__(self, model: Callable[[], Model], accounts: Accounts) -> None:
+        self._model, self._accounts = model, accounts
+
+    async def __call__(self, request: Request) -> Reply:
+        reply: Reply | None = None
+        self._accounts.before(request)
+        async with aclosing(self._model().stream(request)) as stream:
+            async for item in stream:
+                if isinstance(item, Reply):
+                    reply = item
+        if reply is None:
+            raise BadReply("the provider closed the connection without a reply; try again")
+        self._accounts.after(request, replace(reply, usage=reply.usage + spent_on_it(reply)))
+        return reply
+
+
+def asking(request: Request, cut: int, window: int) -> Request:
+    """The request for a summary of what stands before message `cut`: the same prefix, another question."""
+    params = {k: v for k, v in request.frame.params.items() if k not in _UNWANTED}
+    config = {k: v for k, v in (params.get("output_config") or {}).items() if k != "format"}
+    if config or "output_config" in params:
+        params["output_config"] = config
+    params["compaction"] = {"type": "summarize", "instructions": instructions()}
+    view = beginning(request.view, cut)
+    return replace(
+        request,
+        frame=replace(request.frame, params=params),
+        view=view,
+        warm=None,
+        breakpoints=place(view, writes=False),
+        max_tokens=int(scaled(SUMMARY_TOKENS, window)),
+        source=SOURCE,
+    )
+
+
+def only_block(reply: Reply) -> Opaque:
+    """The block that was asked for; `BadReply` when there is none."""
+    blocks = [b for b in reply.message.content if isinstance(b, Opaque) and _is_summary(b)]
+    if reply.stop == SERVER_SUMMARY and len(blocks) == 1 and server_summary(reply.message):
+        return blocks[0]
+    raise BadReply(f"it stopped with {reply.stop} and without a summary; the next layer goes on")
+
+
+def _failures(request: Request) -> int:
+    """How often in a row this model has failed."""
+    value = request.view.marks.get(BREAKER)
+    if not isinstance(value, dict) or value.get("model") != request.frame.model:
+        return 0
+    return _count(value.get("failures"))
+
+
+def _breaker(request: Request, failures: int) -> Mark:
+    return Mark(BREAKER, {"model": request.frame.model, "failures": failures})
+
+
+_accounts: type[Accounts] = ServerCompaction
+_after: type[After] = ServerCompaction
+_fit: type[Fit] = OnDemand

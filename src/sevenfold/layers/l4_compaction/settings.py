@@ -1,0 +1,59 @@
+"""What can be set about compaction."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Layer 4: how the summary is asked for, and when to stop asking."""
+
+    summary_tokens: Annotated[
+        int,
+        Meta(
+            ge=100,
+            description="The longest summary that is asked for, analysis included; scaled down for "
+            "windows below 200,000.",
+            examples=[20_000],
+        ),
+    ] = 20_000
+    timeout_seconds: Annotated[
+        float,
+        Meta(gt=0, description="How long one request for a summary may take.", examples=[300]),
+    ] = 300.0
+    tries: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="How often a request for a summary that is itself too long is shortened.",
+            examples=[3],
+        ),
+    ] = 3
+    failures: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="After so many failed summaries in a row none is asked for any more.",
+            examples=[3],
+        ),
+    ] = 3
+    refills: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="After so many compactions in a row that helped only for `refilledWithin` "
+            "replies, no summary is asked for any more.",
+            examples=[3],
+        ),
+    ] = 3
+    refilled_within: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="A window that is full again after so many replies was filled too fast.",
+            examples=[3],
+        ),
+    ] = 3

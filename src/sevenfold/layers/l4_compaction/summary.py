@@ -1,0 +1,300 @@
+"""The summary as text: what is asked of the model, what of its answer counts, and what takes its place.
+
+The answer has an analysis, which is dropped, and nine sections. Eight of them are the model's. The user's
+own messages are not left to it: they are put in by us, word for word, from the record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.facts import call_of, clipped
+from sevenfold.layers.l4_compaction.stretch import unread
+from sevenfold.messages import Block, Document, Image, Opaque, Text, ToolResult, ToolUse
+from sevenfold.quotes import enclosed, quote, unquoting, where_it_is
+from sevenfold.transcript import Placed, View
+
+KIND: Final = "compact"
+"""The kind of the directive, on which the offline engine dispatches."""
+TAG: Final = "summary"
+TITLES: Final = (
+    "Primary request and intent",
+    "Key technical concepts",
+    "Files and code",
+    "Errors and fixes",
+    "Problem solving",
+    "All user messages",
+    "Pending tasks",
+    "Current work",
+    "Next step",
+)
+SAID: Final = TITLES.index("All user messages")
+_KEYS: Final = (
+    "primary request",
+    "key technical concept",
+    "files and code",
+    "errors and fix",
+    "problem solving",
+    "all user message",
+    "pending task",
+    "current work",
+    "next step",
+)
+"""How the heading of each section begins, in small letters; what follows may vary."""
+_ANALYSIS: Final = re.compile(r"\A\s*<analysis>.*?</analysis>", re.S | re.I)
+_BEGINS: Final = re.compile(r"<summary>", re.I)
+_FENCE: Final = re.compile(r"\s*(`{3,}|~{3,})")
+_NUMBER: Final = re.compile(r"[\s#*_]*(\d{1,2})[.):]")
+_ENDS: Final = re.compile(r"</summary>\s*\Z|\Z", re.I)
+_HEADING: Final = re.compile(
+    r"[ \t]{0,3}(?P<form>[#*_ \t]*(?:\d{1,2}[.):]?[ \t]+)?[*_ \t]*)(?P<rest>[A-Za-z].*)"
+)
+
+_WHAT: Final = (
+    "{where} was too long for the window and is not shown any more. This summary of it, written by the "
+    "model itself, stands in its place."
+)
+_FOLLOWS: Final = (
+    "From here on the conversation is shown word for word. Go on with the work as if there had been no "
+    "break: do not greet, do not repeat this summary, do not ask what is answered above."
+)
+_LAST: Final = (
+    "Go on from here with what the user asked for last, as if there had been no break: do not greet, do "
+    "not repeat this summary, do not ask what is answered above."
+)
+
+
+@cache
+def prompt(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+# --- what is asked ------------------------------------------------------------------------------------
+
+
+def directive_text(scope: str, instructions: str = "") -> str:
+    own = f"\nThe user wants this of the summary besides:\n{instructions.strip()}"
+    text = prompt("prompt").replace("{scope}", scope)  # once each: neither may bring in the other
+    head, _, tail = text.rpartition("{instructions}")
+    return f"{head}{own if instructions.strip() else ''}{tail}".strip()
+
+
+def nudge_text(missing: Sequence[str]) -> str:
+    if len(missing) == len(TITLES) - 1:
+        why = "There was no summary in your reply."
+    else:
+        why = f"Your summary lacks {len(missing)} of its headings: {', '.join(missing)}."
+    headings = "\n".join(f"## {n}. {title}" for n, title in enumerate(TITLES, 1))
+    return prompt("nudge").replace("{why}", why).replace("{headings}", headings)
+
+
+def scope_text(view: View, first: int, cut: int, seen: int) -> str:
+    """Which part is to be summarised, when the model sees more of it than that."""
+    parts = []
+    if first > 0:
+        parts.append(
+            f"Summarise only what begins with {_named(view[first])}. What stands before it stays in "
+            "view: do not retell it."
+        )
+    if cut < seen:
+        parts.append(
+            f"What begins with {_named(view[cut])} stays in view, word for word, right after your "
+            "summary: do not retell it, and let the summary lead up to it."
+        )
+    return "\n".join(parts) or "Summarise all of the conversation above."
+
+
+def _named(placed: Placed) -> str:
+    """A message, so that one finds it."""
+    message = placed.message
+    if words := " ".join(message.text[:400].split())[:80]:
+        whose = "your reply" if message.role == "assistant" else "the message"
+        return f"{whose} that starts “{words}”"
+    if uses := message.tool_uses:
+        return f"your call “{call_of(uses[0]).name[:80]}”"
+    return "the results of the last tools" if message.results else "the last message"
+
+
+# --- what is answered ---------------------------------------------------------------------------------
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What of a reply counts: the nine sections, as far as they are there."""
+
+    sections: tuple[str | None, ...] = (None,) * len(TITLES)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Headings that are not there. What the user said is never missing: we know it ourselves."""
+        pairs = enumerate(zip(TITLES, self.sections, strict=True))
+        return tuple(title for at, (title, text) in pairs if text is None and at != SAID)
+
+
+def parse(reply: str) -> Answer:
+    """The sections of the summary in a reply, lenient about how headings are written.
+
+    What the model quotes may look like a summary too. The last one that is whole counts, headings come in
+    their order, and quoted lines or, where headings are numbered, lines without their number begin nothing.
+    """
+    text = _ANALYSIS.sub("", reply, count=1)
+    best = Answer()
+    for begins in reversed(list(_BEGINS.finditer(text))):
+        ends = _ENDS.search(text, begins.end())
+        answer = _sections(text[begins.end() : ends.start() if ends else len(text)])
+        if not answer.missing:
+            return answer
+        if len(answer.missing) < len(best.missing):
+            best = answer
+    return best
+
+
+def _sections(body: str) -> Answer:
+    lines = list(_unfenced(body))
+    numbered = any(_numbered(line) for line, quoted in lines if not quoted)
+    found: list[list[str] | None] = [None] * len(TITLES)
+    current: list[str] = []
+    last = -1
+    for line, quoted in lines:
+        at, rest = (None, "") if quoted else _heading(line)
+        if at is not None and at > last and (not numbered or _numbered(line)):
+            current = found[at] = [rest] if rest else []
+            last = at
+        else:
+            current.append(line)
+    return Answer(tuple(None if lines is None else _tidy(lines) for lines in found))
+
+
+def _unfenced(body: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it stands inside a fence, where it is quoted."""
+    fence = ""
+    for line in body.splitlines():
+        mark = _FENCE.match(line)
+        yield line, bool(fence or mark)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence) and not line.strip(" `~"):
+            fence = ""
+
+
+def _numbered(line: str) -> bool:
+    """A heading with the number that belongs to it."""
+    at, _ = _heading(line)
+    number = _NUMBER.match(line)
+    return at is not None and number is not None and int(number[1]) == at + 1
+
+
+def _heading(line: str) -> tuple[int | None, str]:
+    """Which section a line begins, and what else stands on it."""
+    matched = _HEADING.match(line)
+    if matched is None:
+        return None, ""
+    rest = matched["rest"].replace("&", "and")
+    at = next((i for i, key in enumerate(_KEYS) if rest.lower().startswith(key)), None)
+    if at is None:
+        return None, ""
+    title, _, more = rest.partition(":")
+    if title.strip(" \t*_#").count(" ") > TITLES[at].count(" ") + 4:
+        return None, ""  # a sentence that happens to begin with these words
+    if not matched["form"].strip() and more.strip(" \t*_"):
+        return None, ""
+    return at, more.strip(" \t*_")
+
+
+def _tidy(lines: list[str]) -> str:
+    return unquoting("\n".join(lines).strip())
+
+
+# --- what takes the place -----------------------------------------------------------------------------
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How the summary is put before the model."""
+
+    path: str = ""
+    """The file of the transcript, if there is one."""
+    middle: bool = False
+    """Whether messages stand before it."""
+    tail: bool = True
+    """Whether messages follow it word for word."""
+    newest: str = ""
+    """Results that nobody has answered yet, when they do not follow."""
+    longest: int = 0
+    """Bytes to which each message of the user is cut; 0: none is."""
+    last_whole: bool = False
+    """Whether what the user said last stands in the summary and nowhere else: it is not cut."""
+
+
+def summary_text(answer: Answer, said: Sequence[str], form: Form) -> str:
+    where = "This part" if form.middle else "The older part"
+    lines = [_WHAT.format(where=f"{where} of the conversation"), where_it_is(form.path)]
+    for at, text in enumerate(answer.sections):
+        lines += ["", _title(at), _said_text(said, form) if at == SAID else text or "None"]
+    if form.newest:
+        lines += ["", "## The newest results, which nobody has answered yet", form.newest]
+    return enclosed(TAG, [*lines, "", _FOLLOWS if form.tail else _LAST])
+
+
+def account_text(answer: Answer) -> str:
+    """What of it is the model's own, for a digest that may have to stand for the summary."""
+    own = ((at, text) for at, text in enumerate(answer.sections) if text and at != SAID)
+    return "\n".join(part for at, text in own for part in (_title(at), text))
+
+
+def _title(at: int) -> str:
+    return f"## {at + 1}. {TITLES[at]}"
+
+
+def _said_text(said: Sequence[str], form: Form) -> str:
+    """All that the user said, in order: word for word, unless it has to be cut, and then it says so."""
+    if not said:
+        return "None"
+    longest = form.longest
+    head = "Word for word, oldest first." if not longest else "Oldest first; long ones are cut."
+    quoted = [quote(n, clipped(one, longest) if longest else one) for n, one in enumerate(said, 1)]
+    if form.last_whole:
+        quoted[-1] = quote(len(said), said[-1], " newest")
+    return "\n".join([head, *quoted])
+
+
+def unread_text(view: View, most: int) -> str:
+    """The newest calls and their results, at most so many bytes, when nobody has answered them."""
+    newest = unread(view)
+    share = most // max(1, len(newest))
+    return "\n".join(f"{call} gave:\n{unquoting(clipped(text, share))}" for call, text in newest)
+
+
+# --- as a record --------------------------------------------------------------------------------------
+
+
+def record_text(placed: Sequence[Placed]) -> str:
+    """A stretch of conversation as plain text, for a request that has nothing else: images as markers."""
+    lines = ["<record>"]
+    for one in placed:
+        role = one.message.role if one.by != "tools" else "tools"
+        blocks = [text for block in one.message.content if (text := _plain(block))]
+        lines += [f"<{role}>", *blocks, f"</{role}>"]
+    return "\n".join([*lines, "</record>"])
+
+
+def _plain(block: Block) -> str:
+    match block:
+        case Text(text):
+            return text
+        case ToolUse():
+            return f"[calls {block.name}: {msgspec.json.encode(block.input).decode('utf-8')}]"
+        case ToolResult(_, content, failed):
+            text = content if isinstance(content, str) else "\n".join(map(_plain, content))
+            return f"[{'error' if failed else 'result'}: {text}]"
+        case Image():
+            return "[image]"
+        case Document():
+            return "[document]"
+        case Opaque(kind):
+            return f"[{kind}]"
+    return ""

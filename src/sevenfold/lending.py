@@ -1,0 +1,98 @@
+"""What a session lends its layers: its store, its forks, its hooks, and how to read a file again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from pathlib import Path
+
+from sevenfold.cache.ledger import Ledger
+from sevenfold.events import Emit
+from sevenfold.flags import Flags
+from sevenfold.habits import Habits
+from sevenfold.keeping_warm import KeepingWarm
+from sevenfold.layers.l2_microcompaction.api_level import ProviderEdits
+from sevenfold.layers.l4_compaction.compaction import Afterwards, Before
+from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.ladder import Lent, standard
+from sevenfold.messages import Message
+from sevenfold.protocols import Clock, Model
+from sevenfold.recording import RESULTS
+from sevenfold.restore import Files, StartContext, restored
+from sevenfold.spending import Spending
+from sevenfold.storage.results import ResultStore
+from sevenfold.tokens import Thresholds
+from sevenfold.transcript import Transcript, View
+from sevenfold.workplace import Toolset, Workplace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lender:
+    """The parts of a session that its layers use."""
+
+    at: Workplace
+    flags: Flags
+    ledger: Ledger
+    accounts: ServerCompaction
+    tools: Toolset
+    model: Callable[[], Model]
+    thresholds: Callable[[], Thresholds]
+    transcript: Callable[[], Path]
+    habits: Habits
+    clock: Clock
+    emit: Emit
+    hooks: tuple[Before, Afterwards]
+    """Of the user: before and after a compaction."""
+
+    def lent(self) -> Lent:
+        """Forks come last: what their tools give back goes through layer 1 as well."""
+        settings, ledger = self.at.settings, self.ledger
+        spending = Spending(self.at.environment.home, settings.daily_background_limit, self.clock)
+        alone = Lent(
+            emit=self.emit,
+            expect=ledger.expect,
+            able=lambda: self.model().capabilities,
+            until=ledger.warmth.until,
+            gaps=self.habits.gaps,
+            keep_warm=KeepingWarm(self.model, ledger, ledger.prices, spending, self.emit),
+            prices=ledger.prices,
+            store=ResultStore(lambda: self.transcript().with_suffix("") / RESULTS),
+            transcript=self.transcript,
+            clock=self.clock,
+            home=self.at.environment.home,
+            server=self.accounts if self.flags.server_compact else None,
+            restore=self._restored,
+            before_compaction=self.hooks[0],
+            after_compaction=self.hooks[1],
+            memory=(self.at.places.memory,),
+            switches=self.flags,
+            tool_results=settings.tool_results,
+            micro=settings.micro,
+            notes=settings.notes,
+            compaction=settings.compaction,
+        )
+        forks = Forks(
+            self.model,
+            self.accounts,
+            self.clock,
+            self.emit,
+            self.thresholds,
+            standard("fork", alone),
+        )
+        return with_fields(alone, forker=forks)
+
+    def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
+        again = (Files(self.tools.read_again, skip=self._kept_here), StartContext())
+        return restored(view, gone, again, window, room)
+
+    def _kept_here(self, path: str) -> bool:
+        """Stored results and notes are found by their own pointers."""
+        return Path(path).is_relative_to(self.transcript().with_suffix(""))
+
+
+def watched(ledger: Ledger, emit: Emit, transcript: Transcript) -> ServerCompaction:
+    """The ledger, and in front of it who takes down what the provider itself clears and compacts."""
+    edits = ProviderEdits(ledger, ledger.expect, emit, transcript.entries)
+    return ServerCompaction(edits, ledger.expect, emit)

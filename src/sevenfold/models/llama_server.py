@@ -1,0 +1,81 @@
+"""The program that runs one GGUF file: llama.cpp's server, in a process of its own.
+
+It is told what to run in one line on its input, answers with one line (its address), and ends when its
+input does: so it never outlives whoever started it, however that ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, BinaryIO
+
+import msgspec
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to run, and how."""
+
+    path: str
+    name: str
+    """What its replies say who gave them; prices go by it."""
+    window: int
+    threads: int
+    key: str
+    """Made for this run: other users of the machine cannot use what is not theirs."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """It listens, and this is where."""
+
+    url: str
+
+
+def params(wanted: Wanted) -> Any:
+    """The settings of llama.cpp; what is not named here is as it comes."""
+    import xllamacpp  # type: ignore[import-untyped]
+
+    chosen = xllamacpp.CommonParams()
+    chosen.model.path = wanted.path
+    chosen.model_alias = {wanted.name}
+    chosen.n_ctx = wanted.window
+    # One slot: forks queue, and each finds the whole prefix in it. With several, a fork that runs
+    # beside another gets an empty slot and reads its prompt from the start.
+    chosen.n_parallel = 1
+    # A window that slides over the cache cannot be taken back to where a fork begins.
+    chosen.swa_full = True
+    chosen.cache_ram_mib = 2048
+    for cores in (chosen.cpuparams, chosen.cpuparams_batch):
+        cores.n_threads = wanted.threads
+    chosen.hostnames, chosen.port, chosen.api_keys = ["127.0.0.1"], 0, [wanted.key]
+    chosen.sse_ping_interval = (
+        10  # a long prompt is no silence, and neither is waiting for the slot
+    )
+    chosen.ui = chosen.endpoint_slots = False
+    chosen.offline = chosen.use_jinja = True
+    chosen.verbosity = 1  # errors: they are what is shown when it ends
+    return chosen
+
+
+def serve(orders: BinaryIO, answers: BinaryIO) -> None:
+    """Run what the first line of `orders` asks for until `orders` ends."""
+    import xllamacpp
+
+    wanted = msgspec.json.decode(orders.readline(), type=Wanted)
+    server = xllamacpp.Server(params(wanted))
+    answers.write(msgspec.json.encode(Ready(server.listening_address)) + b"\n")
+    answers.flush()
+    orders.read()
+    # Not waited for: a reply that is being worked out has nobody left to read it.
+    os._exit(0)
+
+
+def main() -> None:
+    # llama.cpp prints where it likes: the answer goes out on a descriptor of its own.
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,340 @@
+"""Removes what is too old or too much: sessions nobody has touched, and stored tool results.
+
+What a conversation still points to stays, however old it is and however much there is; so does everything
+of a session that is open, everything we did not write, and memory. Nothing is reached through a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from sevenfold.errors import SessionBusy, StorageFailure
+from sevenfold.events import Emit, Notice
+from sevenfold.protocols import Clock
+from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure
+from sevenfold.storage.jsonl import unopened
+from sevenfold.storage.kept import Damaged, Kept, NotOurs, Survey, check_ours, pointed_to, survey
+
+DAY: Final = 86_400.0
+MEGABYTE: Final = 1_000_000
+STAMP: Final = ".cleaned"
+"""When this file of a project was last written, the project was last cleaned."""
+
+OWN_ID: Final = re.compile(r"\d{8}-\d{9}-[0-9a-f]{6}")
+"""As `new_session_id` makes them: a folder without a transcript must at least be called so."""
+_BY_FOLDER: Final = os.unlink in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
+_FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How long things are kept, and how much of them."""
+
+    days: float = 30
+    megabytes: float = 1_000
+    """Of stored tool results, over all sessions of the project."""
+
+
+class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed; of a dry run, what would have been."""
+
+    files: int = 0
+    bytes: int = 0
+    sessions: tuple[str, ...] = ()
+    """Those that went whole."""
+    removed: tuple[str, ...] = ()
+    """Each file, by its path in the project's folder."""
+    in_use: int = 0
+    """Files that were due and stay: a conversation points to them, or their session is open."""
+    problems: tuple[str, ...] = ()
+    finished: bool = True
+    """Whether it was not stopped before the end."""
+
+
+def clean(
+    project: Path,
+    now: float,
+    limits: Limits,
+    *,
+    current: str = "",
+    dry_run: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> Cleaned:
+    """Clean one project's folder. What cannot be removed is a problem to report, never an error."""
+    if project.is_symlink():
+        return Cleaned(problems=(f"{project} is a symbolic link and was not cleaned",))
+    if not project.is_dir():
+        return Cleaned()
+    try:
+        found = survey(project)
+    except StorageFailure as error:
+        return Cleaned(problems=(str(error),))
+    work = _Cleaning(project, found, now, limits, current, dry_run, stop)
+    work.run()
+    return work.done()
+
+
+@dataclass(slots=True)
+class _Cleaning:
+    """One run over what was found."""
+
+    project: Path
+    found: Survey
+    now: float
+    limits: Limits
+    current: str
+    dry_run: bool
+    stop: Callable[[], bool]
+    removed: list[Kept] = field(default_factory=list)
+    sessions: list[str] = field(default_factory=list)
+    in_use: set[Kept] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+    finished: bool = True
+    _gone: set[str] = field(default_factory=set)
+    _pointers: dict[str, bytes] = field(default_factory=dict)
+    """By session: the names that its view holds."""
+
+    def run(self) -> None:
+        self.problems += self.found.problems
+        for session in sorted({*self.found.transcripts, *self.found.files} - {""}):
+            if self._stopped():
+                return
+            if self._untouched(session):
+                self._try(session, self._remove_session, self._all_of(session))
+        results = [one for one in self._left() if one.stored]
+        too_much = sum(one.size for one in results) - int(self.limits.megabytes * MEGABYTE)
+        for one in sorted(results, key=lambda one: (one.at, one.parts)):
+            if self._stopped() or not (self._old(one) or too_much > 0):
+                break
+            if self._try(one.session, self._remove_result, [one]):
+                too_much -= one.size
+        for one in [one for one in self._left() if one.unfinished and self.now - one.at > DAY]:
+            if not self._stopped():
+                self._try(one.session, self._remove_all, [one])
+
+    def done(self) -> Cleaned:
+        return Cleaned(
+            files=len(self.removed),
+            bytes=sum(one.size for one in self.removed),
+            sessions=tuple(self.sessions),
+            removed=tuple("/".join(one.parts) for one in self.removed),
+            in_use=len(self.in_use),
+            problems=tuple(self.problems),
+            finished=self.finished,
+        )
+
+    # --- what is due --------------------------------------------------------------------------------
+
+    def _old(self, one: Kept) -> bool:
+        return self.now - one.at > self.limits.days * DAY
+
+    def _untouched(self, session: str) -> bool:
+        """Neither the transcript nor anything in its folder, ours or not, has changed for so long."""
+        there = [*self._all_of(session), *self.found.files.get(session, ())]
+        return bool(there) and all(self._old(one) for one in there)
+
+    def _all_of(self, session: str) -> list[Kept]:
+        """Everything of ours that belongs to a session, its transcript first."""
+        transcript = self.found.transcripts.get(session)
+        inside = [one for one in self.found.files.get(session, ()) if one.ours]
+        return [transcript, *inside] if transcript else inside
+
+    def _left(self) -> Iterator[Kept]:
+        for session, files in self.found.files.items():
+            if session not in self._gone:
+                yield from files
+
+    def _stopped(self) -> bool:
+        self.finished = self.finished and not self.stop()
+        return not self.finished
+
+    # --- removing -----------------------------------------------------------------------------------
+
+    def _try(
+        self, session: str, remove: Callable[[str, list[Kept]], bool], what: list[Kept]
+    ) -> bool:
+        """Remove this while nobody can open its session. False: it stays."""
+        if session in self.found.strange:
+            return False
+        try:
+            with self._unopened(session):
+                return remove(session, what)
+        except SessionBusy:
+            self.in_use.update(what)
+        except NotOurs:
+            self.found.strange.add(session)
+        except (Damaged, StorageFailure) as error:
+            self.found.strange.add(session)
+            if not isinstance(error.__cause__, FileNotFoundError):  # another cleaner was faster
+                self.problems.append(
+                    f"{error}; nothing of session {session} was removed: "
+                    f"'sevenfold sessions rm {session}' does it"
+                )
+        except OSError as error:
+            self.problems.append(str(failure(error, self.project / session, "removed")))
+        return False
+
+    @contextlib.contextmanager
+    def _unopened(self, session: str) -> Iterator[None]:
+        """`SessionBusy` for what is open, what was opened since we looked, and this very session."""
+        seen = self.found.transcripts.get(session)
+        if session and session == self.current:
+            raise SessionBusy(f"{session} is this session")
+        if seen is None:
+            if session and not OWN_ID.fullmatch(session):
+                raise NotOurs(session)
+            yield
+            return
+        with unopened(self._transcript(session)):
+            now = self._transcript(session).lstat()
+            if (now.st_mtime, now.st_size) != (seen.at, seen.size):
+                raise SessionBusy(f"{session} was used just now")
+            yield
+
+    def _transcript(self, session: str) -> Path:
+        return self.project / f"{session}.jsonl"
+
+    def _remove_session(self, session: str, what: list[Kept]) -> bool:
+        """The transcript first: what a crash leaves then has nothing that points to it."""
+        if session in self.found.transcripts:
+            check_ours(self._transcript(session))
+            if not self._remove(what[0]):
+                return False
+            self.sessions.append(session)
+            what = [*what[1:], *self._beside(session)]
+        self._gone.add(session)
+        self._remove_all(session, what)
+        folders = {
+            folder
+            for one in self.found.files.get(session, ())
+            for folder in PurePath(*one.parts).parents
+            if folder.parts
+        }
+        self._remove_empty(folders | {PurePath(session)})
+        return True
+
+    def _beside(self, session: str) -> list[Kept]:
+        """What stands next to a transcript after a crash."""
+        names = {f"{session}.jsonl.torn", f"{session}.jsonl.lock"}
+        return [one for one in self.found.files.get("", ()) if one.inside in names]
+
+    def _remove_empty(self, folders: set[PurePath]) -> None:
+        """What is left in a folder is not ours, and then the folder stays too."""
+        if self.dry_run:
+            return
+        for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                _without_links(self.project, folder.parts, os.rmdir)
+
+    def _remove_result(self, session: str, what: list[Kept]) -> bool:
+        [one] = what
+        if session not in self.found.transcripts:
+            # It may belong to a transcript that is only beginning, if it is new.
+            return self.now - one.at > DAY and self._remove(one)
+        if session not in self._pointers:
+            self._pointers[session] = pointed_to(self.project, session, self.found.files[session])
+        if one.parts[-1].encode("ascii") in self._pointers[session]:
+            self.in_use.add(one)
+            return False
+        return self._remove(one)
+
+    def _remove_all(self, session: str, what: list[Kept]) -> bool:
+        return sum(self._remove(one) for one in what) == len(what)
+
+    def _remove(self, one: Kept) -> bool:
+        if not self.dry_run:
+            try:
+                _without_links(self.project, one.parts, os.unlink)
+            except FileNotFoundError:
+                return False  # somebody else was faster
+            except OSError as error:
+                path = self.project.joinpath(*one.parts)
+                self.problems.append(str(failure(error, path, "removed")))
+                return False
+        self.removed.append(one)
+        return True
+
+
+def _without_links(project: Path, parts: tuple[str, ...], act: Callable[..., None]) -> None:
+    """Do this to a file, folder by folder: what has become a link meanwhile is not followed."""
+    if not _BY_FOLDER:
+        for n in range(len(parts)):
+            if (at := project.joinpath(*parts[:n])).is_symlink():
+                raise NotADirectoryError(f"{at} is a link")
+        act(project.joinpath(*parts))
+        return
+    fd = os.open(project, _FOLDER)
+    try:
+        for name in parts[:-1]:
+            inner = os.open(name, _FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        act(parts[-1], dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+# --- by itself ----------------------------------------------------------------------------------------
+
+
+class DailyCleanup:
+    """Cleans a project once a day, beside a session: `tray.start("clean-up", cleanup)`.
+
+    It works in a thread, so nobody waits for it; `stop` makes it leave the rest to the next session.
+    """
+
+    def __init__(
+        self, project: Path, current: str, limits: Limits, clock: Clock, emit: Emit
+    ) -> None:
+        self._project, self._current, self._limits = project, current, limits
+        self._clock, self._emit = clock, emit
+        self._stopped = False
+
+    async def __call__(self) -> tuple[()]:
+        now = self._clock.now()
+        if not is_due(self._project, now):
+            return ()
+        try:
+            done = await anyio.to_thread.run_sync(self._clean, now, abandon_on_cancel=True)
+        finally:
+            self.stop()
+        if done.problems:
+            more = len(done.problems) - 1
+            rest = f" (and {more} more: 'sevenfold sessions clean' lists them)" if more else ""
+            self._emit(Notice(f"cleaning up old sessions: {done.problems[0]}{rest}", "warning"))
+        return ()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _clean(self, now: float) -> Cleaned:
+        done = clean(
+            self._project, now, self._limits, current=self._current, stop=lambda: self._stopped
+        )
+        if done.finished:
+            stamp(self._project, now)
+        return done
+
+
+def is_due(project: Path, now: float) -> bool:
+    """Whether a project was not cleaned within a day of this moment."""
+    try:
+        return abs(now - (project / STAMP).lstat().st_mtime) >= DAY
+    except OSError:
+        return project.is_dir()
+
+
+def stamp(project: Path, now: float) -> None:
+    """Remember that the project was cleaned. A disk that refuses costs another run, nothing else."""
+    path = project / STAMP
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE))
+        os.utime(path, (now, now))

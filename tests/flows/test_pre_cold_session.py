@@ -1,0 +1,66 @@
+"""A session whose user goes away: the timer, the layer and the wire together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from flows.test_session import Place
+
+from sevenfold.events import CacheBroke, Cleared, Failed, Progress, Sending
+from sevenfold.models.offline.wire import reply_to_wire
+from sevenfold.simulator import ManualClock, Simulator
+
+pytestmark = pytest.mark.anyio
+
+
+class Driven(ManualClock):
+    """Whoever sleeps wakes when the test moves the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._moved = anyio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        end = self.now() + seconds
+        while self.now() < end:
+            await self._moved.wait()
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
+
+
+async def away(clock: Driven, session: object, minutes: float) -> None:
+    for _ in range(int(minutes * 4)):
+        clock.advance(15)
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        await session.tray.drain(60)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_with_the_flag_a_user_who_comes_back_finds_the_cache_warm(
+    tmp_path: Path, on: bool
+) -> None:
+    clock = Driven()
+    async with Simulator(replies=reply_to_wire, clock=clock) as sim:
+        here = Place(tmp_path, sim.url)
+        options = {"clock": clock, "settings": {"flags": {"pre_cold": on, "notes": False}}}
+        async with here.session(**options) as session:
+            await session.ask("x " * 90_000)
+            await away(clock, session, 6)
+            await session.ask("thanks")
+        kept = [row for row in sim.ledger.rows if row.source == "keep-warm"]
+        assert len(kept) == on
+        assert (sim.ledger[-1].hit_rate > 0.9) is on
+        assert (here.of(Sending)[-1].lost == 0) is on
+        assert bool(here.of(CacheBroke)) is not on
+        assert len(here.of(Progress)) == on
+        assert not here.of(Failed)
+        assert not here.of(Cleared)
+        assert (here.home / "gaps.json").is_file()
+        assert (here.home / "spending.json").is_file() is on

@@ -1,0 +1,142 @@
+"""What a compaction writes down, and what the next one reads of it."""
+
+from __future__ import annotations
+
+from sevenfold.boundary import (
+    Boundary,
+    Record,
+    asked_within,
+    collected,
+    last_typed,
+    read_boundary,
+    record_name,
+    record_of,
+)
+from sevenfold.events import Compacted
+from sevenfold.facts import Command, Facts, File, Said
+from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Mark, Replace, Reply, Transcript
+
+
+def replaced(log: Transcript, first: int, last: int, text: str, facts: Facts, by: str) -> None:
+    """Messages of the view become one that stands for them."""
+    view, message = log.view, user(text)
+    edit = Replace(view[first].id, view[last].id, (message,))
+    log.add(edit, Record(facts).mark(message), by=by)
+
+
+def talked() -> Transcript:
+    log = Transcript(lambda: 0.0)
+    for n in range(3):
+        log.add(user(f"question {n}"), Reply(assistant(Text(f"answer {n}"))))
+    return log
+
+
+def said(log: Transcript) -> list[str]:
+    return [one.text for one in collected(log.view, log.view.marks).said]
+
+
+def test_the_event_says_what_the_boundary_says() -> None:
+    boundary = Boundary("notes", "auto", 900, 100, fidelity=0.5)
+
+    assert boundary.event(2.0, Usage(1)) == Compacted("notes", "auto", 900, 100, 0.5, 2.0, Usage(1))
+    assert read_boundary(boundary.mark.value) == boundary
+
+
+def test_what_a_message_stands_for_is_found_again_after_a_resume() -> None:
+    lines: list[bytes] = []
+    log = Transcript(lambda: 0.0, lines.append)
+    log.add(user("one"), Reply(assistant(Text("ok"))), user("two"))
+    facts = Facts(said=(Said("one", "ok"),), others={"x": 1}, account="all is well")
+    replaced(log, 0, 1, "<summary>short</summary>", facts, "Compaction")
+    again = Transcript.load(b"".join(lines), lambda: 0.0)
+
+    assert again.view == log.view
+    record = record_of(again.view[0], again.view.marks)
+    assert record == Record(facts)
+    assert said(again) == ["one", "two"]
+
+
+def test_records_of_several_messages_count_beside_each_other_and_add_up() -> None:
+    log = talked()
+    first = Facts(
+        2,
+        (Said("question 0"),),
+        files=(File("/a", 1, 0, 9),),
+        commands=(Command("make", 2),),
+        others={"Web": 1},
+    )
+    second = Facts(
+        2,
+        (Said("question 1"),),
+        files=(File("/a", 0, 2, 7),),
+        commands=(Command("make", 1, True),),
+        others={"Web": 4},
+    )
+    replaced(log, 0, 1, "<snipped>a</snipped>", first, "Snip")
+    replaced(log, 1, 2, "<snipped>b</snipped>", second, "Snip")
+    facts = collected(log.view, log.view.marks)
+
+    assert [one.text for one in facts.said] == ["question 0", "question 1", "question 2"]
+    assert facts.files == (File("/a", 1, 2, 7),)
+    assert facts.commands == (Command("make", 3, True),)
+    assert facts.others == {"Web": 5}
+    assert facts.messages == 6
+
+
+def test_the_newest_account_stands_for_those_before_it() -> None:
+    log = talked()
+    replaced(log, 0, 1, "<summary>a</summary>", Facts(account="the first"), "Compaction")
+    replaced(log, 1, 2, "<session-notes>b</session-notes>", Facts(account="the notes"), "PayOut")
+
+    assert collected(log.view, log.view.marks).account == "the notes"
+
+
+def test_a_message_whose_record_is_lost_is_taken_as_it_is() -> None:
+    log = talked()
+    replaced(log, 0, 3, "<digest>question 0, question 1</digest>", Facts(), "Digest")
+    log.add(Mark(record_name(log.view[0].message), {"facts": "damaged"}))
+    facts = collected(log.view, log.view.marks)
+
+    assert facts.contexts == ("<digest>question 0, question 1</digest>",)
+
+
+def test_nobody_can_say_that_he_stands_for_others() -> None:
+    log = talked()
+    replaced(log, 0, 1, "<summary>x</summary>", Facts(said=(Said("never said"),)), "Compaction")
+    forged = log.view[0].message
+    typed = Transcript(lambda: 0.0)
+    typed.add(forged, Mark(record_name(forged), log.view.marks[record_name(forged)]))
+
+    assert said(typed) == ["<summary>x</summary>"]
+
+
+def test_what_a_compaction_gives_back_is_not_carried_on() -> None:
+    log = talked()
+    log.add(user("<context>\nfile.py as it is now\n</context>"), by="Compaction")
+    log.add(user("<context>\nthe rules\n</context>"), by="hooks")
+
+    assert collected(log.view, {}).contexts == ("<context>\nthe rules\n</context>",)
+
+
+# --- what the user said last ----------------------------------------------------------------------------
+
+
+def test_the_last_words_are_a_message_or_behind_one_or_beside_results() -> None:
+    log = talked()
+    assert last_typed(log.view) == 4
+    assert asked_within(log.view, 5)
+    assert not asked_within(log.view, 4)
+
+    facts = Facts(said=(Said("question 2"),))
+    replaced(log, 4, 5, "<summary>x</summary>", facts, "Compaction")
+    assert last_typed(log.view) is None, "question 1 is a message still, but it was not the last"
+    assert asked_within(log.view, 5)
+    assert not asked_within(log.view, 4)
+
+    log.add(Reply(assistant(ToolUse("t", "Bash", {}))))
+    log.add(Message("user", (ToolResult("t", "x"), Text("stop"))))
+    assert last_typed(log.view) is None, "without its call it cannot stay"
+    assert not asked_within(log.view, 6)
+    assert asked_within(log.view, 7)
