@@ -202,3 +202,25 @@ async def test_one_thing_at_a_time_and_stop_reaches_a_compaction(tmp_path: Path)
             assert reports == [Report(stopped=True)]
             assert session.view == view
             assert (await session.ask("hello")).stop == "end_turn"
+
+
+async def test_what_was_gone_back_over_does_not_come_back_through_the_notes(place: Place) -> None:
+    settings = {"notes": {"firstAt": 1_000, "grownBy": 1, "grownShare": 0}}
+    async with place.session(settings=settings) as session:
+        await session.ask("hello")
+        await session.ask("remember the code word ZEBRA")
+        await session.tray.drain(60)
+        await session.ask("thanks")
+        await session.tray.drain(60)
+        session.turn.collect()
+        notes = session.folder / "session-memory" / "summary.md"
+        assert "ZEBRA" in notes.read_text(encoding="utf-8")
+        session.rewind(2)
+
+        assert not notes.exists()
+        kept = notes.with_name("summary.undone.md").read_text(encoding="utf-8")
+        assert "ZEBRA" in kept, "a person can still read them"
+        await session.ask("hello again")
+        await session.tray.drain(60)
+        if notes.exists():
+            assert "ZEBRA" not in notes.read_text(encoding="utf-8")

@@ -157,17 +157,30 @@ def parse(reply: str) -> Answer:
 def _sections(body: str) -> Answer:
     lines = list(_unfenced(body))
     numbered = any(_numbered(line) for line, quoted in lines if not quoted)
+    begins: list[tuple[int, int]] = []
+    for number, (line, quoted) in enumerate(lines):
+        at, _ = (None, "") if quoted else _heading(line)
+        if at is not None and (not numbered or _numbered(line)):
+            begins.append((number, at))
     found: list[list[str] | None] = [None] * len(TITLES)
     current: list[str] = []
-    last = -1
-    for line, quoted in lines:
-        at, rest = (None, "") if quoted else _heading(line)
-        if at is not None and at > last and (not numbered or _numbered(line)):
+    sections = dict(_in_order(begins))
+    for number, (line, _) in enumerate(lines):
+        if (at := sections.get(number)) is not None:
+            rest = _heading(line)[1]
             current = found[at] = [rest] if rest else []
-            last = at
         else:
             current.append(line)
     return Answer(tuple(None if lines is None else _tidy(lines) for lines in found))
+
+
+def _in_order(begins: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The most headings that rise: one that is quoted does not fit in between the others."""
+    chains: list[list[tuple[int, int]]] = []
+    for one in begins:
+        before = [chain for chain in chains if chain[-1][1] < one[1]]
+        chains.append([*max(before, key=len, default=[]), one])
+    return max(chains, key=len, default=[])
 
 
 def _unfenced(body: str) -> Iterator[tuple[str, bool]]:
