@@ -27,10 +27,10 @@ from benchmarks.compaction.accounting import (
 from benchmarks.compaction.noting import Keeper
 from benchmarks.fit.ours import Recorded, Seen, TimedTurn, parsed, watch
 from benchmarks.fit.workload import Json
+from sevenfold.boundary import TITLES
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import PromptTooLong, StepLimitReached
-from sevenfold.layers.l4_compaction.summary import TITLES
 from sevenfold.layers.l7_agents.forking import SOURCE, Forks
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.layers.switches import Switches

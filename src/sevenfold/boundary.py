@@ -32,6 +32,18 @@ COMPACTIONS: Final = frozenset(
     {"Snip", "Collapse", "PayOut", "Compaction", "Digest", "OnDemand", "ServerCompaction"}
 )
 """The layers that put messages in place of others."""
+TITLES: Final = (
+    "Primary request and intent",
+    "Key technical concepts",
+    "Files and code",
+    "Errors and fixes",
+    "Problem solving",
+    "All user messages",
+    "Pending tasks",
+    "Current work",
+    "Next step",
+)
+"""The headings of a summary, in their order."""
 _GIVEN_BACK: Final = "<context>"
 """How a message begins that a compaction adds: files as they are now, words that stand elsewhere too."""
 

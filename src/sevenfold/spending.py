@@ -6,9 +6,6 @@ reserved too much is given back. A ledger that cannot be read or written lets no
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,20 +13,8 @@ import msgspec
 
 from sevenfold.clock import date_of
 from sevenfold.protocols import Clock
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    failure,
-    make_private_dir,
-    read_if_there,
-    write_atomic,
-)
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from sevenfold.storage.files import read_if_there, write_atomic
+from sevenfold.storage.locking import alone
 
 NAME: Final = "spending.json"
 _LARGEST: Final = 100_000
@@ -56,7 +41,7 @@ class Spending:
 
         Raises `StorageFailure` when the ledger cannot be kept: then nothing may be spent.
         """
-        with self._alone():
+        with alone(self._file):
             today = self._today()
             allowed = self._limit is None or today.spent + amount <= self._limit
             self._write(_plus(today, by, amount) if allowed else today)
@@ -64,7 +49,7 @@ class Spending:
 
     def settle(self, by: str, reserved: float, cost: float) -> None:
         """Put what it really cost in place of what was reserved."""
-        with self._alone():
+        with alone(self._file):
             self._write(_plus(self._today(), by, cost - reserved))
 
     @property
@@ -85,21 +70,6 @@ class Spending:
 
     def _write(self, day: Day) -> None:
         write_atomic(self._file, msgspec.json.encode(day) + b"\n", nofollow=True)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        make_private_dir(self._file.parent)
-        lock = self._file.with_name(f"{NAME}.lock")
-        try:
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
-        except OSError as error:
-            raise failure(error, lock, "locked") from error
-        try:
-            if fcntl is not None:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
 
 def _plus(day: Day, by: str, amount: float) -> Day:

@@ -10,27 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from sevenfold.errors import Refused, StorageFailure
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    failure,
-    make_private_dir,
-    read_if_there,
-    write_atomic,
-)
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
+from sevenfold.storage.locking import alone
 
 NAME: Final = "trust.json"
 _LARGEST: Final = 10_000_000
@@ -67,7 +54,7 @@ class Trust:
             raise Refused(
                 f"{folder} cannot be trusted as a whole: {why}. Trust the project itself."
             )
-        with self._alone():
+        with alone(self._file):
             known = self.list()
             if folder not in known:
                 self._write((*known, folder))
@@ -76,7 +63,7 @@ class Trust:
     def revoke(self, root: Path) -> bool:
         """Take a folder, and what was trusted below it, off the list. False: it was not on it."""
         folder = root.resolve()
-        with self._alone():
+        with alone(self._file):
             known = self.list()
             left = tuple(path for path in known if not path.is_relative_to(folder))
             if left != known:
@@ -107,22 +94,6 @@ class Trust:
             return ()
         folders = (Path(text) for text in kept)
         return tuple(path for path in folders if path.is_absolute() and not self._too_much(path))
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Reading and writing as one step: a revocation must not be lost to somebody else's list."""
-        make_private_dir(self._file.parent)
-        lock = self._file.with_name(f"{NAME}.lock")
-        try:
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
-        except OSError as error:
-            raise failure(error, lock, "locked") from error
-        try:
-            if fcntl is not None:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
     def _write(self, folders: tuple[Path, ...]) -> None:
         make_private_dir(self._file.parent)

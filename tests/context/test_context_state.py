@@ -158,7 +158,9 @@ def test_one_conversation_is_written_by_one_at_a_time(tmp_path: Path) -> None:
 def test_a_context_that_nobody_holds_any_more_lets_go_of_its_file(tmp_path: Path) -> None:
     Caller(tmp_path, state=tmp_path / "s", id="one").send([said("go")])
     gc.collect()
-    Caller(tmp_path, state=tmp_path / "s", id="one").ctx.close()
+    again = Caller(tmp_path, state=tmp_path / "s", id="one")
+    assert [p.message.text for p in again.ctx.view] == ["go"]
+    again.ctx.close()
 
 
 def test_a_closed_context_says_so(tmp_path: Path) -> None:

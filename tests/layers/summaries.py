@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from kit import use
 from msgspec.structs import replace
 
+from sevenfold.boundary import TITLES
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Event
 from sevenfold.invariants import completed, paired
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l4_compaction.summary import TITLES
 from sevenfold.layers.l7_agents.forking import Forks
 from sevenfold.messages import Message, Text, ToolResult, assistant, user
 from sevenfold.protocols import Capabilities, Forker, Handback

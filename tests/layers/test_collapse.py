@@ -26,7 +26,7 @@ from layers.foldable import (
     written,
 )
 
-from sevenfold.boundary import last_boundary, record_of
+from sevenfold.boundary import STANDS_FOR, last_boundary, record_of
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Added, Compacted, Declined, Event
 from sevenfold.facts import Facts
@@ -48,13 +48,22 @@ from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.folding import KEEP_ROUNDS, folds
 from sevenfold.layers.l4_compaction.folding import expand as folding_expand
 from sevenfold.layers.l4_compaction.snip import Snip
-from sevenfold.messages import Message, Opaque, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.messages import (
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+)
 from sevenfold.protocols import Capabilities, Handback, Layers
 from sevenfold.request import Request
 from sevenfold.storage.claude_code import read_session, to_transcript
 from sevenfold.testing import ScriptedModel
 from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Replace, Reply, Transcript
+from sevenfold.transcript import Mark, Replace, Reply, Transcript
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))[::4]
 
@@ -271,11 +280,35 @@ def test_what_the_provider_does_not_see_any_more_is_not_collapsed() -> None:
 
 
 def test_bound_thinking_in_a_loop_that_is_going_on_is_never_touched() -> None:
-    seeds = [s for s in range(40) if random_talk(s, 30_000, thinks=True).view[-1].by == "tools"]
-    for seed in seeds:
-        log = random_talk(seed, effective(32_000), thinks=True)
-        if handed := offered(Collapse, log, 32_000, BINDS):
-            written(log, handed, BY, BINDS)  # which fails if the turn declines
+    """A fold before it would unbind it, and the loop still needs it: nothing is folded until it ends."""
+    log = filled(COMMIT)
+    log.add(user("go on"))
+    asked = assistant(Thinking("hm", "signed"), ToolUse("last", "Read", {"file_path": "a.py"}))
+    log.add(Reply(asked, stop="tool_use"), by="model")
+    log.add(Message("user", (ToolResult("last", "text"),)), by="tools")
+
+    assert offered(Collapse, log, 32_000, BINDS) == []
+    assert offered(Collapse, log, 32_000), "where thinking is not bound there is something to fold"
+    log.add(Reply(assistant(Text("Done."))), by="model")
+    log.add(user("and now"))
+    assert offered(Collapse, log, 32_000, BINDS), "and when the loop is over"
+
+
+@pytest.mark.parametrize("layer", [Collapse, Snip])
+def test_what_stands_behind_it_is_written_before_the_edit(
+    layer: type[Collapse] | type[Snip],
+) -> None:
+    """A write that is torn between the two then loses an edit, and never the words behind one."""
+    handed = offered(layer, filled(COMMIT), 32_000)
+    records = [n for n, what in enumerate(handed) if _is_record(what)]
+    edits = [n for n, what in enumerate(handed) if isinstance(what, Replace)]
+
+    assert records
+    assert max(records) < min(edits)
+
+
+def _is_record(what: object) -> bool:
+    return isinstance(what, Mark) and what.name.startswith(STANDS_FOR)
 
 
 # --- expanding, resume ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from layers.summaries import FRAME, LOG, Compacting, edits, marks, rounds, summa
 from layers.test_digest import random_transcript, said
 from msgspec.structs import replace
 
-from sevenfold.boundary import Boundary, last_boundary
+from sevenfold.boundary import TITLES, Boundary, last_boundary
 from sevenfold.errors import (
     BadRequest,
     KeyRefused,
@@ -35,7 +35,7 @@ from sevenfold.layers.l4_compaction.breaker import BREAKER
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l4_compaction.summary import SAID, TITLES, directive_text, parse
+from sevenfold.layers.l4_compaction.summary import SAID, directive_text, parse
 from sevenfold.layers.l7_agents.forking import PLACEHOLDER, Forks
 from sevenfold.messages import (
     THOUGHTS,

@@ -13,12 +13,12 @@ from layers.summaries import LOG, Compacting, talked
 from layers.test_compaction import layer_on
 from models.talk import FRAME, Talk, wire, working
 
+from sevenfold.boundary import TITLES
 from sevenfold.events import Compacted, Failed, Forked
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.summary import (
     SAID,
-    TITLES,
     Form,
     directive_text,
     nudge_text,

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
+from sevenfold.boundary import COMPACTIONS
 from sevenfold.cache.prices import MILLION, Price
 from sevenfold.layers.l1_tool_results.envelope import CLOSING, Pointer, recognised
 from sevenfold.layers.l2_microcompaction.api_level import cleared_in
 from sevenfold.layers.l2_microcompaction.cache_editing import CacheEditing
 from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
-from sevenfold.layers.l4_compaction.digest import BY as DIGEST
 from sevenfold.messages import Message, ToolResult
 from sevenfold.request import TTL_SECONDS, Ttl
 from sevenfold.storage.results import BLOCKS
@@ -186,10 +186,10 @@ class _Shown:
         match entry.what:
             case Results(shown) if entry.by not in OTHERS:
                 layer, times = CLEARED, len(shown)
-            case Replace() if entry.by == DIGEST:
+            case Replace() if entry.by in COMPACTIONS:
                 layer, times = COMPACTED, 1
             case Unthink() if entry.by not in OTHERS:  # it goes with an edit of the same layer
-                return COMPACTED if entry.by == DIGEST else CLEARED
+                return COMPACTED if entry.by in COMPACTIONS else CLEARED
             case _:
                 return 0
         self.times[layer] += times

@@ -94,7 +94,7 @@ class PayOut:
             )
         )
         self._emit(boundary.event(perf_counter() - began))
-        return *draft.edits, draft.quoted.mark, boundary.mark, *restored
+        return draft.quoted.mark, *draft.edits, boundary.mark, *restored
 
     def _draft(self, request: Request, pressure: Pressure) -> Draft:
         """The edit, and what the view would be like; `Declined` when it would not do."""

@@ -140,7 +140,7 @@ class Collapse:
         self._expect("finished rounds of tool calls were collapsed")
         self._emit(boundary.event())
         frontier = frontier_at(view, chosen[0].first, last.end + 1)
-        return *_edits(view, chosen), *records, frontier, boundary.mark
+        return *records, *_edits(view, chosen), frontier, boundary.mark
 
 
 class HandOver:

@@ -246,7 +246,7 @@ class Compaction:
             self._expect("the older part of the conversation was replaced by a summary")
         self._emit(boundary.event(perf_counter() - began, draft.usage))
         self._say(f"{planned.before:,} tokens before, about {now:,} after", done=True)
-        return *draft.edits, *draft.marks, boundary.mark, breaker.mark, *added
+        return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
 
     def _restored(self, planned: Plan, draft: Draft, gone: list[int]) -> Sequence[Message]:
         now = planned.tokens_with(draft.after)

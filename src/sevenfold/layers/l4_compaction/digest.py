@@ -112,7 +112,7 @@ class Digest:
         self._expect(BREAKS)
         self._emit(said(boundary))
         self._emit(boundary.event(perf_counter() - began))
-        return *draft.edits, Record(draft.facts).mark(draft.message), boundary.mark
+        return Record(draft.facts).mark(draft.message), *draft.edits, boundary.mark
 
     def draft(self, request: Request, pressure: Pressure) -> Draft | None:
         """The first that reaches the aim; if none does, the smallest that still helps, if any does."""

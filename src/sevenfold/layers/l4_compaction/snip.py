@@ -136,7 +136,7 @@ class Snip:
         self._expect("old rounds were taken out of the conversation")
         self._emit(boundary.event())
         frontier = frontier_at(view, draft.first, draft.cut + 1)
-        return *draft.edits, *draft.records, frontier, boundary.mark
+        return *draft.records, *draft.edits, frontier, boundary.mark
 
 
 def snipped(transcript: Transcript) -> list[Fold]:

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from sevenfold.boundary import TITLES
 from sevenfold.facts import call_of, clipped
 from sevenfold.layers.l4_compaction.stretch import unread
 from sevenfold.messages import Block, Document, Image, Opaque, Text, ToolResult, ToolUse
@@ -23,17 +24,6 @@ from sevenfold.transcript import Placed, View
 KIND: Final = "compact"
 """The kind of the directive, on which the offline engine dispatches."""
 TAG: Final = "summary"
-TITLES: Final = (
-    "Primary request and intent",
-    "Key technical concepts",
-    "Files and code",
-    "Errors and fixes",
-    "Problem solving",
-    "All user messages",
-    "Pending tasks",
-    "Current work",
-    "Next step",
-)
 SAID: Final = TITLES.index("All user messages")
 _KEYS: Final = (
     "primary request",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from sevenfold.boundary import TITLES
 from sevenfold.facts import call_of, line
 from sevenfold.messages import Block, Text
 from sevenfold.models.directives import Directive
@@ -28,17 +29,6 @@ SAID: Final = 0.2
 QUOTE: Final = 300
 NONE: Final = "None"
 BY_RULE: Final = "Put together by rule, without a language model: it retells and concludes nothing"
-TITLES: Final = (
-    "Primary request and intent",
-    "Key technical concepts",
-    "Files and code",
-    "Errors and fixes",
-    "Problem solving",
-    "All user messages",
-    "Pending tasks",
-    "Current work",
-    "Next step",
-)
 _NAMED: Final = r"(?:the message that starts|your reply that starts|your call) “(.+?)”"
 _BEGINS: Final = re.compile(rf"only what begins with {_NAMED}")
 _STAYS: Final = re.compile(rf"^What begins with {_NAMED} stays", re.MULTILINE)
