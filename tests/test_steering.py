@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from kit import make, use
+from layers import foldable
 from layers.summaries import summary
 
 from sevenfold.boundary import Boundary
@@ -21,13 +22,22 @@ from sevenfold.fidelity import fidelity
 from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher, Outcome
 from sevenfold.hooks import Hooks
 from sevenfold.invariants import paired
+from sevenfold.layers.l4_compaction.collapse import Collapse
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l7_agents.forking import Forks
 from sevenfold.messages import Message, Text, Thinking, ToolResult, assistant, user
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.request import Frame, prefix
-from sevenfold.steering import Alone, Report, Steering, compaction_hooks, notes_of, past_turns
+from sevenfold.steering import (
+    Alone,
+    Report,
+    Steering,
+    compaction_hooks,
+    folded,
+    notes_of,
+    past_turns,
+)
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Usage
@@ -423,3 +433,32 @@ async def test_a_hook_adds_instructions_or_refuses(tmp_path: Path) -> None:
     assert (await at.compact()).boundary is None
     assert at.log.view == view
     assert Notice("a hook refused the compaction: not now", "warning") in at.events
+
+
+# --- what was folded ------------------------------------------------------------------------------------
+
+
+def test_what_was_collapsed_is_listed_and_put_back_as_it_was() -> None:
+    log = foldable.talked()
+    before = [placed.message for placed in log.view]
+    foldable.written(log, foldable.offered(Collapse, log, 8_000), "Collapse")
+    steered = Steered(log=log)
+    found = folded(log)
+    assert found
+    assert {one.by for one in found} == {"Collapse"}
+    assert all(one.fold.rounds and one.fold.tokens for one in found)
+    for _ in found:
+        steered.steering.expand(1)
+    assert [placed.message for placed in log.view] == before
+    assert folded(log) == []
+    with pytest.raises(Mistake, match="no folded stretch 1: nothing is folded"):
+        steered.steering.expand(1)
+
+
+def test_a_folded_stretch_that_never_was_cannot_be_put_back() -> None:
+    log = foldable.talked()
+    foldable.written(log, foldable.offered(Collapse, log, 8_000), "Collapse")
+    entries = len(log.entries)
+    with pytest.raises(Mistake, match="no folded stretch 99: they go from 1 to"):
+        Steered(log=log).steering.expand(99)
+    assert len(log.entries) == entries

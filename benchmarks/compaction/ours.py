@@ -136,8 +136,6 @@ class InProcess:
         self.bodies.append(msgspec.json.decode(sent))
         self._says = self._content(request)
         outcome = self.api.answer(self.bodies[-1], {**KEY, SOURCE_HEADER: request.source})
-        if request.source == "main":
-            self.clock.time += self._wait  # so long do its tools take
         self.seconds += time.perf_counter() - began
         if outcome.status != 200:
             raise NotAnswered(str(outcome.row.error))
@@ -145,6 +143,8 @@ class InProcess:
         for block in message.content:
             yield block
         yield Reply(message, usage_of(outcome.row.tokens), outcome.body["stop_reason"], model=MODEL)
+        if request.source == "main":
+            self.clock.time += self._wait  # so long do its tools take
 
     def _content(self, request: Request) -> list[Json]:
         if request.source == "main":

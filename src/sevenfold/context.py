@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
+from sevenfold.capping import Capped
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, PromptTooLong
 from sevenfold.events import Added, Closed, Event, Notice, Replied, Started
@@ -59,6 +60,7 @@ from sevenfold.models.jsontext import NotJson, decode_object
 from sevenfold.protocols import Capabilities, Clock, Model, ToolFailed
 from sevenfold.request import Frame, Request
 from sevenfold.settings import Environment, Settings, load
+from sevenfold.spending import Spending
 from sevenfold.storage.places import new_session_id
 from sevenfold.storage.results import ResultStore
 from sevenfold.sync import finished
@@ -185,7 +187,9 @@ class Context:
             return alone
         about = self._accounts, self.clock, self.emit, lambda: self._turn.thresholds
         forks = Forks(lambda: self.model, *about, standard("fork", alone))
-        return with_fields(alone, forker=forks)
+        spending = Spending(self._home, self.settings.daily_background_limit, self.clock)
+        aside = Capped(forks, self.ledger.prices, spending, self.emit)
+        return with_fields(alone, forker=forks, aside=aside)
 
     def close(self) -> None:
         """Let go of the file, or of what was only kept for this process."""

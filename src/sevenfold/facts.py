@@ -48,7 +48,8 @@ _CHANGES: Final = frozenset(
 _READS: Final = frozenset(["read", "view", "open", "cat", "show"])
 _FAILED: Final = re.compile(r"(?:Traceback \(|fatal: |[Ee]rror: |Exit code [1-9])")
 _POINTER: Final = re.compile(
-    r"(?:\bin|\bto:?)\s+((?:/|[A-Za-z]:[\\/])(?:(?! in /)[^\n])*?\.(?:txt|json))(?=[\]\s]|$)"
+    r"(?:\bin|\bto:?)\s+((?:/|[A-Za-z]:[\\/])(?:(?! in /)[^\n])*?"
+    r"[\\/]tool-results[\\/][^\n\\/]*?\.(?:txt|json))(?=[\]\s]|$)"
 )
 _POINTERS: Final = ("<persisted-output", "(cleared: ")
 _POINTING: Final = 1_200

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sevenfold.flags import Flags
 from sevenfold.layers.l2_microcompaction.api_level import managed, wanted
-from sevenfold.layers.l4_compaction.server import compacting, without_summaries
+from sevenfold.layers.l4_compaction.server import compacting, on_demand, without_summaries
 from sevenfold.models import default_params
 from sevenfold.protocols import Model, Tool
 from sevenfold.recording import frame_mark
@@ -44,7 +44,9 @@ def frame_for(model: Model, frame: Frame, at: Workplace, flags: Flags) -> Frame:
     new = replace(frame, model=model.name, params=default_params(model.name, at.access))
     if wanted(flags, at.settings.micro):
         new = managed(new, model.capabilities, at.settings.micro)
-    if flags.server_compact:
+    if flags.server_compact and at.settings.compaction.server == "onDemand":
+        new = on_demand(new, model.capabilities)
+    elif flags.server_compact:
         new = compacting(new, model.capabilities, thresholds(model, at.settings))
     return new
 

@@ -8,13 +8,14 @@ from dataclasses import replace as with_fields
 from pathlib import Path
 
 from sevenfold.cache.ledger import Ledger
+from sevenfold.capping import Capped
 from sevenfold.events import Emit
 from sevenfold.flags import Flags
 from sevenfold.habits import Habits
 from sevenfold.keeping_warm import KeepingWarm
 from sevenfold.layers.l2_microcompaction.api_level import ProviderEdits
 from sevenfold.layers.l4_compaction.compaction import Afterwards, Before
-from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.layers.l4_compaction.server import Asking, ServerCompaction
 from sevenfold.layers.l7_agents.forking import Forks
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.messages import Message
@@ -63,6 +64,7 @@ class Lender:
             clock=self.clock,
             home=self.at.environment.home,
             server=self.accounts if self.flags.server_compact else None,
+            ask_server=Asking(self.model, self.accounts) if self.flags.server_compact else None,
             restore=self._restored,
             before_compaction=self.hooks[0],
             after_compaction=self.hooks[1],
@@ -81,7 +83,8 @@ class Lender:
             self.thresholds,
             standard("fork", alone),
         )
-        return with_fields(alone, forker=forks)
+        aside = Capped(forks, ledger.prices, spending, self.emit)
+        return with_fields(alone, forker=forks, aside=aside)
 
     def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
         again = (Files(self.tools.read_again, skip=self._kept_here), StartContext())

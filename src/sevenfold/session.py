@@ -176,7 +176,7 @@ class Session:
             max_steps=self.settings.max_steps,
             max_tokens=first_budget(self.model, self.settings),
         )
-        self._steering = Steering(self.turn, self.ledger, self._alone, self._recording.sync)
+        self.steering = Steering(self.turn, self.ledger, self._alone, self._recording.sync)
         if self._stored_frame:
             self.ledger.recall(self._stored_frame, self._recording.transcript)
         if self.settings.telemetry.enabled:
@@ -283,11 +283,11 @@ class Session:
         self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
     ) -> Report:
         """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
-        return await self._steering.compact(instructions, since=since, up_to=up_to)
+        return await self.steering.compact(instructions, since=since, up_to=up_to)
 
     def rewind(self, number: int) -> PastTurn:
         """Go back to before this turn; the transcript keeps everything."""
-        return self._steering.rewind(number)
+        return self.steering.rewind(number)
 
     def stop(self) -> bool:
         """Stop the turn or the compaction that is running, if one is."""
@@ -342,6 +342,7 @@ class Session:
     def use_model(self, name: str) -> None:
         """Go on with another model. The next request says what that costs before it is sent."""
         self._learned.keep(self.model.name, self.view.calibration)
+        self.ledger.expect("another model was chosen")
         self.model = self.turn.model = self._connect(name)
         self.turn.thresholds = thresholds(self.model, self.settings)
         self.turn.max_tokens = first_budget(self.model, self.settings)

@@ -24,6 +24,7 @@ from sevenfold.fidelity import Fidelity, fidelity
 from sevenfold.hook_contract import Outcome, bounded
 from sevenfold.hooks import Hooks
 from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
+from sevenfold.layers.l4_compaction import collapse, folding, snip
 from sevenfold.layers.l4_compaction.asking import PLAIN
 from sevenfold.layers.l4_compaction.collapse import HandOver
 from sevenfold.layers.l4_compaction.compaction import Afterwards, Before, Compaction
@@ -140,6 +141,20 @@ def _is_beside(entry: Entry) -> bool:
         return False
     what = entry.what
     return isinstance(what, Message) or (isinstance(what, Mark) and what.name == "surroundings")
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """A stretch of the conversation that stands in the view as one short message."""
+
+    by: str
+    fold: folding.Fold
+
+
+def folded(transcript: Transcript) -> list[Folded]:
+    """What was collapsed or snipped and can be put back, in the order of the view."""
+    layers = (collapse.BY, collapse.collapsed), (snip.BY, snip.snipped)
+    found = [Folded(by, fold) for by, folds in layers for fold in folds(transcript)]
+    return sorted(found, key=lambda one: transcript.view.where(one.fold.id) or 0)
 
 
 # --- steering -------------------------------------------------------------------------------------------
@@ -270,6 +285,21 @@ class Steering:
         self.sync()
         self.ledger.expect(f"the conversation went back to before turn {number}")
         return past
+
+    def expand(self, number: int) -> Folded:
+        """Put a stretch back that was folded; it is left alone until the window is full."""
+        self.alone.check()
+        turn, log = self.turn, self.turn.transcript
+        turn.collect()
+        found = folded(log)
+        if not 1 <= number <= len(found):
+            known = f"they go from 1 to {len(found)}" if found else "nothing is folded"
+            raise Mistake(f"there is no folded stretch {number}: {known}")
+        one = found[number - 1]
+        turn.append("expand", folding.expand(log, one.by, [one.fold.id]))
+        self.sync()
+        self.ledger.expect("what was folded was put back")
+        return one
 
 
 def compaction_in(layers: Layers) -> Compaction:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from flows.test_session import Place
 from kit import make
 from layers.foldable import copied, pressed, reloaded, rounds, sent, talked, written
 from layers.simulated import FRAME, MODEL, Conversation, conversation, reading
@@ -464,3 +466,18 @@ async def test_a_turn_puts_it_in_and_goes_on() -> None:
 def test_the_models_that_offer_it_are_known() -> None:
     assert capabilities("claude-opus-4-8").server_compaction
     assert not capabilities("claude-opus-4-5").server_compaction
+
+
+@pytest.mark.parametrize("how", ["threshold", "onDemand"])
+async def test_a_session_has_one_of_the_two_ways_as_its_settings_say(
+    tmp_path: Path, how: str
+) -> None:
+    chosen = {"flags": {"server_compact": True}, "compaction": {"server": how}}
+    model = ScriptedModel(["Hello."], ABLE, MODEL)
+    async with Place(tmp_path).session(model, settings=chosen) as session:
+        await session.ask("Hello?")
+        frame = session.turn.frame
+        asks = [layer for layer in session.turn.layers.fit if isinstance(layer, OnDemand)]
+    assert bool(asks) == (how == "onDemand")
+    assert (ON_DEMAND_BETA in betas(frame)) == (how == "onDemand")
+    assert ("compact_20260112" in str(frame.params)) == (how == "threshold")

@@ -154,6 +154,7 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], Next], str, str]]] = {
         "[N [back]]",
         "the turns; go back to before one, or summarise from it or up to it",
     ),
+    "/expand": (steer.expand, "[N]", "what was collapsed or snipped; put one of them back"),
     "/notes": (steer.notes, "", "the notes on this session"),
     "/clear": (_clear, "", "begin anew; this session stays on disk"),
     "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),

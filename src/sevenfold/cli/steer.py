@@ -1,15 +1,17 @@
-"""`/compact`, `/rewind` and `/notes`: the commands that shorten a conversation or go back in it."""
+"""`/compact`, `/rewind`, `/expand` and `/notes`: commands that shorten a conversation or go back in it."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from typing import Final
 
 from sevenfold.boundary import Boundary
 from sevenfold.cli.outcomes import Doing, Next, Offer, Said
 from sevenfold.cli.window import shortened
 from sevenfold.cli.wording import (
+    count,
     fitted,
     moment,
     money,
@@ -22,7 +24,7 @@ from sevenfold.cli.wording import (
 from sevenfold.errors import Mistake
 from sevenfold.fidelity import WEIGHTS, Fidelity
 from sevenfold.session import Session
-from sevenfold.steering import PastTurn, Report, chosen, notes_of, past_turns
+from sevenfold.steering import Folded, PastTurn, Report, chosen, folded, notes_of, past_turns
 from sevenfold.tokens import estimate, scaled
 
 _PART: Final = re.compile(r"(from|up_to|up to)(?:\s+([0-9]{1,9}))?(?:\s+(.*))?", re.DOTALL)
@@ -92,7 +94,8 @@ def most_missed(found: Fidelity) -> str:
     share = found.kinds[kind]
     if kind == "said":
         return f"{percent(1 - share.part)} of your words"
-    return f"{round(share.of - share.found):,} of {share.of:,} {_KINDS[kind]}"
+    gone = max(1, round(share.of - share.found))  # a part of one counts: some of it is missing
+    return f"{gone:,} of {share.of:,} {_KINDS[kind]}"
 
 
 # --- /rewind --------------------------------------------------------------------------------------------
@@ -146,6 +149,30 @@ def offer(past: PastTurn) -> Offer:
         f"  {keys}, or Enter for nothing: ",
         {"": "", **{key: line for key, (_, line) in options.items()}},
     )
+
+
+# --- /expand --------------------------------------------------------------------------------------------
+
+
+def expand(session: Session, rest: str) -> Next:
+    """`/expand` lists what was collapsed or snipped, `/expand N` puts one stretch back."""
+    if not rest:
+        return Said(_foldings(folded(session.turn.transcript)))
+    if not _NUMBER.fullmatch(rest):
+        raise Mistake("/expand lists what was folded, and /expand N puts one of them back")
+    one = session.steering.expand(int(rest))
+    return Said(f"  put back: {count(one.fold.rounds, 'round')}, {tokens(one.fold.tokens)} tokens")
+
+
+def _foldings(found: Sequence[Folded]) -> str:
+    if not found:
+        return "  nothing is folded: this is what the flags collapse and snip do"
+    rows = [
+        f"  {number:>4}  {moment(one.fold.at)}  {count(one.fold.rounds, 'round'):>10}  "
+        f"{tokens(one.fold.tokens):>7} tokens  by {one.by.lower()}"
+        for number, one in enumerate(found, 1)
+    ]
+    return "\n".join([*rows, "  /expand N puts one of them back into the view"])
 
 
 # --- /notes ---------------------------------------------------------------------------------------------

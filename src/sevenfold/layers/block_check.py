@@ -30,7 +30,7 @@ class BlockCheck:
             )
         raise ContextFull(
             f"the conversation is about {pressure.tokens:,} tokens and at most {limit:,} fit; "
-            "begin a new conversation, or use a model with a larger window"
+            "compact it (/compact), begin a new one, or use a model with a larger window"
         )
 
 

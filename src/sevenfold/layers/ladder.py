@@ -35,7 +35,7 @@ from sevenfold.layers.l4_compaction.compaction import (
     ignore,
 )
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.layers.l4_compaction.server import Ask, OnDemand, ServerCompaction
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l4_compaction.snip import Snip
 from sevenfold.layers.switches import Switches
@@ -75,6 +75,8 @@ class Lent:
     clock: Clock = field(default_factory=SystemClock)
     forker: Forker | None = None
     """Asks the model beside the conversation. Without it nothing does: no notes, and no summary."""
+    aside: Forker | None = None
+    """The same for what nobody waits for; it may cost only so much in a day. Else `forker` is asked."""
     waits: bool = True
     """Whether there is time to ask a model before a request; else summaries are only prepared ahead."""
     home: Path | None = None
@@ -86,6 +88,8 @@ class Lent:
     """The user's hooks."""
     server: ServerCompaction | None = None
     """Takes down what the provider itself compacts."""
+    ask_server: Ask | None = None
+    """Sends a request by which the provider is asked to compact."""
     memory: tuple[Path, ...] = ()
     """Folders of memory: what was read from them is never cleared."""
     switches: Switches = field(default_factory=Switches)
@@ -106,7 +110,8 @@ def standard(role: Role, lent: Lent) -> Layers:
     replied, summaries = (*replied, *ahead), (*payout, *compaction)
     if lent.switches.collapse:  # while it is on, nothing else compacts before it has to
         summaries = tuple(HandOver(layer) for layer in summaries)
-    fit = (*_snip(lent), *_microcompaction(lent), *_collapse(lent), *summaries, BlockCheck())
+    folds = *_snip(lent), *_microcompaction(lent), *_collapse(lent)
+    fit = (*folds, *_on_demand(lent), *summaries, BlockCheck())
     if lent.server is not None:
         replied = (*replied, lent.server)
     return Layers(intake=_intake(lent), fit=fit, replied=replied, idle=_pre_cold(lent))
@@ -152,7 +157,7 @@ def _session_memory(lent: Lent) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
     if not (on.notes and on.compact) or lent.forker is None or path is None:
         return (), ()
     book = Notebook(lambda: notes_path(lent), lent.clock, lent.emit, lent.home)
-    keeping = NotesKeeping(book, lent.forker, lent.able, lent.emit, lent.notes)
+    keeping = NotesKeeping(book, lent.aside or lent.forker, lent.able, lent.emit, lent.notes)
     if not on.payout:
         return (keeping,), ()
 
@@ -177,6 +182,12 @@ def _snip(lent: Lent) -> tuple[Fit, ...]:
 def _collapse(lent: Lent) -> tuple[Fit, ...]:
     known = lent.emit, lent.expect, lent.transcript, lent.able
     return (Collapse(*known),) if lent.switches.collapse else ()
+
+
+def _on_demand(lent: Lent) -> tuple[Fit, ...]:
+    if lent.ask_server is None or lent.compaction.server != "onDemand":
+        return ()
+    return (OnDemand(lent.ask_server, lent.able, lent.expect, lent.emit),)
 
 
 def _compaction(lent: Lent) -> tuple[Fit, ...]:
@@ -212,5 +223,5 @@ def _compaction_ahead(
     layer = next((layer for layer in compaction if isinstance(layer, Compaction)), None)
     if layer is None or not wanted:
         return (), compaction
-    ahead = Ahead(layer, lent.able, lent.emit, waits=lent.waits)
+    ahead = Ahead(layer, lent.able, lent.emit, lent.aside, waits=lent.waits)
     return (ahead,), (Prepared(ahead), *compaction)

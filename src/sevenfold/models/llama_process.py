@@ -44,13 +44,14 @@ class LlamaProcess:
         """Load the model, which may take a while; cancelled, nothing stays."""
         wanted = Wanted(str(path), name, window, cores(), secrets.token_hex(16))
         log = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the process
-        process = await anyio.open_process(
-            [sys.executable, "-P", "-m", PROGRAM],  # -P: nothing is imported from where we stand
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,  # Ctrl-C is for us, and ends a reply, not the model
-        )
+        with anyio.CancelScope(shield=True):  # half a process could not be ended
+            process = await anyio.open_process(
+                [sys.executable, "-P", "-m", PROGRAM],  # -P: nothing is imported from where we stand
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us, and ends a reply, not the model
+            )
         started = cls(wanted, process, log)
         try:
             await started._told_where()

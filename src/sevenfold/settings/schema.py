@@ -219,7 +219,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "price table. null: no limit.",
             examples=[1.0],
         ),
-    ] = 1.0
+    ] = 5.0
 
 
 def settings_from(values: dict[str, Any]) -> Settings:

@@ -19,15 +19,16 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.boundary import BOUNDARY
+from sevenfold.errors import SevenfoldError
 from sevenfold.events import Emit, Failed, Progress
 from sevenfold.invariants import open_uses
-from sevenfold.layers.l4_compaction.asking import NoSummary, Written
+from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Written
 from sevenfold.layers.l4_compaction.breaker import Breaker
 from sevenfold.layers.l4_compaction.compaction import Compaction, NotAgreed
 from sevenfold.layers.l4_compaction.planning import AHEAD, Plan, plan
 from sevenfold.layers.l4_compaction.planning import BY as COMPACTION
 from sevenfold.layers.l4_compaction.stretch import beginning
-from sevenfold.protocols import After, Capabilities, Fit, Handback
+from sevenfold.protocols import After, Capabilities, Fit, Forker, Handback
 from sevenfold.request import Request, pressure_of
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Id, Mark
@@ -62,11 +63,16 @@ class Ahead:
         compaction: Compaction,
         able: Callable[[], Capabilities],
         emit: Emit,
+        fork: Forker | None = None,
         *,
         waits: bool = True,
     ) -> None:
-        """`waits`: a conversation goes on while this works, and may wait for it before a request."""
+        """`fork`: who is asked, if not who the compaction asks.
+
+        `waits`: a conversation goes on while this works, and may wait for it before a request.
+        """
         self.compaction, self._able, self._emit, self.waits = compaction, able, emit, waits
+        self._summarise = Summariser(fork, compaction.settings, emit) if fork else None
         self.ready: Ready | None = None
         self._limits: Thresholds | None = None
         """As they were before the last request."""
@@ -92,6 +98,8 @@ class Ahead:
             self._failed = planned.request.frame.model
             self._emit(Failed(BY, f"no summary was prepared: {error}"))
             self._say("no summary was prepared")
+        except SevenfoldError as error:  # not the model's fault: the breaker need not know
+            self._say(f"no summary is prepared: {error}")
         finally:
             self._ended.set()
             self._ended = None
@@ -119,7 +127,7 @@ class Ahead:
     async def _prepared(self, planned: Plan) -> Ready:
         instructions = await self.compaction.agreed(planned)
         self._say(f"preparing a summary of about {planned.tokens:,} tokens", done=False)
-        written = await self.compaction.written(planned, instructions)
+        written = await self.compaction.written(planned, instructions, self._summarise)
         self.compaction.draft(planned, written)  # what would not do now is of no use later
         self._say("a summary is prepared, for when the window is full")
         covers = tuple(placed.id for placed in planned.stretch)

@@ -181,9 +181,11 @@ class Compaction:
         self._say(f"summarising about {planned.tokens:,} tokens")
         return self.draft(planned, await self.written(planned, instructions))
 
-    async def written(self, planned: Plan, instructions: str) -> Written:
+    async def written(
+        self, planned: Plan, instructions: str, summarise: Summariser | None = None
+    ) -> Written:
         """Ask the model; `NoSummary` when there is none to be had."""
-        return await self._summarise(self._wanted(planned, instructions))
+        return await (summarise or self._summarise)(self._wanted(planned, instructions))
 
     def draft(self, planned: Plan, written: Written) -> Draft:
         """What was written, in its place; `NoSummary` when that would not do."""

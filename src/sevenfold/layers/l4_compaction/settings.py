@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,14 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             examples=[20_000],
         ),
     ] = 20_000
+    server: Annotated[
+        Literal["threshold", "onDemand"],
+        Meta(
+            description="How the provider compacts where the flag `server_compact` lets it: by itself at "
+            "a threshold, or when a request of ours asks for it.",
+            examples=["onDemand"],
+        ),
+    ] = "threshold"
     timeout_seconds: Annotated[
         float,
         Meta(gt=0, description="How long one request for a summary may take.", examples=[300]),
