@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ToolUse,
     )
     from sevenfold.protocols import Model, Tool
+    from sevenfold.remembering import Memory
     from sevenfold.session import Session
     from sevenfold.settings import Settings
     from sevenfold.sync import run_sync
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Context": "context",
     "Session": "session",
+    "Memory": "remembering",
     "Message": "messages",
     "Text": "messages",
     "Thinking": "messages",
@@ -57,6 +59,7 @@ __all__ = [
     "Event",
     "Failure",
     "Image",
+    "Memory",
     "Message",
     "Mistake",
     "Model",

@@ -12,24 +12,22 @@ its content, so nothing has to be told to us: a history that was edited is an ed
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_fields
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
+from sevenfold.audience import Audience
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.capping import Capped
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, PromptTooLong
-from sevenfold.events import Added, Closed, Event, Notice, Replied, Started
+from sevenfold.events import Added, Closed, Notice, Replied, Started
 from sevenfold.flags import Flags
 from sevenfold.foreign.anthropic import AnthropicFormat
 from sevenfold.foreign.following import Following
@@ -71,11 +69,9 @@ from sevenfold.transcript import Mark, Reply, View, What
 
 FormatName: TypeAlias = Literal["anthropic", "openai"]
 FORMATS: Final[dict[str, type[Format]]] = {"anthropic": AnthropicFormat, "openai": OpenAiFormat}
-EARLY: Final = 100
-"""Events that wait for the first subscriber."""
 
 
-class Context:
+class Context(Audience):
     """One conversation of a caller who asks the model and runs the tools itself.
 
     Not for several threads at once. `close` it, or use it in a `with` block, to let go of its file.
@@ -93,14 +89,12 @@ class Context:
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         if format not in FORMATS:
             raise Mistake(f"there is no format {format!r}: use {' or '.join(map(repr, FORMATS))}")
         self._form = FORMATS[format]()
         self._writer = Writer(self._form)
         self.clock = clock or SystemClock()
-        self._subscribers: list[Callable[[Event], object]] = []
-        self._early: deque[Event] = deque(maxlen=EARLY)
-        self._telemetry: Telemetry | None = None
         self.settings = self._read_settings(settings or {}, home, environ)
         self.model = measured_by(model, self.settings.window)
         self.id = conversation_id(id) if id is not None else new_session_id(self.clock.now())
@@ -128,7 +122,7 @@ class Context:
         """The user's own and the machine's; there is no project here that could say anything."""
         environment = Environment.read(environ)
         if home:
-            environment = replace(environment, home=Path(home).expanduser().absolute())
+            environment = environment.based(Path(home))
         self._home = environment.home
         loaded = load(environment.home, environment, given)
         for text in loaded.warnings:
@@ -327,24 +321,6 @@ class Context:
     @property
     def view(self) -> View:
         return self._transcript.view
-
-    def subscribe(self, subscriber: Callable[[Event], object]) -> Callable[[], None]:
-        """Be told everything that happens; returns how to stop being told.
-
-        The first to subscribe is also told what happened before.
-        """
-        self._subscribers.append(subscriber)
-        while self._early:
-            subscriber(self._early.popleft())
-        return partial(self._subscribers.remove, subscriber)
-
-    def emit(self, event: Event) -> None:
-        if self._telemetry:
-            self._telemetry(event)
-        if not self._subscribers:
-            self._early.append(event)
-        for subscriber in tuple(self._subscribers):
-            subscriber(event)
 
     def _able(self) -> Capabilities:
         return self.model.capabilities

@@ -9,7 +9,10 @@
     │  ├─ SessionBusy          another process is writing this transcript
     │  ├─ FromTheFuture        a transcript written by a newer version
     │  ├─ ScriptError          a script for the simulator or a model is wrong or used up
+    │  ├─ MemoryOff            durable memory is switched off here          (remembering)
+    │  ├─ NoSuchMemory         no memory of that name, or several           (memory.refusing)
     │  └─ Refused              a guard, a permission or missing trust said no
+    │     └─ Guarded           the guard of memory: what it found, and where (memory.refusing)
     └─ Failure                 the run failed: nothing is lost, and it may be tried again
        ├─ ModelFailure         the model's provider failed
        │  ├─ PromptTooLong     it says how long, and how long is allowed

@@ -129,6 +129,28 @@ class ReadAgain(Event, frozen=True):
     """How often this has happened in the session."""
 
 
+class Surfaced(Event, frozen=True):
+    """Memories were attached to what the user said."""
+
+    names: tuple[str, ...]
+    files: tuple[str, ...]
+    bytes: int
+    selector: str
+    milliseconds: float
+
+
+class Remembered(Event, frozen=True):
+    """A memory was saved, changed or removed: which, by whom, and how to look at it or undo it."""
+
+    name: str
+    path: str
+    action: str
+    """created, updated, merged or removed."""
+    revision: str
+    by: str
+    """user, agent, extraction, dream, team or other."""
+
+
 class Denied(Event, frozen=True):
     """A tool was not allowed to run."""
 

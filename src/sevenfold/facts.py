@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.memory.recalled import BY as RECALLED
 from sevenfold.messages import (
     THOUGHTS,
     Block,
@@ -169,7 +170,7 @@ class Collector:
     def _told(self, by: str, text: str, media: list[Block]) -> None:
         if by in TYPED and (text.strip() or media):
             self._said.append(Said(text + _named(media)))
-        elif by != PROMPTED and text.strip():
+        elif by not in (PROMPTED, RECALLED) and text.strip():
             _newest(self._contexts, text, None)
 
     def _answered(self, message: Message) -> None:

@@ -24,11 +24,13 @@ from sevenfold.workplace import Workplace
 PROMPT: Final = Path(__file__).with_name("system_prompt.md")
 
 
-def new_frame(at: Workplace, model: Model, tools: Iterable[Tool], flags: Flags) -> Frame:
-    """What every request of a new session has in front of its messages."""
+def new_frame(
+    at: Workplace, model: Model, tools: Iterable[Tool], flags: Flags, more: tuple[str, ...] = ()
+) -> Frame:
+    """What every request of a new session has in front of its messages; `more` is of this project."""
     frame = Frame(
         model.name,
-        (system_prompt(),),
+        (system_prompt(), *more),
         tuple(tool.schema for tool in tools),
         ttl=at.settings.cache_ttl,
     )

@@ -12,10 +12,16 @@ from sevenfold.capping import Capped
 from sevenfold.events import Emit
 from sevenfold.flags import Flags
 from sevenfold.habits import Habits
+from sevenfold.hooks import HookedTools
 from sevenfold.keeping_warm import KeepingWarm
+from sevenfold.knowledge import Knowledge
 from sevenfold.layers.l2_microcompaction.api_level import ProviderEdits
 from sevenfold.layers.l4_compaction.compaction import Afterwards, Before
 from sevenfold.layers.l4_compaction.server import Asking, ServerCompaction
+from sevenfold.layers.l5_durable_memory.extraction import Learning
+from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
+from sevenfold.layers.l5_durable_memory.selecting import Start
+from sevenfold.layers.l6_dreaming.running import Dreams
 from sevenfold.layers.l7_agents.forking import Forks
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.messages import Message
@@ -25,7 +31,9 @@ from sevenfold.restore import Files, StartContext, restored
 from sevenfold.spending import Spending
 from sevenfold.storage.results import ResultStore
 from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Transcript, View
+from sevenfold.tools.confined import Confined
+from sevenfold.tools.workspace import Keeper
+from sevenfold.transcript import Entry, Transcript, View
 from sevenfold.workplace import Toolset, Workplace
 
 
@@ -38,6 +46,13 @@ class Lender:
     ledger: Ledger
     accounts: ServerCompaction
     tools: Toolset
+    knowledge: Knowledge
+    start: Start
+    """Starts work beside the conversation."""
+    session: str
+    entries: Callable[[], Sequence[Entry]]
+    interactive: bool
+    """Whether somebody sits in front of it."""
     model: Callable[[], Model]
     thresholds: Callable[[], Thresholds]
     transcript: Callable[[], Path]
@@ -68,7 +83,14 @@ class Lender:
             restore=self._restored,
             before_compaction=self.hooks[0],
             after_compaction=self.hooks[1],
-            memory=(self.at.places.memory,),
+            memory=(self.at.memory.folder,),
+            instructions=self.knowledge,
+            recall=settings.recall,
+            dreams=self._dreams(),
+            dream_tools=self._confined,
+            nightly=settings.assistant_mode,
+            extraction=settings.extraction,
+            learning=self._learning(),
             switches=self.flags,
             tool_results=settings.tool_results,
             micro=settings.micro,
@@ -84,10 +106,57 @@ class Lender:
             standard("fork", alone),
         )
         aside = Capped(forks, ledger.prices, spending, self.emit)
-        return with_fields(alone, forker=forks, aside=aside)
+        chooses = lambda: settings.recall.model or self.model().name  # noqa: E731
+        memories = self.knowledge.sources(alone.able, aside, chooses, self.start)
+        return with_fields(alone, forker=forks, aside=aside, memories=memories)
+
+    def _learning(self) -> Learning | None:
+        """Nobody asked a script to remember things: where no person talks, only if it is set."""
+        store, tools = self.knowledge.store, self.tools
+        talks = self.interactive and not self.at.environment.remote
+        if store is None or not (talks or self.at.settings.extraction.non_interactive):
+            return None
+        return Learning(
+            store,
+            self.session,
+            lambda: quiet(tools.workspace, tools.permissions, tools.hooks),
+            self.entries,
+            self.start,
+            tools.workspace.locate,
+        )
+
+    def _dreams(self) -> Dreams | None:
+        """Without somebody in front of it no dream begins by itself, unless the settings say so."""
+        store, settings = self.knowledge.store, self.at.settings.dream
+        if store is None:
+            return None
+        talks = self.interactive and not self.at.environment.remote
+        return Dreams(
+            store,
+            self.at.places.project,
+            self.clock,
+            self.emit,
+            settings,
+            session=self.session,
+            enabled=lambda: talks or settings.non_interactive,
+        )
+
+    def _confined(self, folder: Path, keeper: Keeper) -> Confined:
+        """What a fork may do that keeps memory: look around, and change this folder."""
+        at, workspace = self.at, self.tools.workspace
+        return Confined(
+            folder,
+            workspace,
+            at.settings.permissions,
+            readable=(at.memory.folder,),
+            transcripts=at.places.project,
+            keeper=keeper,
+            wrap=lambda tools: HookedTools(tools, self.tools.hooks),
+        )
 
     def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        again = (Files(self.tools.read_again, skip=self._kept_here), StartContext())
+        files = Files(self.tools.read_again, skip=self._kept_here)
+        again = (self.knowledge, files, StartContext())
         return restored(view, gone, again, window, room)
 
     def _kept_here(self, path: str) -> bool:

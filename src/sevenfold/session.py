@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -13,15 +11,15 @@ from typing import Any, Final, Self
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from sevenfold import opening
+from sevenfold.audience import Audience
 from sevenfold.background import Tray, owned_tasks
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Asked, Closed, Ended, Event, Notice, Started
+from sevenfold.events import Asked, Closed, Ended, Notice, Started
 from sevenfold.framing import (
     first_budget,
     frame_for,
@@ -33,7 +31,9 @@ from sevenfold.framing import (
 from sevenfold.habits import Habits
 from sevenfold.hook_contract import Outcome
 from sevenfold.idling import watch
+from sevenfold.knowledge import Knowledge
 from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.ladder import standard
 from sevenfold.learned import Learned
 from sevenfold.lending import Lender, watched
@@ -53,13 +53,11 @@ from sevenfold.transcript import Mark, Reply, View
 from sevenfold.turn import Turn
 from sevenfold.workplace import Toolset, Workplace
 
-DRAIN_SECONDS: Final = 60.0
-"""How long closing waits for background work."""
 STOP_BLOCKS: Final = 8
 """How often in a row stop hooks may send the model back to work."""
 
 
-class Session:
+class Session(Audience):
     """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
 
     def __init__(
@@ -75,20 +73,20 @@ class Session:
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         started_by: str = "startup",
+        interactive: bool = False,
     ) -> None:
+        """`interactive`: a person talks to it, and it may learn from what they say."""
+        super().__init__()
         self._chosen, self._resume, self._started_by = model, resume, started_by
         self._cwd = Path(project).resolve()
         self._own_tools, self._asker = tuple(tools), ask
         self._overrides = dict(settings or {})
         self.environment = Environment.read(environ)
         if home:
-            self.environment = replace(self.environment, home=Path(home).expanduser().absolute())
+            self.environment = self.environment.based(Path(home))
         self._learned = Learned(self.environment.home)
         self.clock = clock or SystemClock()
-        self._subscribers: list[Callable[[Event], object]] = []
-        self._early: deque[Event] = deque(maxlen=100)
-        self._telemetry: Telemetry | None = None
-        self._alone = Alone()
+        self._alone, self._interactive = Alone(), interactive
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
@@ -116,7 +114,7 @@ class Session:
         trace: TracebackType | None,
     ) -> bool | None:
         self._open = False
-        seconds = DRAIN_SECONDS if kind is None else 0.0
+        seconds = self.settings.extraction.drain_seconds if kind is None else 0.0
         try:
             with anyio.CancelScope(shield=True):
                 await self._close(seconds)
@@ -145,6 +143,8 @@ class Session:
         return model
 
     def _open_tools(self, stack: AsyncExitStack) -> None:
+        self.knowledge = self._open_knowledge()
+        stack.callback(self.knowledge.close)
         self.tools = Toolset(
             self.at,
             self.flags,
@@ -154,8 +154,15 @@ class Session:
             self.clock,
             self.emit,
             self._stopped_by_a_hook,
+            self.knowledge.keeper,
         )
         stack.push_async_callback(self.tools.workspace.close)
+
+    def _open_knowledge(self) -> Knowledge:
+        def locate(path: str) -> Path:
+            return self.tools.workspace.locate(path)
+
+        return Knowledge(self.at, self.id, self.view, self.clock, self.emit, locate)
 
     def _open_turn(self) -> None:
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
@@ -189,6 +196,11 @@ class Session:
             ledger=self.ledger,
             accounts=accounts,
             tools=self.tools,
+            knowledge=self.knowledge,
+            start=self.tray.start,
+            session=self.id,
+            entries=lambda: self._recording.transcript.entries,
+            interactive=self._interactive,
             model=lambda: self.model,
             thresholds=lambda: self.turn.thresholds,
             transcript=lambda: self.path,
@@ -203,7 +215,8 @@ class Session:
         """Resumed: the very frame that was sent before, unless another model was asked for."""
         stored = self._stored_frame
         if stored is None:
-            new = new_frame(self.at, self.model, self.tools.all, self.flags)
+            more = self.knowledge.system
+            new = new_frame(self.at, self.model, self.tools.all, self.flags, more)
             if self._resume:  # its record was damaged: what is sent from now on is kept
                 self._recording.transcript.add(frame_mark(new), by="session")
             return new
@@ -227,11 +240,15 @@ class Session:
         limits = Limits(self.settings.cleanup_days, self.settings.tool_results.quota_megabytes)
         self._cleanup = DailyCleanup(self.places.project, self.id, limits, self.clock, self.emit)
         self.tray.start("clean-up", self._cleanup)
+        self.tray.start("memory", self.knowledge.prepare)
         if self.turn.layers.idle:
             self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
 
     async def _close(self, drain_seconds: float) -> None:
         self._cleanup.stop()
+        for layer in self.turn.layers.attach:
+            if isinstance(layer, Recall):  # nobody waits for it any more
+                layer.stop()
         left = await self.tray.drain(drain_seconds)
         if left:
             self.emit(
@@ -313,6 +330,9 @@ class Session:
             self._recording.begin(
                 about, self.turn.frame, Learned(self.environment.home).of(self.model.name)
             )
+            self.knowledge.claim()
+            if opened := self.knowledge.opening():
+                t.add(*opened, by="session")
         here = opening.surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
         if said := opening.news(t.view.marks.get("surroundings", {}), here):
             t.add(said, Mark("surroundings", here), by="session")
@@ -342,7 +362,7 @@ class Session:
     def use_model(self, name: str) -> None:
         """Go on with another model. The next request says what that costs before it is sent."""
         self._learned.keep(self.model.name, self.view.calibration)
-        self.ledger.expect("another model was chosen")
+        self.ledger.expect("the model changed")
         self.model = self.turn.model = self._connect(name)
         self.turn.thresholds = thresholds(self.model, self.settings)
         self.turn.max_tokens = first_budget(self.model, self.settings)
@@ -377,21 +397,3 @@ class Session:
     def folder(self) -> Path:
         """Where this session keeps what is too big for its transcript."""
         return self._recording.path.with_suffix("")
-
-    def subscribe(self, subscriber: Callable[[Event], object]) -> Callable[[], None]:
-        """Be told everything that happens; returns how to stop being told.
-
-        The first to subscribe is also told what happened before, while the session opened.
-        """
-        self._subscribers.append(subscriber)
-        while self._early:
-            subscriber(self._early.popleft())
-        return partial(self._subscribers.remove, subscriber)
-
-    def emit(self, event: Event) -> None:
-        if self._telemetry:
-            self._telemetry(event)
-        if not self._subscribers:
-            self._early.append(event)
-        for subscriber in tuple(self._subscribers):
-            subscriber(event)

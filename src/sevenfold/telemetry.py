@@ -30,11 +30,13 @@ from sevenfold.events import (
     Failed,
     HookRan,
     ReadAgain,
+    Remembered,
     Replied,
     Retrying,
     Sending,
     Started,
     Stored,
+    Surfaced,
     ToolStarted,
 )
 from sevenfold.tokens import Usage
@@ -63,6 +65,8 @@ _COUNTERS: Final = {
     "sevenfold.results_stored": ("{result}", "Tool results that went to disk."),
     "sevenfold.results_cleared": ("{result}", "Old tool results that left the view."),
     "sevenfold.compactions": ("{compaction}", "How often the older part of the view was replaced."),
+    "sevenfold.memories_recalled": ("{memory}", "Memories attached to what the user said."),
+    "sevenfold.memory_writes": ("{memory}", "Memories saved, changed or removed."),
     "sevenfold.regret": ("{result}", "Cleared results that the model asked for again."),
 }
 
@@ -109,6 +113,10 @@ class Telemetry:
             Stored: lambda e: self._count("sevenfold.results_stored", {"gen_ai.tool.name": e.tool}),
             Cleared: lambda e: self._count(
                 "sevenfold.results_cleared", {"sevenfold.by": e.by}, len(e.use_ids)
+            ),
+            Surfaced: lambda e: self._count("sevenfold.memories_recalled", {}, len(e.files)),
+            Remembered: lambda e: self._count(
+                "sevenfold.memory_writes", {"sevenfold.action": e.action, "sevenfold.author": e.by}
             ),
             ReadAgain: lambda e: self._count("sevenfold.regret", {"gen_ai.tool.name": e.tool}),
             Compacted: self._compacted,

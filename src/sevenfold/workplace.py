@@ -24,8 +24,9 @@ from sevenfold.tools.permissions import Permissions, PermissionSettings
 from sevenfold.tools.rules import Rule
 from sevenfold.tools.standard import standard_tools
 from sevenfold.tools.toolbox import Toolbox
-from sevenfold.tools.workspace import Workspace
+from sevenfold.tools.workspace import Keeper, Workspace
 from sevenfold.trust import Trust
+from sevenfold.whereabouts import MemoryPlace, memory_place
 
 DEFAULT_MODEL: Final = "claude-sonnet-5-5"
 """With a key and nothing else said."""
@@ -47,6 +48,7 @@ class Workplace:
     trusted: bool
     loaded: Loaded
     flags: Flags
+    memory: MemoryPlace
 
     @classmethod
     def open(
@@ -58,13 +60,14 @@ class Workplace:
         loaded = load(places.tree, environment, overrides, trusted)
         if loaded.settings.scope != places.scope:
             places = find(cwd, environment.home, loaded.settings.scope)
-        for text in (places.note, trust.problem, *loaded.warnings):
+        memory = memory_place(places, environment, loaded.settings)
+        for text in (places.note, trust.problem, memory.note, *loaded.warnings):
             if text:
                 emit(Notice(text, "warning"))
         if loaded.ignored:
             emit(Notice(_not_trusted(loaded.ignored), "warning"))
         flags = Flags.latch(loaded.settings.flags, emit=emit)
-        return cls(cwd, environment, places, trusted, loaded, flags)
+        return cls(cwd, environment, places, trusted, loaded, flags, memory)
 
     @property
     def settings(self) -> Settings:
@@ -121,6 +124,7 @@ class Toolset:
         clock: Clock,
         emit: Emit,
         stop: Callable[[str], object],
+        keeper: Keeper | None = None,
     ) -> None:
         folder, settings = transcript.with_suffix(""), at.settings
         environment = at.environment.tool_environment(settings.env)
@@ -130,10 +134,14 @@ class Toolset:
             at.places.tree, home, environment, shells, clock, trusted=at.trusted
         )
         self.workspace.cwd = at.cwd
+        if keeper is not None:
+            self.workspace.keeper = keeper
         if flags.tool_results:
             self.workspace.most_output = MOST_STORED
-        # A summary sends the model to the transcript for what it misses: it may look there unasked.
-        self.permissions = Permissions(settings.permissions, readable=(folder, transcript))
+        # A summary and the rules of memory send the model to transcripts: it may look there unasked.
+        memory = (at.memory.folder,) if at.memory.off is None else ()
+        places = (folder, transcript, at.places.project)
+        self.permissions = Permissions(settings.permissions, readable=places, memory_dirs=memory)
         gate = Gate(self.permissions, self.workspace, ask)
         self.all: list[Tool] = [*standard_tools(self.workspace), *own]
         self.hooks = Hooks(

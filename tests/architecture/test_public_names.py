@@ -15,6 +15,7 @@ PUBLIC = [
     "Event",
     "Failure",
     "Image",
+    "Memory",
     "Message",
     "Mistake",
     "Model",
@@ -38,7 +39,7 @@ def test_the_public_names_are_these() -> None:
     assert all(getattr(sevenfold, name) is not None for name in PUBLIC)
 
 
-@pytest.mark.parametrize("name", ["Session", "Context"])
+@pytest.mark.parametrize("name", ["Session", "Context", "Memory"])
 def test_importing_the_package_does_nothing_and_what_it_offers_brings_nothing_heavy(
     name: str,
 ) -> None:

@@ -222,7 +222,7 @@ def test_a_full_window_is_not_gone_on_with(here: Here, world: World) -> None:
 
     assert ran.code == 1
     assert ran.json["error"] == "context_full"
-    assert "at most 15,000 fit; begin a new conversation" in ran.json["reason"]
+    assert "at most 15,000 fit; compact it (/compact), begin a new one" in ran.json["reason"]
     assert ran.json["reason"] in one_sentence(ran)
     assert "/clear" not in ran.out + ran.err
     assert "go on with" not in ran.err

@@ -32,6 +32,16 @@ from sevenfold.settings import PermissionSettings
         (["--json", "sessions"], ["sessions", "list", "--json"]),
         (["-q", "sessions", "rm", "x"], ["sessions", "rm", "-q", "x"]),
         (["sessions", "--help"], ["sessions", "--help"]),
+        (["memory"], ["memory", "list"]),
+        (["-q", "memory", "show", "x"], ["memory", "show", "-q", "x"]),
+        (["memory", "quarantine"], ["memory", "quarantine", "list"]),
+        (["--json", "memory", "quarantine"], ["memory", "quarantine", "list", "--json"]),
+        (
+            ["memory", "--home", "x", "quarantine", "drop", "1"],
+            ["memory", "quarantine", "drop", "--home", "x", "1"],
+        ),
+        (["memory", "quarantine", "--help"], ["memory", "quarantine", "--help"]),
+        (["memory", "recall", "quarantine"], ["memory", "recall", "quarantine"]),
         (["--help"], ["--help"]),
         (["-q", "--version"], ["--version"]),
         (["hello"], ["hello"]),
@@ -68,7 +78,7 @@ def test_help_names_every_command(here: Here) -> None:
     ran = here("--help")
 
     assert ran.code == 0
-    for name in ("chat", "sessions", "context", "simulate", "trust", "doctor", "demo"):
+    for name in ("chat", "sessions", "memory", "context", "simulate", "trust", "doctor", "demo"):
         assert f"\n  {name} " in ran.out
 
 

@@ -51,7 +51,7 @@ def provider(world: World, script: str = "") -> Iterator[Simulator]:
 @contextmanager
 def chatting(world: World) -> Iterator[Terminal]:
     """Three turns have been taken."""
-    with Terminal(("--model", MODEL), world.env, world.project) as t:
+    with Terminal(("--bare", "--model", MODEL), world.env, world.project) as t:
         t.wait_for(PROMPT)
         for words, shown in zip(
             ASKED, ("Read ports.py", "Read names.py", "Bash ls -a"), strict=True
@@ -178,7 +178,7 @@ def test_an_offer_may_be_declined(world: World) -> None:
 def test_notes_are_shown_once_there_are_some(world: World) -> None:
     world.settings({"notes": {"firstAt": 1_000, "grownBy": 500}})
     with provider(world):
-        with Terminal(("--model", MODEL), world.env, world.project) as t:
+        with Terminal(("--bare", "--model", MODEL), world.env, world.project) as t:
             t.wait_for(PROMPT)
             t.ask("/notes", "there are no notes on this session yet: they are begun when")
             t.line("/exit")

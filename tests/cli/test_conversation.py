@@ -199,7 +199,7 @@ def test_what_was_typed_is_remembered_for_this_user_alone(world: World) -> None:
 
 
 def test_clear_resume_and_model(world: World) -> None:
-    with at_terminal(world) as t:
+    with at_terminal(world, "--bare") as t:
         t.wait_for(PROMPT)
         t.ask("my colour is green", "offline")
         [first] = world.transcripts
@@ -266,7 +266,7 @@ def test_a_folder_that_is_trusted_may_bring_hooks(world: World) -> None:
 def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: World) -> None:
     with running(script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 2}'))) as sim:
         world.at(sim.url)
-        with at_terminal(world, "--model", "claude-sonnet-4-5") as t:
+        with at_terminal(world, "--bare", "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
             t.ask("first", "Yes.")
             t.ask("/model claude-opus-4-1", "now with claude-opus-4-1")
@@ -279,7 +279,7 @@ def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: Wo
 def test_the_footer_says_how_full_the_window_is_and_what_was_spent(world: World) -> None:
     with running(script=Script(parse_steps('{"reply": {"text": "Yes."}}'))) as sim:
         world.at(sim.url)
-        with at_terminal(world, "--model", "claude-sonnet-4-5") as t:
+        with at_terminal(world, "--bare", "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
             t.ask("first", "Yes.")
             t.wait_for("claude-sonnet-4-5 · 1% of 200k · $0.0", "· cache 0%")

@@ -24,6 +24,10 @@ def test_the_demo_resumes_to_the_same_bytes_and_mostly_reads_the_cache(world: Wo
     replies = {turn["prompt"]: turn["reply"] for turn in found["turns"]}
     assert "OK" in replies["run `python3 -B -m unittest -q`"], "the mended test passes"
     assert "8471" in replies["which port does the till listen on?"]
+    days = found["days"]
+    assert days["saved"][0] in days["recalled"], "what one day taught, the next one knows"
+    assert "whole cents" in days["reply"]
+    assert days["dream"] == "completed"
     assert not world.home.exists(), "all of it was thrown away"
 
 
@@ -34,7 +38,7 @@ def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
     assert ran.code == 0, ran.err
     assert "identical, byte for byte" in ran.out
     assert (world.home / "demo-project" / "till.py").read_text(encoding="utf-8").count("0.08") == 1
-    assert len(world.transcripts) == 1
+    assert len(world.transcripts) == 3
     assert world.run("demo", "--home", str(world.home)).code == 0, "it can be run again"
 
 

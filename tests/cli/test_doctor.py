@@ -45,7 +45,7 @@ def test_it_looks_at_everything(here: Here) -> None:
             "key",
             "endpoint",
         ),
-        *("bash", "git", "rg", "prices", "flags"),
+        *("memory", "bash", "git", "rg", "prices", "flags"),
     }
 
 
@@ -144,3 +144,56 @@ def test_prices_have_the_date_of_the_model_in_use(here: Here, world: World) -> N
 
     world.settings({"model": "openai:unheard-of"})
     assert "none is known for openai:unheard-of" in checks(here)["prices"][0]["found"]
+
+
+def test_memory_is_told_with_its_folder_its_size_and_its_history(here: Here, world: World) -> None:
+    [first] = checks(here)["memory"]
+    assert first["found"].endswith("/memory (made when first needed)")
+    words = ("--type", "user", "--name", "role", "--description", "d", "--body", "A radiologist.")
+    here("memory", "add", *words)
+
+    about, history = checks(here)["memory"]
+
+    assert "/memory: 1 memory, index 1 of 200 lines, 22 of 25,000 characters" in about["found"]
+    assert history["found"].startswith("the history is whole up to 2")
+
+
+def test_what_is_wrong_with_memory_is_counted_and_a_damaged_history_is_noticed(
+    here: Here, world: World
+) -> None:
+    words = ("--type", "user", "--name", "role", "--description", "d", "--body", "A radiologist.")
+    saved = here("memory", "add", *words, "--json").json
+    folder = world.home / "projects"
+    [repository] = folder.glob("*/memory-state/history")
+    for path in repository.rglob("*"):
+        if path.is_file() and "objects" in path.parts:
+            path.chmod(0o600)
+            path.write_bytes(b"damaged")
+    [file] = folder.glob("*/memory/role.md")
+    assert str(file) == saved["path"]
+    file.unlink()
+
+    about, wrong, history = checks(here)["memory"]
+
+    assert "0 memories" in about["found"]
+    assert (wrong["state"], wrong["found"]) == ("note", "to look at: 1 dangling")
+    assert wrong["fix"] == "sevenfold memory check"
+    assert (history["state"], "damaged" in history["found"]) == ("note", True)
+    assert here("doctor").code == 0, "a chat works all the same"
+
+
+def test_memory_that_is_off_says_why(here: Here, world: World) -> None:
+    world.variables["SEVENFOLD_DISABLE_MEMORY"] = "1"
+
+    [only] = checks(here)["memory"]
+
+    assert only["found"].startswith("off, because SEVENFOLD_DISABLE_MEMORY is set")
+
+
+def test_a_memory_path_that_cannot_be_one_has_to_be_corrected(here: Here, world: World) -> None:
+    world.variables["SEVENFOLD_MEMORY_PATH"] = "~"
+
+    [only] = checks(here)["memory"]
+
+    assert (only["state"], "SEVENFOLD_MEMORY_PATH" in only["found"]) == ("problem", True)
+    assert here("doctor").code == 1

@@ -103,15 +103,17 @@ async def test_where_a_summary_says_that_everything_is_may_be_read_unasked(place
         looks = [
             ToolUse("1", "Read", {"file_path": path}),
             ToolUse("2", "Grep", {"path": path, "pattern": "x"}),
+            ToolUse("2", "Grep", {"path": str(session.path.with_name("b.jsonl")), "pattern": "x"}),
         ]
-        beside = ToolUse("3", "Read", {"file_path": str(session.path.with_name("other.jsonl"))})
+        elsewhere = session.path.parent.with_name("another-project") / "c.jsonl"
+        beside = ToolUse("3", "Read", {"file_path": str(elsewhere)})
         change = ToolUse("4", "Edit", {"file_path": path, "old_string": "a", "new_string": "b"})
 
         assert path in session.view[0].message.text
         decided = [
             tools.permissions.decide(use, tools.workspace) for use in (*looks, beside, change)
         ]
-        assert [one.behaviour for one in decided] == ["allow", "allow", "ask", "ask"]
+        assert [one.behaviour for one in decided] == ["allow", "allow", "allow", "ask", "ask"]
 
 
 async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says_why(

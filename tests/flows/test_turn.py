@@ -306,7 +306,7 @@ async def test_a_window_too_small_for_the_system_prompt_says_so() -> None:
 
 async def test_a_conversation_too_long_to_send_says_so() -> None:
     turn = make([], Layers(fit=(BlockCheck(),)))
-    with pytest.raises(ContextFull, match="begin a new conversation"):
+    with pytest.raises(ContextFull, match="compact it"):
         await turn.run(user("x" * 4 * 200_000))
 
 

@@ -36,7 +36,7 @@ from sevenfold.testing import NoAccounts
 from sevenfold.tokens import Thresholds, estimate
 from sevenfold.transcript import Transcript
 
-KEPT = "<persisted-output>\nAll of it is in /kept/t9.txt\n</persisted-output>"
+KEPT = "<persisted-output>\nAll of it is in /kept/tool-results/t9.txt\n</persisted-output>"
 ONLY_SUMMARIES = {"payout": False, "micro_cost": False}
 REQUEST, CONCEPTS, FILES, ERRORS, SOLVING, _, PENDING, CURRENT, NEXT = range(len(TITLES))
 
@@ -177,7 +177,7 @@ def test_a_summary_of_a_summary_still_knows_files_commands_errors_and_answers() 
     assert "- The user: “No, the limit must be called most" in text
     assert "parse_rows now takes row_limit, and all 12 tests pass." in text
     assert text.count("- src/parser.py (changed") == 1
-    assert text.count("- `cat big.log` gave more than is shown: /kept/t9.txt") == 1
+    assert text.count("- `cat big.log` gave more than is shown: /kept/tool-results/t9.txt") == 1
 
 
 FOREIGN = (

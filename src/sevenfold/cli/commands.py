@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Account
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.cli import steer
+from sevenfold.cli import dream_chat, memory_chat, steer
 from sevenfold.cli.outcomes import Doing, Leave, Next, Offer, Open, Said
 from sevenfold.cli.sessions import summaries, table
 from sevenfold.cli.window import drawn, saved_in, saved_lines, window_of
@@ -156,6 +156,17 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], Next], str, str]]] = {
     ),
     "/expand": (steer.expand, "[N]", "what was collapsed or snipped; put one of them back"),
     "/notes": (steer.notes, "", "the notes on this session"),
+    "/memory": (
+        memory_chat.memory,
+        "[show NAME|undo [NAME]|path]",
+        "what is remembered; one memory, or take the last change back",
+    ),
+    "/dream": (
+        dream_chat.dream,
+        "[review|accept|reject|undo|kill]",
+        "put the memories in order, in the background; look at what it did",
+    ),
+    "/tasks": (dream_chat.tasks, "[kill dream]", "what goes on in the background"),
     "/clear": (_clear, "", "begin anew; this session stays on disk"),
     "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),
     "/model": (_model, "[NAME]", "which model answers, or another one"),

@@ -97,7 +97,7 @@ class Chat:
         """One session from its opening to its end."""
         after: commands.Next | None = None
         self._closing = False
-        session = open_session(options, self._around, self._may_run, started_by)
+        session = open_session(options, self._around, self._may_run, started_by, interactive=True)
         try:
             async with session:
                 self._session = session

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.demo_days import two_days
 from sevenfold.cli.demo_project import lay_out
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result
@@ -116,10 +117,11 @@ async def _demo(shared: Shared, folder: Path) -> int:
         told.line("\nThe session is closed. From here on it is resumed from its file alone.\n")
         after = await _talk(told, folder, project, environ, SECOND, resume=before.session)
         same = _compare(told, before, after)
+        days = await two_days(told.line, MODEL, folder, project, environ)
         _ledger(told, simulator.ledger)
         _saved(told, after.saved)
     _goodbye(told, shared, folder)
-    found = {"turns": told.turns, "resume": same, "total": _total(simulator.ledger)}
+    found = {"turns": told.turns, "resume": same, "days": days, "total": _total(simulator.ledger)}
     result(shared, "", found)
     return 0 if same["identical"] else 1
 

@@ -7,6 +7,7 @@ import platform
 import shutil
 import socket
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -19,13 +20,18 @@ from sevenfold.cache.prices import Prices
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result
 from sevenfold.cli.surroundings import Surroundings, look
+from sevenfold.cli.wording import count, moment
 from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, SettingsError
+from sevenfold.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
+from sevenfold.memory.index_limits import CHARACTERS, LINES
+from sevenfold.memory.store import HISTORY
 from sevenfold.models import connect
 from sevenfold.models.access import host_of
+from sevenfold.remembering import Memory
 from sevenfold.settings import Environment, Loaded, Switches
 from sevenfold.tools.standard import standard_tools
 from sevenfold.tools.workspace import Workspace
+from sevenfold.whereabouts import MemoryPlace
 from sevenfold.workplace import Workplace, unknown_tools
 
 CONNECT_SECONDS: Final = 2.0
@@ -79,9 +85,14 @@ def examine(shared: Shared) -> Iterator[Check]:
     except SettingsError as error:
         yield Check("settings", "problem", str(error), "correct the file and run this again")
         return
-    at = Workplace.open(shared.project, around.environment, {}, lambda event: None)
+    try:
+        at = Workplace.open(shared.project, around.environment, {}, lambda event: None)
+    except Mistake as error:
+        yield Check("memory", "problem", str(error), "correct it and run this again")
+        return
     yield from _settings(around, loaded)
     yield from _rules(at)
+    yield from _memory(at.memory)
     yield from _model(at)
     yield from _programs(around.environment)
     yield _prices(prices, at.default_model)
@@ -126,6 +137,50 @@ def _rules(at: Workplace) -> Iterator[Check]:
     nowhere = Workspace(at.places.tree, at.environment.home, {}, at.places.tree, SystemClock())
     for text in unknown_tools(at.settings.permissions, standard_tools(nowhere)):
         yield Check("settings", "note", text)
+
+
+# --- memory -----------------------------------------------------------------------------------------
+
+
+def _memory(place: MemoryPlace) -> Iterator[Check]:
+    """Where it is, whether it is on, and what is wrong with it; nothing is written."""
+    if place.note:
+        yield Check("memory", "note", place.note)
+    if place.off is not None:
+        yield Check("memory", "ok", f"off, because {place.off}; it would be in {place.folder}")
+        return
+    if not place.folder.is_dir():
+        yield Check("memory", "ok", f"{place.folder} (made when first needed)")
+        return
+    try:
+        with Memory.at(place) as memory:
+            index, findings = memory.index_text(), memory.check()
+            memories = count(len(memory.listing().topics), "memory", "memories")
+    except SevenfoldError as error:
+        yield Check("memory", "problem", str(error), "mend that and run this again")
+        return
+    size = f"index {index.count(chr(10)):,} of {LINES} lines, {len(index):,} of {CHARACTERS:,} characters"
+    yield Check("memory", "ok", f"{place.folder}: {memories}, {size}")
+    if findings:
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(f.kind for f in findings).items())
+        yield Check("memory", "note", f"to look at: {kinds}", "sevenfold memory check")
+    yield _history(place.state / HISTORY)
+
+
+def _history(repository: Path) -> Check:
+    from sevenfold.memory.history import History
+
+    history = History(repository)
+    try:
+        revisions = history.log(limit=1)
+        if revisions:
+            history.at(revisions[0].id)
+    except StorageFailure as error:
+        fix = "the next change sets it aside and begins a new one"
+        return Check("memory", "note", f"the history is damaged: {error}", fix)
+    if not revisions:
+        return Check("memory", "ok", "the history is empty: it begins with the next change")
+    return Check("memory", "ok", f"the history is whole up to {moment(revisions[0].at)}")
 
 
 # --- the model ----------------------------------------------------------------------------------------

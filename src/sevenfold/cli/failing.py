@@ -15,9 +15,11 @@ from typing import Final
 
 import typer
 
-from sevenfold.errors import SevenfoldError
+from sevenfold.errors import Refused, SevenfoldError
 
 INTERRUPTED: Final = 130
+SHORTEST_SECRET: Final = 16
+"""Characters of a word that may be a secret."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,9 @@ def report(error: BaseException, *, as_json: bool) -> int:
 
     print(f"sevenfold: {sentence(error)}", file=sys.stderr)
     if as_json:
-        write_json({"error": kind(error), "reason": sentence(error)})
+        found = getattr(error, "findings", ())
+        more = {"finding": found[0] if found else None} if isinstance(error, Refused) else {}
+        write_json({"error": kind(error), "reason": sentence(error), **more})
     return exit_code(error)
 
 
@@ -106,7 +110,7 @@ def sentence(error: BaseException) -> str:
     from sevenfold.cli.wording import printable
 
     if isinstance(error, typer.TyperException):
-        text = error.format_message()
+        text = _without_secrets(error.format_message())
         hint = getattr(getattr(error, "ctx", None), "command_path", "")
         end = "" if text.endswith((".", "?")) else "."
         text = f"{text}{end} See '{hint} --help'." if hint else text
@@ -118,10 +122,22 @@ def sentence(error: BaseException) -> str:
     return printable(" ".join(text.split()))
 
 
+def _without_secrets(text: str) -> str:
+    """What was typed is quoted when it was not understood; a key in it must not end up in a log."""
+    if not any(len(word) >= SHORTEST_SECRET for word in text.split()):
+        return text
+    from sevenfold.memory.guard import find_secrets
+
+    words = re.split(r"(\s+)", text)
+    return "".join("[hidden]" if word.strip() and find_secrets(word) else word for word in words)
+
+
 def kind(error: BaseException) -> str:
     """The kind of error as a word that programs can compare: `NoKey` is `no_key`."""
     if isinstance(error, typer.TyperException):
         return "usage"
     if isinstance(error, OSError):
         return "system"
+    if isinstance(error, Refused) and hasattr(error, "findings"):
+        return "refused" if getattr(error, "quarantined", None) is None else "quarantined"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

@@ -13,6 +13,7 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
+from sevenfold.cli.background_tasks import tasks_of
 from sevenfold.cli.wording import count, money, percent, tokens
 from sevenfold.errors import StorageFailure
 from sevenfold.storage.files import make_private_dir, write_new
@@ -57,8 +58,11 @@ def footer(session: Session, currency: str = "USD") -> str:
     used = total.usage
     if session.model.capabilities.caches_prompts and (used.cache_read or used.cache_write):
         parts.append(f"cache {percent(total.usage.hit_rate)}")
-    if running := session.tray.running:
-        parts.append(f"{count(len(running), 'task')} in the background: {', '.join(running[:3])}")
+    if running := tasks_of(session):
+        shown = ", ".join(
+            f"{one.name} ({one.said})" if one.said else one.name for one in running[:3]
+        )
+        parts.append(f"{count(len(running), 'task')} in the background: {shown}")
     return " · ".join(parts)
 
 

@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import replace
 
+from sevenfold.cli.dream import dream
 from sevenfold.cli.failing import ended
+from sevenfold.cli.memory import memory
 from sevenfold.cli.options import (
     FLAGS,
     WITH_VALUE,
     Allow,
+    Bare,
     ChatOptions,
     ClockKind,
     Continue,
@@ -54,7 +58,13 @@ app = typer.Typer(
 sessions = typer.Typer(
     name="sessions", help="The sessions of this project. Without a command: list.", **_PLAIN
 )
-GROUPS: Final = {"sessions": "list"}
+GROUPS: Final = {
+    "": "chat",
+    "sessions": "list",
+    "memory": "list",
+    "memory quarantine": "list",
+    "dream": "run",
+}
 """Commands that have commands of their own, and which of them is meant when none is named."""
 
 
@@ -68,16 +78,17 @@ def main(words: Sequence[str] | None = None) -> int:
     return end.code
 
 
-def arranged(words: Sequence[str], default: str = "chat") -> list[str]:
+def arranged(words: Sequence[str], group: str = "") -> list[str]:
     """The words with the command in front, which may be left out or follow the shared options."""
     at = 0
     while at < len(words) and (words[at] in FLAGS | WITH_VALUE or _has_value(words[at])):
         at += 2 if words[at] in WITH_VALUE else 1
     lead, rest = list(words[:at]), list(words[at:])
     if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help", "--version")):
-        return [default, *lead, *rest]
-    if rest[0] in GROUPS and default == "chat":
-        return [rest[0], *arranged([*lead, *rest[1:]], GROUPS[rest[0]])]
+        return [GROUPS[group], *lead, *rest]
+    inner = f"{group} {rest[0]}".strip()
+    if inner in GROUPS:
+        return [rest[0], *arranged([*lead, *rest[1:]], inner)]
     return rest if rest[0].startswith("-") else [rest[0], *lead, *rest[1:]]
 
 
@@ -126,13 +137,14 @@ def chat(
     allow: Allow = None,
     deny: Deny = None,
     permission_mode: PermissionMode = None,
+    bare: Bare = False,
 ) -> int:
     """Talk with the agent; with -p, or when something is piped in, ask once and print the answer."""
     from sevenfold.cli.chat import chat as run
 
     return run(
         ChatOptions(
-            shared=shared,
+            shared=replace(shared, bare=bare),
             prompt=prompt,
             model=model,
             resume=resume,
@@ -187,6 +199,8 @@ def clean_sessions(shared: Shared, days: Days = None, dry_run: DryRun = False) -
 
 
 app.add_typer(sessions)
+app.add_typer(memory)
+app.add_typer(dream)
 
 
 @app.command()

@@ -23,6 +23,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     project: Path = Path()
     quiet: bool = False
     no_color: bool = False
+    bare: bool = False
+    """Without memory; only a chat can be told so."""
 
 
 JsonFlag: TypeAlias = Annotated[
@@ -160,6 +162,11 @@ PermissionMode: TypeAlias = Annotated[
         help="'default' asks, 'acceptEdits' does not ask about edits, 'plan' only reads, "
         "'dontAsk' refuses what it would have to ask about, 'bypassPermissions' never asks.",
     ),
+]
+
+
+Bare: TypeAlias = Annotated[
+    bool, typer.Option("--bare", help="Without memory, for this run: as SEVENFOLD_BARE=1.")
 ]
 
 

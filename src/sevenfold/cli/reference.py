@@ -90,8 +90,8 @@ def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 def _usage(path: tuple[str, ...], command: Any) -> str:
     words = ["sevenfold", *path]
-    if len(path) > 1 and GROUPS.get(path[0]) == path[1]:
-        words[-1] = f"[{path[1]}]"
+    if len(path) > 1 and GROUPS.get(" ".join(path[:-1])) == path[-1]:
+        words[-1] = f"[{path[-1]}]"
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     words += [_metavar(a) if a.required else f"[{_metavar(a)}]" for a in arguments]
     return " ".join([*words, "[OPTIONS]"])

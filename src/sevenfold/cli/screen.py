@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 TICK: Final = 0.1
+ASIDE: Final = frozenset({"dream", "Dreaming", "Extraction", "NotesKeeping"})
+"""Work that goes on beside the turn: the footer tells of it."""
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -80,7 +82,7 @@ class Screen:
             case ToolStarted(use):
                 self._stream.finish()
                 self._doing = call(use, 60)
-            case Progress(by, said, done):
+            case Progress(by, said, done) if by not in ASIDE:
                 self._doing = "" if done else one_line(f"{by}: {said}", 60)
             case Ended():
                 self._stop()

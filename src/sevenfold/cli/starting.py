@@ -16,6 +16,8 @@ def open_session(
     ask: Ask | None = None,
     started_by: str = "startup",
     clock: Clock | None = None,
+    *,
+    interactive: bool = False,
 ) -> Session:
     """Not entered yet. The id may be given by its beginning, or be the newest."""
     around = around or look(options.shared)
@@ -29,9 +31,10 @@ def open_session(
         options.shared.project,
         resume=resume,
         ask=ask,
-        home=around.home,
+        home=around.environment.shared or around.home,
         settings=options.settings,
         environ=around.environment.variables,
         started_by=started_by,
         clock=clock,
+        interactive=interactive,
     )

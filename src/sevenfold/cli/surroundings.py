@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.cli.options import Shared
 from sevenfold.errors import SessionNotFound
@@ -41,12 +42,13 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 def environment_of(shared: Shared) -> Environment:
-    """The environment, with the home that was named on the command line."""
+    """The environment, with the home and the rest that was said on the command line."""
     read = Environment.read()
+    if shared.bare:
+        read = replace(read, bare=True, variables={**read.variables, "SEVENFOLD_BARE": "1"})
     if shared.home is None:
         return read
-    home = str(shared.home.expanduser().absolute())
-    return Environment.read({**read.variables, "SEVENFOLD_HOME": home})
+    return read.based(shared.home)
 
 
 def look(shared: Shared) -> Surroundings:

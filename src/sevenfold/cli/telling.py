@@ -26,11 +26,14 @@ from sevenfold.events import (
     Failed,
     HookRan,
     Notice,
+    Progress,
     ReadAgain,
+    Remembered,
     Retrying,
     Sending,
     Started,
     Stored,
+    Surfaced,
     ToolStarted,
 )
 from sevenfold.messages import ToolUse
@@ -121,7 +124,7 @@ def _told(event: Event) -> Line | None:
             return Line(f"asked for again after it was cleared: {one_line(what, 120)}", "progress")
         case Notice(text, level):
             return Line(text, "warning" if level != "info" else "info")
-        case Failed(by, cause):
+        case Failed(by, cause) if by != "dream":
             return Line(f"{by} failed and was passed over: {one_line(cause, 200)}", "warning")
         case Retrying(cause, attempt, wait):
             again = f"trying again in {span(wait)} (attempt {attempt + 1})"
@@ -130,6 +133,20 @@ def _told(event: Event) -> Line | None:
             text = f"hook {hook} ({one_line(command, 40)}): {how}"
             text = f"{text}: {one_line(said, 120)}" if said else text
             return Line(text, "progress" if how == "ok" else "warning")
+        case _:
+            return _of_memory(event)
+
+
+def _of_memory(event: Event) -> Line | None:
+    match event:
+        case Surfaced(names):
+            return Line(f"recalled: {one_line(', '.join(names), 200)}", "progress")
+        case Remembered(name, _, action, _, by) if by not in ("user", "extraction"):
+            return Line(f"memory {action}: {one_line(name, 100)} (/memory undo takes it back)")
+        case Progress("dream", said, True):
+            return Line(one_line(said, 300))
+        case Failed("dream", cause):
+            return Line(f"the dream failed: {one_line(cause, 500)}", "warning")
         case _:
             return None
 

@@ -38,9 +38,26 @@ from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.server import Ask, OnDemand, ServerCompaction
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l4_compaction.snip import Snip
+from sevenfold.layers.l5_durable_memory.extraction import Extraction, Learning
+from sevenfold.layers.l5_durable_memory.recall import Recall
+from sevenfold.layers.l5_durable_memory.selecting import Sources
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings, RecallSettings
+from sevenfold.layers.l6_dreaming.dreaming import Dreaming
+from sevenfold.layers.l6_dreaming.running import Dreams
+from sevenfold.layers.l6_dreaming.thinking import MakeTools
 from sevenfold.layers.switches import Switches
 from sevenfold.messages import Message
-from sevenfold.protocols import After, Capabilities, Clock, Fit, Forker, Idle, Intake, Layers
+from sevenfold.protocols import (
+    After,
+    Attach,
+    Capabilities,
+    Clock,
+    Fit,
+    Forker,
+    Idle,
+    Intake,
+    Layers,
+)
 from sevenfold.request import Frame
 from sevenfold.storage.results import ResultStore
 from sevenfold.transcript import View
@@ -90,6 +107,18 @@ class Lent:
     """Takes down what the provider itself compacts."""
     ask_server: Ask | None = None
     """Sends a request by which the provider is asked to compact."""
+    memories: Sources | None = None
+    """What recall searches in; None: there is no memory."""
+    learning: Learning | None = None
+    """What extraction learns into; None: nothing is learned."""
+    dreams: Dreams | None = None
+    """The dreams of the memory folder; None: there is no memory."""
+    dream_tools: MakeTools | None = None
+    """The tools of the conversation, confined to the copy that a dream works on."""
+    nightly: bool = False
+    """Whether daily logs are kept, which the first rest of the next day distils."""
+    instructions: Attach | None = None
+    """Attaches the instruction files near what the model works on."""
     memory: tuple[Path, ...] = ()
     """Folders of memory: what was read from them is never cleared."""
     switches: Switches = field(default_factory=Switches)
@@ -97,6 +126,8 @@ class Lent:
     micro: MicroSettings = field(default_factory=MicroSettings)
     notes: NotesSettings = field(default_factory=NotesSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    recall: RecallSettings = field(default_factory=RecallSettings)
+    extraction: ExtractionSettings = field(default_factory=ExtractionSettings)
 
 
 def standard(role: Role, lent: Lent) -> Layers:
@@ -114,7 +145,36 @@ def standard(role: Role, lent: Lent) -> Layers:
     fit = (*folds, *_on_demand(lent), *summaries, BlockCheck())
     if lent.server is not None:
         replied = (*replied, lent.server)
-    return Layers(intake=_intake(lent), fit=fit, replied=replied, idle=_pre_cold(lent))
+    attach = (*_nearby(lent), *_recall(lent))
+    return Layers(attach, _intake(lent), fit, replied, _rest(lent), _pre_cold(lent))
+
+
+def _rest(lent: Lent) -> tuple[After, ...]:
+    return (*_extraction(lent), *_dreaming(lent))
+
+
+def _extraction(lent: Lent) -> tuple[After, ...]:
+    fork = lent.aside or lent.forker
+    if not lent.switches.extraction or lent.learning is None or fork is None:
+        return ()
+    return (Extraction(lent.learning, fork, lent.clock, lent.emit, lent.extraction),)
+
+
+def _dreaming(lent: Lent) -> tuple[After, ...]:
+    fork, tools = lent.aside or lent.forker, lent.dream_tools
+    if not lent.switches.dream or lent.dreams is None or fork is None or tools is None:
+        return ()
+    return (Dreaming(lent.dreams, fork, tools, lent.able, lent.clock, nightly=lent.nightly),)
+
+
+def _nearby(lent: Lent) -> tuple[Attach, ...]:
+    return () if lent.instructions is None else (lent.instructions,)
+
+
+def _recall(lent: Lent) -> tuple[Attach, ...]:
+    if not lent.switches.recall or lent.memories is None:
+        return ()
+    return (Recall(lent.memories, lent.clock, lent.emit, lent.recall),)
 
 
 def _intake(lent: Lent) -> tuple[Intake, ...]:

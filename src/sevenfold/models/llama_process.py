@@ -46,7 +46,12 @@ class LlamaProcess:
         log = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the process
         with anyio.CancelScope(shield=True):  # half a process could not be ended
             process = await anyio.open_process(
-                [sys.executable, "-P", "-m", PROGRAM],  # -P: nothing is imported from where we stand
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    PROGRAM,
+                ],  # -P: nothing is imported from where we stand
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

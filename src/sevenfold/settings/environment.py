@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.errors import SettingsError
 from sevenfold.messages import Json
 from sevenfold.settings.files import shown
 from sevenfold.settings.merging import FOLDER
+
+SHARED: Final = ".claude"
+"""How the folder of Claude Code is called."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +24,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     home: Path
     """Where everything is kept."""
+    shared: Path | None = None
+    """The folder of Claude Code, where memory and instruction files are shared with it."""
     anthropic_key: str = ""
     anthropic_token: str = ""
     anthropic_base_url: str | None = None
@@ -55,9 +61,17 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
                 got = "" if name in KEYS else f"; got {shown(text)}"
                 raise SettingsError(f"{name} must be {error}{got}.") from error
         home: Path = values.pop("home", Path("~") / FOLDER)
-        if home.parts[:1] == ("~",):
-            home = _user_home(variables).joinpath(*home.parts[1:])
-        return cls(home=home.absolute(), variables=variables, **values)
+        return cls(home=_expanded(home, variables), variables=variables, **values).based(home)
+
+    def based(self, home: Path) -> Environment:
+        """With another home. The folder of Claude Code is none: it is shared, and ours stays apart."""
+        home = _expanded(home, self.variables)
+        if home.name != SHARED:
+            return replace(self, home=home, shared=None)
+        own = (
+            self.home if self.home.name != SHARED else _expanded(Path("~") / FOLDER, self.variables)
+        )
+        return replace(self, home=own, shared=home)
 
     def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
         """What tools and hooks see: everything but our own keys, and what `env` in the settings adds.
@@ -88,6 +102,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
         secrets = {name: "set" if shown[name] else "not set" for name in _SECRET}
         return list((shown | secrets | {"variables": len(self.variables)}).items())
+
+
+def _expanded(home: Path, variables: Mapping[str, str]) -> Path:
+    if home.parts[:1] == ("~",):
+        home = _user_home(variables).joinpath(*home.parts[1:])
+    return home.absolute()
 
 
 def _user_home(variables: Mapping[str, str]) -> Path:
@@ -136,7 +156,11 @@ def _key(text: str) -> str:
 
 _Variable = tuple[str, Callable[[str], Any], str]
 VARIABLES: Final[dict[str, _Variable]] = {
-    "SEVENFOLD_HOME": ("home", Path, "Where everything is kept; `~/.sevenfold` without it."),
+    "SEVENFOLD_HOME": (
+        "home",
+        Path,
+        "Where everything is kept; `~/.sevenfold` without it. `~/.claude`: memory is shared there.",
+    ),
     "ANTHROPIC_API_KEY": ("anthropic_key", _key, "The key for Claude models."),
     "ANTHROPIC_AUTH_TOKEN": ("anthropic_token", _key, "A bearer token instead of the key."),
     "ANTHROPIC_BASE_URL": ("anthropic_base_url", _url, "As `anthropicBaseUrl`."),

@@ -16,6 +16,8 @@ from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
 from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.l3_session_memory.settings import NotesSettings
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings, RecallSettings
+from sevenfold.layers.l6_dreaming.settings import DreamSettings
 from sevenfold.layers.switches import Switches
 from sevenfold.models.access import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.request import Ttl
@@ -202,6 +204,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     micro: MicroSettings = MicroSettings()
     notes: NotesSettings = NotesSettings()
     compaction: CompactionSettings = CompactionSettings()
+    recall: RecallSettings = RecallSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
+    dream: DreamSettings = DreamSettings()
+    assistant_mode: Annotated[
+        bool,
+        Meta(
+            description="For sessions that go on for days: what is worth keeping is noted in a daily log, "
+            "and the first rest of the next day makes memories of it.",
+            examples=[True],
+        ),
+    ] = False
     flags: Switches = Switches()
     prices: Annotated[
         Path | None,

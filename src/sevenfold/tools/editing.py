@@ -15,7 +15,7 @@ import msgspec
 from sevenfold.errors import StorageFailure
 from sevenfold.messages import Json
 from sevenfold.protocols import Tool, ToolFailed
-from sevenfold.storage.files import write_atomic
+from sevenfold.storage.files import PRIVATE_FILE, write_atomic
 from sevenfold.tools.edit_hints import why_not_found
 from sevenfold.tools.ordinary import check_unchanged, look, open_ordinary, size_of
 from sevenfold.tools.paths import lexical, real
@@ -81,10 +81,10 @@ class Write:
             with open_ordinary(self._workspace, path) as file:
                 before = look(file, 0.0)
             check_unchanged(self._workspace, path, before, "overwriting")
-        store(self._workspace, path, content.encode("utf-8", "replace"), before)
+        said = store(self._workspace, path, content.encode("utf-8", "replace"), before)
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         verb = "Created" if before is None else "Replaced"
-        return f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)})."
+        return f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)}).{said}"
 
 
 class Edit:
@@ -126,13 +126,12 @@ class Edit:
             )
         if len(loaded.text) + len(spans) * len(new) > 2 * LARGEST_EDIT:
             raise ToolFailed(f"the result would be larger than {size_of(2 * LARGEST_EDIT)}")
-        store(
-            self._workspace, path, loaded.bytes_of(replaced(loaded.text, spans, new)), loaded.seen
-        )
+        after = loaded.bytes_of(replaced(loaded.text, spans, new))
+        said = store(self._workspace, path, after, loaded.seen)
         line = _line(loaded.text, spans[0][0])
         if len(spans) == 1:
-            return f"Edited {shown} at line {line}."
-        return f"Edited {shown}: {len(spans)} replacements, the first at line {line}."
+            return f"Edited {shown} at line {line}.{said}"
+        return f"Edited {shown}: {len(spans)} replacements, the first at line {line}.{said}"
 
 
 class _Loaded(msgspec.Struct, frozen=True):
@@ -193,14 +192,20 @@ def replaced(text: str, spans: list[tuple[int, int]], new: str) -> str:
     return "".join([*out, text[at:]])
 
 
-def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) -> None:
-    """Put the bytes in place at once, unless that would leave the project or lose a change."""
+def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) -> str:
+    """Put the bytes in place at once, unless that would leave the project or lose a change.
+
+    Returns what is to be said about it, with a space before it, where there is something.
+    """
     target, shown = real(path), workspace.shown(path)
     if not target.is_relative_to(workspace.root) and _enters(path, workspace.root):
         raise ToolFailed(
             f"{shown} leads through a link to {target}, outside the project;"
             " if that is meant, name that path itself"
         )
+    kept = workspace.keeper.keeps(target)
+    if kept:
+        workspace.keeper.before_write(target, data)
     if before is None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(target):
@@ -208,11 +213,13 @@ def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) ->
     else:
         _check_replaceable(target, shown, before)
     try:
-        write_atomic(target, data, None, nofollow=True)
+        write_atomic(target, data, PRIVATE_FILE if kept else None, nofollow=True)
     except StorageFailure as error:
         raise ToolFailed(str(error)) from error
     with open_ordinary(workspace, target) as file:
         workspace.remember(target, look(file, workspace.clock.now()))
+    said = workspace.keeper.after_write(target) if kept else ""
+    return f" {said}" if said else ""
 
 
 def _enters(path: Path, root: Path) -> bool:

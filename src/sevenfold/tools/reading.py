@@ -84,6 +84,9 @@ class Read:
                 shown = self._text(path, file, head, first, count)
             seen = look(file, self._workspace.clock.now())
         self._workspace.remember(real(path), seen)
+        keeper = self._workspace.keeper
+        if isinstance(shown, str) and keeper.keeps(real(path)):
+            shown = "\n".join(filter(None, [shown, keeper.remark(real(path))]))
         return shown
 
     def _image(self, path: Path, file: BinaryIO, kind: str) -> tuple[Block, ...]:

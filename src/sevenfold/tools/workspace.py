@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -33,6 +34,40 @@ class Seen(msgspec.Struct, frozen=True):
         return (self.size, self.modified) == (now.size, now.modified)
 
 
+class Keeper(Protocol):
+    """Looks after files that are more than files: memory, for instance."""
+
+    def keeps(self, path: Path) -> bool:
+        """Whether this file, given by its real path, is one of them."""
+        ...
+
+    def before_write(self, path: Path, data: bytes) -> None:
+        """Raises `ToolFailed` when this may not be written there."""
+        ...
+
+    def after_write(self, path: Path) -> str:
+        """Takes note of it. What the model should know about that, or nothing."""
+        ...
+
+    def remark(self, path: Path) -> str:
+        """What to say to whoever reads the file, or nothing."""
+        ...
+
+
+class _Nobody:
+    def keeps(self, path: Path) -> bool:
+        return False
+
+    def before_write(self, path: Path, data: bytes) -> None:
+        return None
+
+    def after_write(self, path: Path) -> str:
+        return ""
+
+    def remark(self, path: Path) -> str:
+        return ""
+
+
 @dataclass(slots=True)
 class Workspace:
     """Mutable, one per session. Nothing here is read from the process's own environment."""
@@ -55,6 +90,8 @@ class Workspace:
     """Process groups of commands that ended and left something running."""
     hidden: Callable[[Path], bool] = secret
     """Files that a search over a folder leaves out."""
+    keeper: Keeper = field(default_factory=_Nobody)
+    """Of files that are more than files."""
     most_output: int = MOST_KEPT
     """Bytes of a command's output held in memory; more is worth it where long results are stored."""
     _cwd: Path = field(init=False)

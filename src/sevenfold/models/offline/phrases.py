@@ -131,6 +131,7 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
     "can_Glob": ("list files (“list *.py files”)", "列出文件（“列出文件”）"),
     "done_Read": ("Read {what}: {lines}.", "已读取 {what}：{lines}。"),
     "done_Write": ("Wrote {what}.", "已写入 {what}。"),
+    "done_memory": ("I have saved this to memory: {what}.", "已存入记忆：{what}。"),
     "done_Edit": ("Edited {what}.", "已修改 {what}。"),
     "done_Bash": ("Ran {what}: {lines} of output.", "已运行 {what}：输出 {lines}。"),
     "done_Bash_silent": ("Ran {what}: no output.", "已运行 {what}：没有输出。"),

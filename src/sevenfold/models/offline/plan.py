@@ -17,6 +17,7 @@ import msgspec
 from sevenfold.messages import ToolUse
 from sevenfold.models.offline import verbs, verbs_zh
 from sevenfold.models.offline.lexing import Lexed, lex, soft_parts
+from sevenfold.models.offline.remembering import gathered
 from sevenfold.models.offline.steps import (
     IT,
     Call,
@@ -148,8 +149,13 @@ def plan(conversation: Conversation, ask: Ask, save: Save | None = None) -> list
     """The steps of a request in this conversation: "it" is resolved, a file is read before an edit."""
     steps: list[Step] = []
     last: str | None = None
-    for step in understand(ask.text):
-        if isinstance(step, Keep) and save and (saving := save(conversation, step.text)):
+    for step in gathered(understand(ask.text)):
+        if (
+            isinstance(step, Keep)
+            and step.lasting
+            and save
+            and (saving := save(conversation, step.text))
+        ):
             steps.extend(saving)
             continue
         if isinstance(step, Calls):

@@ -30,6 +30,7 @@ from sevenfold.models.offline.plan import (
     was_unread,
 )
 from sevenfold.models.offline.recall import answer_from, asks_something
+from sevenfold.models.offline.remembering import saved
 from sevenfold.models.offline.report import doing, piped_report, reports
 from sevenfold.models.offline.steps import Call, Calls, Keep, Question, Said, Step, Unclear
 from sevenfold.models.offline.summarising import summarised
@@ -49,7 +50,16 @@ class Rules(msgspec.Struct, frozen=True):
     """How something is saved that is to be remembered; without it, it only stays in view."""
 
 
-RULES: Final = Rules(directives={"notes": noted, "compact": summarised})
+def _extracted(conversation: Conversation, directive: Directive) -> Blocks:
+    """Its rules take a while to load, and most conversations end without them."""
+    from sevenfold.models.offline.extracting import extracted
+
+    return extracted(conversation, directive)
+
+
+RULES: Final = Rules(
+    directives={"notes": noted, "compact": summarised, "extract": _extracted}, save=saved
+)
 
 LONGEST_TEXT: Final = 16_000
 LONGEST_QUOTE: Final = 200

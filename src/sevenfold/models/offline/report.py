@@ -61,7 +61,9 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
     count = len(_NUMBERED.findall(done.result.text)) if done.use.name == "Read" else len(told)
     count = count or len(told)
     phrase = f"done_{done.use.name}" if f"done_{done.use.name}" in PHRASES else "done"
-    if done.use.name == "Bash" and not told:
+    if _is_memory(done.use):
+        phrase = "done_memory"
+    elif done.use.name == "Bash" and not told:
         phrase = "done_Bash_silent"
     elif done.use.name in ("Grep", "Glob") and _is_nothing(told):
         return _nothing(language, done.use, told, lines)
@@ -70,6 +72,12 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
     if brief or not told or done.use.name in ("Write", "Edit"):
         return head
     return f"{head}\n\n{_excerpt(lines)}"
+
+
+def _is_memory(use: ToolUse) -> bool:
+    """Whether a memory was written: a markdown file that begins with its name."""
+    path, content = str(use.input.get("file_path")), str(use.input.get("content"))
+    return use.name == "Write" and path.endswith(".md") and content.startswith("---\nname: ")
 
 
 def _is_nothing(told: list[str]) -> bool:

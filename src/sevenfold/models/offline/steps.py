@@ -35,6 +35,8 @@ class Keep(msgspec.Struct, frozen=True):
     """Something the person wants remembered."""
 
     text: str
+    lasting: bool = False
+    """Beyond this conversation, if there is a place for it."""
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from sevenfold.models.offline.steps import (
     reads,
     trimmed,
 )
+from sevenfold.models.offline.words import CJK
 
 POLITE: Final = re.compile(
     r"(?:(?:please|pls|ok(?:ay)?|hey|hi|hello|now|first(?:ly)?|second(?:ly)?|finally|also|next|then"
@@ -149,7 +150,17 @@ def edit(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
 def keep(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     if m[0].rstrip().endswith(("?", "？")):
         return None
-    return (Keep(lexed.raw(m["text"]).strip()),)
+    text = lexed.raw(m["text"]).strip()
+    return (Keep(text, lasting=bool(_LASTING.match(m[0]) and _MEANT.match(text))),)
+
+
+_LASTING = re.compile(r"remember|memori[sz]e|don'?t forget|do not forget|[记别不牢]", re.I)
+"""What asks for more than to be heard: a note to somebody is no memory."""
+_MEANT = re.compile(
+    rf"(?!(?:what|when|where|who|whom|whose|why|how|which|if|whether)\b)(?:\S+\s+\S|[{CJK}]{{4}})",
+    re.I,
+)
+"""A statement, as far as its beginning tells."""
 
 
 def question(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:

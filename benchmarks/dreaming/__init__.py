@@ -1,0 +1,1 @@
+"""What deterministic dreams keep, merge and resolve, on synthetic and real memory folders."""

@@ -1,0 +1,151 @@
+"""One session is looked through as layer 5 does it, with any model, and what lands in the folder is kept.
+
+The directive, the checks of what a memory rests on, the guard and the store are the library's own; only
+the loop around them is written here, so that sessions without tools can be looked through one by one.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.extraction.personas import Session
+from sevenfold.errors import SevenfoldError
+from sevenfold.layers.l5_durable_memory.extraction_wording import asking
+from sevenfold.layers.l5_durable_memory.extraction_writing import MemoryWriter
+from sevenfold.layers.l5_durable_memory.founding import Unfit
+from sevenfold.layers.l5_durable_memory.prompt import memory_prompt
+from sevenfold.layers.l5_durable_memory.provenance import Sources
+from sevenfold.memory.merging import statement
+from sevenfold.memory.store import MemoryStore
+from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.models.directives import write_directive
+from sevenfold.opening import context
+from sevenfold.protocols import Model
+from sevenfold.request import Frame, Request
+from sevenfold.tools.editing import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.tools.reading import SCHEMA as READ_SCHEMA
+from sevenfold.transcript import Reply, Transcript
+
+STEPS: Final = 5
+NEWEST: Final = 200
+ANSWER: Final = 4_000
+KIND: Final = "extract"
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A memory that a session left: its type, what it states, and the words it rests on."""
+
+    type: str
+    text: str
+    quote: str
+
+
+class Looked(msgspec.Struct, frozen=True):
+    saved: tuple[Saved, ...]
+    refused: tuple[str, ...]
+    """Of each write that was not carried out, the kind of the reason."""
+    steps: int
+
+
+class Day:
+    """A clock that stands on the day of the session."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+class Learner:
+    """One persona's memory folder, which grows from session to session."""
+
+    def __init__(self, model: Model, folder: Path) -> None:
+        self._model, self._clock = model, Day()
+        self.store = MemoryStore(folder / "memory", folder / "state", self._clock)
+        self._system = (memory_prompt(self.store.folder, folder),)
+
+    async def look(self, session: Session) -> Looked:
+        self._clock.at = _noon(session.day)
+        log = Transcript(self._clock.now)
+        for message, by in _messages(session):
+            log.add(message if by != "model" else Reply(message), by=by)
+        view = log.view
+        sources = Sources(view, log.entries, self._clock.now())
+        writer = MemoryWriter(self.store, sources, session.name, Path)
+        memories = self.store.newest(NEWEST)
+        body = asking(memories, self.store.folder, session.name, self._clock.now(), 0, STEPS)
+        asked = Transcript.on(view, self._clock.now)
+        asked.add(user(write_directive(KIND, "x-1", body)), by="fork")
+        refused: list[str] = []
+        steps = 0
+        for _ in range(STEPS):
+            reply = await self._reply(asked)
+            steps += 1
+            asked.add(reply, by="model")
+            uses = reply.message.tool_uses
+            if not uses:
+                break
+            results = tuple(self._called(use, writer, refused) for use in uses)
+            asked.add(Message("user", results), by="tools")
+        return Looked(tuple(self._left(writer)), tuple(refused), steps)
+
+    async def _reply(self, asked: Transcript) -> Reply:
+        frame = Frame(self._model.name, self._system, (READ_SCHEMA, WRITE_SCHEMA, EDIT_SCHEMA))
+        async for part in self._model.stream(Request(frame, asked.view, max_tokens=ANSWER)):
+            if isinstance(part, Reply):
+                return part
+        raise SevenfoldError("the model ended without a reply")
+
+    def _called(self, use: ToolUse, writer: MemoryWriter, refused: list[str]) -> ToolResult:
+        try:
+            if use.name == "Read":
+                return ToolResult(use.id, self._read(str(use.input.get("file_path")), writer))
+            if use.name == "Write":
+                return ToolResult(use.id, writer.write(use.input))
+            if use.name == "Edit":
+                return ToolResult(use.id, writer.edit(use.input))
+        except Unfit as why:
+            refused.append(why.kind)
+            return ToolResult(use.id, why.why, is_error=True)
+        refused.append("tool")
+        return ToolResult(use.id, f"{use.name} is not to be used here", is_error=True)
+
+    def _read(self, path: str, writer: MemoryWriter) -> str:
+        file = writer.file_of(path)
+        writer.was_read(path)
+        try:
+            text = (self.store.folder / file).read_text(encoding="utf-8")
+        except OSError:
+            raise Unfit("form", f"there is no {file}") from None
+        return "\n".join(f"{n}\t{line}" for n, line in enumerate(text.splitlines(), 1))
+
+    def _left(self, writer: MemoryWriter) -> Iterator[Saved]:
+        for one in writer.saved.values():
+            topic = self.store.get(one.path.relative_to(self.store.folder).as_posix())
+            quotes = [
+                line.lstrip("> ").strip("“”")
+                for line in topic.body.split("\n")
+                if line.startswith(">")
+            ]
+            yield Saved(topic.type or "untyped", statement(topic), " ".join(quotes))
+
+
+def _noon(day: str) -> float:
+    said = datetime.date.fromisoformat(day)
+    return datetime.datetime.combine(said, datetime.time(12)).timestamp()
+
+
+def _messages(session: Session) -> Iterator[tuple[Message, str]]:
+    yield context(f"Date: {session.day}"), "session"
+    for who, text in session.turns:
+        if text.strip():
+            yield (user(text), "user") if who == "user" else (assistant(Text(text)), "model")

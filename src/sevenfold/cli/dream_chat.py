@@ -1,0 +1,156 @@
+"""`/dream` and `/tasks` in the chat: dreaming by hand, what goes on in the background, stopping it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from sevenfold.cli.background_tasks import DREAM, Task, tasks_of
+from sevenfold.cli.dream_showing import taken_back, told
+from sevenfold.cli.outcomes import Doing, Next, Offer, Said
+from sevenfold.cli.wording import printable
+from sevenfold.errors import Mistake
+from sevenfold.events import Notice
+from sevenfold.layers.l6_dreaming.dreaming import Dreaming
+from sevenfold.layers.l6_dreaming.progress import Snapshot, last_known
+from sevenfold.memory.dreams.staging import waiting
+from sevenfold.memory.revisions import Author
+from sevenfold.protocols import Handback
+from sevenfold.session import Session
+
+USAGE: Final = "/dream [review|accept|reject|undo|kill]"
+_TURNS: Final = 5
+
+
+def dreaming_of(session: Session) -> Dreaming | None:
+    """The layer that dreams in a session; None where that is switched off."""
+    found = (layer for layer in session.turn.layers.rest if isinstance(layer, Dreaming))
+    return next(found, None)
+
+
+def dream(session: Session, rest: str) -> Next:
+    """`/dream` begins one in the background; the other words are about the last, or one that waits."""
+    layer = dreaming_of(session)
+    if layer is None:
+        return Said("  nothing dreams in this session: memory or the flag dream is off")
+    does = {
+        "": _begin,
+        "review": _review,
+        "accept": _accept,
+        "reject": _reject,
+        "undo": _undo,
+        "kill": _kill,
+    }.get(rest)
+    if does is None:
+        raise Mistake(USAGE)
+    return does(session, layer)
+
+
+def _begin(session: Session, layer: Dreaming) -> Next:
+    if (running := layer.dreams.running) is not None:
+        return Said(_shown(running))
+
+    async def work() -> Sequence[Handback]:
+        ended = await layer.asked(session.request, by_hand=True)
+        if ended.status == "skipped":
+            session.emit(Notice(f"no dream now: {ended.why}"))
+        return ()
+
+    session.tray.start(DREAM, work)
+    return Said(
+        "  dreaming in the background; /tasks shows how it goes, /tasks kill dream stops it"
+    )
+
+
+def _waits(state: Path) -> str | None:
+    """The dream that is ready for review; of several the newest."""
+    found = waiting(state)
+    return found[-1] if found else None
+
+
+def _review(session: Session, layer: Dreaming) -> Next:
+    from sevenfold.layers.l6_dreaming.reviewing import shown
+
+    store = layer.dreams.store
+    if (id := _waits(store.state)) is None:
+        return Said("  no dream waits for review")
+    diff = printable(shown(store, id).diff).rstrip() or "  nothing would change any more"
+    choices = {"": "", "a": "/dream accept", "r": "/dream reject"}
+    return Offer(diff, "  a takes it over, r drops it, Enter decides later: ", choices)
+
+
+def _accept(session: Session, layer: Dreaming) -> Next:
+    from sevenfold.layers.l6_dreaming.reviewing import accept
+
+    store = layer.dreams.store
+    if (id := _waits(store.state)) is None:
+        return Said("  no dream waits for review")
+
+    async def work() -> Said:
+        done = await anyio.to_thread.run_sync(partial(accept, store, id))
+        return Said(f"  taken over: {len(done.files)} files changed (/dream undo takes it back)")
+
+    return Doing("taking it over", work)
+
+
+def _reject(session: Session, layer: Dreaming) -> Next:
+    from sevenfold.layers.l6_dreaming.reviewing import reject
+
+    store = layer.dreams.store
+    if (id := _waits(store.state)) is None:
+        return Said("  no dream waits for review")
+    reject(store, id)
+    return Said("  dropped; nothing is changed")
+
+
+def _undo(session: Session, layer: Dreaming) -> Next:
+    return Said(f"  {told(taken_back(layer.dreams.store, Author('user', session.id)))}")
+
+
+def _kill(session: Session, layer: Dreaming) -> Next:
+    if not layer.dreams.kill():
+        return Said(
+            "  no dream is going on in this session; 'sevenfold dream kill' stops any other"
+        )
+    return Said("  stopping it; the memories stay as they were")
+
+
+# --- /tasks ---------------------------------------------------------------------------------------------
+
+
+def tasks(session: Session, rest: str) -> Next:
+    """`/tasks` lists what goes on in the background, `/tasks kill dream` stops the dream."""
+    layer = dreaming_of(session)
+    if rest:
+        if rest.split() != ["kill", DREAM]:
+            raise Mistake("/tasks lists what goes on; /tasks kill dream stops the dream")
+        return _kill(session, layer) if layer else Said("  no dream is going on")
+    lines = [_line(task) for task in tasks_of(session)] or ["  nothing is going on"]
+    if layer is not None:
+        lines += _of_dreams(layer)
+    return Said("\n".join(lines))
+
+
+def _line(task: Task) -> str:
+    return f"  {task.name}: {task.said}" if task.said else f"  {task.name}"
+
+
+def _of_dreams(layer: Dreaming) -> list[str]:
+    if (running := layer.dreams.running) is not None:
+        return [f"    {turn}" for turn in running.turns[-_TURNS:]]
+    state = layer.dreams.store.state
+    if _waits(state) is not None:
+        return ["  dream: ready for review (/dream review)"]
+    known = last_known(state)
+    return [f"  last dream: {known.said}"] if known is not None and known.said else []
+
+
+def _shown(running: Snapshot) -> str:
+    rows = [f"    {turn}" for turn in running.turns[-_TURNS:]]
+    touched = ", ".join(running.touched)
+    head = f"  dreaming: {running.phase}{f' {touched}' if touched else ''}; /dream kill stops it"
+    return "\n".join([head, *rows])

@@ -1,0 +1,144 @@
+"""Runs a dream for a command: with a model in a session of its own, or by rules alone."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import msgspec
+
+from sevenfold.cli.aside import Aside, Telling
+from sevenfold.cli.dream_chat import dreaming_of
+from sevenfold.cli.failing import INTERRUPTED
+from sevenfold.cli.memory_showing import opened
+from sevenfold.cli.options import ChatOptions, Shared
+from sevenfold.cli.output import result, say
+from sevenfold.cli.starting import open_session
+from sevenfold.cli.surroundings import look
+from sevenfold.cli.wording import printable
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Mistake
+from sevenfold.layers.l6_dreaming.reviewing import accept, newest, reject, shown
+from sevenfold.layers.l6_dreaming.running import Dreams, Dreamt, How, sentence
+from sevenfold.layers.l6_dreaming.thinking import ByRule
+from sevenfold.memory.dreams.draft import Outcome
+from sevenfold.memory.store import MemoryStore
+from sevenfold.models import OFFLINE
+from sevenfold.workplace import Workplace
+
+GATES = ("off", "time", "scan", "sessions")
+"""Those that --now goes around."""
+_UNDO = "'sevenfold dream undo'"
+_REVIEW = "'sevenfold dream --review'"
+
+
+def run(shared: Shared, *, now: bool, dry_run: bool, review: bool, model: str | None = None) -> int:
+    if dry_run and review:
+        raise Mistake(
+            "--dry-run changes nothing, so there is nothing to review: leave one of them out"
+        )
+    with opened(shared) as memory:
+        waits = newest(memory.state)
+        if review and waits is not None:
+            return _reviewed(shared, memory, waits, Dreamt(status="completed", review=waits))
+        how: How | None = "preview" if dry_run else "review" if review else None
+        ended = _dreamt(shared, memory, by_hand=now or dry_run or review, how=how, model=model)
+        if ended.review is not None and review:
+            return _reviewed(shared, memory, ended.review, ended)
+    return _told(shared, ended)
+
+
+def _dreamt(
+    shared: Shared, memory: MemoryStore, *, by_hand: bool, how: How | None, model: str | None
+) -> Dreamt:
+    at = Workplace.open(shared.project, look(shared).environment, {}, lambda event: None)
+    telling = Telling(Aside(quiet=shared.quiet, color=not shared.no_color))
+    if (model or at.default_model) != OFFLINE:
+        return anyio.run(_by_model, shared, model, by_hand, how, telling)
+    clock = SystemClock()
+    dreams = Dreams(memory, at.places.project, clock, telling, at.settings.dream)
+
+    async def by_rule() -> Dreamt:
+        return await dreams.dream(
+            ByRule(clock, lambda: dreams.previous),
+            by_hand=by_hand or at.settings.assistant_mode,
+            how=how,
+        )
+
+    return anyio.run(by_rule)
+
+
+async def _by_model(
+    shared: Shared, model: str | None, by_hand: bool, how: How | None, telling: Telling
+) -> Dreamt:
+    """A conversation in which nothing was said: only its frame is the prefix, and nothing is recorded."""
+    options = ChatOptions(shared=shared, model=model)
+    async with open_session(options, started_by="dream", interactive=True) as session:
+        session.subscribe(telling)
+        layer = dreaming_of(session)
+        if layer is None:
+            raise Mistake("dreaming is switched off: set the flag 'dream' in the settings")
+        return await layer.asked(session.request, by_hand=by_hand, how=how)
+
+
+# --- review ---------------------------------------------------------------------------------------------
+
+
+def _reviewed(shared: Shared, memory: MemoryStore, id: str, ended: Dreamt) -> int:
+    """Show what would change now, and do as the user says; without an answer it goes on waiting."""
+    seen = shown(memory, id)
+    print(printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
+    answer = _answer()
+    if answer is None:
+        say(shared, f"the dream waits: {_REVIEW} asks again, nothing is changed until then")
+        return _told(shared, _with(ended, seen, review=id), silent=True)
+    if not answer:
+        reject(memory, id)
+        say(shared, "the dream was dropped; nothing is changed")
+        return _told(
+            shared, Dreamt(status="skipped", gate="review", why="it was rejected"), silent=True
+        )
+    return _told(shared, _with(ended, accept(memory, id)))
+
+
+def _answer() -> bool | None:
+    """Yes or no; None when nobody says anything."""
+    print("Take this over? [y/N] ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not sys.stdin.isatty():
+        print(file=sys.stderr)
+    return line.strip().lower() in ("y", "yes") if line else None
+
+
+def _with(ended: Dreamt, outcome: Outcome, review: str | None = None) -> Dreamt:
+    return msgspec.structs.replace(
+        ended,
+        files_before=outcome.files_before,
+        files_after=outcome.files_after,
+        merged=outcome.merged,
+        superseded=outcome.superseded,
+        archived=outcome.archived,
+        kept=outcome.kept,
+        lost=outcome.lost,
+        conflicts=outcome.conflicts,
+        files=tuple(one.file for one in outcome.files),
+        revision=outcome.revision or None,
+        review=review,
+        diff=outcome.diff or None,
+    )
+
+
+def _told(shared: Shared, ended: Dreamt, *, silent: bool = False) -> int:
+    text = ""
+    if ended.status == "skipped":
+        text = f"no dream now: {ended.why}"
+        text += "; --now dreams all the same" if ended.gate in GATES else ""
+    elif ended.status == "completed":
+        text = "\n".join(
+            filter(None, [(ended.diff or "").rstrip("\n"), sentence(ended, _UNDO, _REVIEW)])
+        )
+    elif ended.status == "killed":
+        text = f"the dream was stopped: {ended.why}"
+    value = {**msgspec.structs.asdict(ended), "usage": msgspec.structs.asdict(ended.usage)}
+    result(shared, "" if silent else text, value)
+    return {"failed": 1, "killed": INTERRUPTED}.get(ended.status, 0)

@@ -1,0 +1,219 @@
+"""`sevenfold memory`: the commands and their options. What each does is in the module it names."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+
+from sevenfold.cli.memory_options import (
+    Body,
+    BodyFile,
+    Description,
+    HistoryLimit,
+    Name,
+    NewDescription,
+    NewKind,
+    Number,
+    Query,
+    RecallLimit,
+    Revision,
+    SearchLimit,
+    Slug,
+    SomeName,
+    Team,
+    ToRevision,
+    Transcripts,
+    WhichKind,
+    WhichSelector,
+    Words,
+)
+from sevenfold.cli.options import Shared, Yes, shared
+
+_PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+memory = typer.Typer(
+    name="memory", help="What is remembered about this project. Without a command: list.", **_PLAIN
+)
+quarantine = typer.Typer(
+    name="quarantine",
+    help="Texts that were held back because they give the agent orders. Without a command: list.",
+    **_PLAIN,
+)
+
+
+@memory.command("list")
+@shared
+def list_memories(shared: Shared) -> int:
+    """Every memory, the newest first."""
+    from sevenfold.cli.memory_showing import show_list
+
+    return show_list(shared)
+
+
+@memory.command("path")
+@shared
+def where(shared: Shared) -> int:
+    """The folder of the memories, also where memory is off."""
+    from sevenfold.cli.memory_showing import show_path
+
+    return show_path(shared)
+
+
+@memory.command("check")
+@shared
+def check(shared: Shared) -> int:
+    """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
+    from sevenfold.cli.memory_showing import show_check
+
+    return show_check(shared)
+
+
+@memory.command("show")
+@shared
+def show(shared: Shared, name: Name) -> int:
+    """One memory: what it says, how old it is, where it is."""
+    from sevenfold.cli.memory_showing import show_one
+
+    return show_one(shared, name)
+
+
+@memory.command("add")
+@shared
+def add(
+    shared: Shared,
+    type: WhichKind,
+    name: Slug,
+    description: Description,
+    body: Body = None,
+    file: BodyFile = None,
+    team: Team = False,
+) -> int:
+    """Save a memory; its text is given by --body, by --file, or on stdin."""
+    from sevenfold.cli.memory_writing import add as run
+
+    return run(shared, type.value, name, description, body, file, team=team)
+
+
+@memory.command("edit")
+@shared
+def edit(
+    shared: Shared,
+    name: Name,
+    type: NewKind = None,
+    description: NewDescription = None,
+    body: Body = None,
+    file: BodyFile = None,
+) -> int:
+    """Change a memory: what the options say, a text on stdin, or else in your editor ($EDITOR)."""
+    from sevenfold.cli.memory_writing import edit as run
+
+    return run(shared, name, type.value if type else None, description, body, file)
+
+
+@memory.command("rm")
+@shared
+def remove(shared: Shared, name: Name) -> int:
+    """Remove a memory; 'undo' brings it back."""
+    from sevenfold.cli.memory_writing import remove as run
+
+    return run(shared, name)
+
+
+@memory.command("purge")
+@shared
+def purge(shared: Shared, name: Name, yes: Yes = False) -> int:
+    """Remove a memory from files, index, history and search, for good."""
+    from sevenfold.cli.memory_writing import purge as run
+
+    return run(shared, name, yes)
+
+
+@memory.command("recall")
+@shared
+def recall(
+    shared: Shared, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
+) -> int:
+    """The memories that answer a question, the best first; none is a good answer too."""
+    from sevenfold.cli.memory_finding import recall as run
+
+    return run(shared, " ".join(query), limit, selector.value if selector else None)
+
+
+@memory.command("search")
+@shared
+def search(
+    shared: Shared, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
+) -> int:
+    """The memories that hold these words; with --transcripts also where they were said."""
+    from sevenfold.cli.memory_finding import search as run
+
+    return run(shared, " ".join(words), limit, transcripts)
+
+
+@memory.command("history")
+@shared
+def history(shared: Shared, name: SomeName = None, limit: HistoryLimit = 50) -> int:
+    """Who changed what and when, the newest first."""
+    from sevenfold.cli.memory_history import show_history
+
+    return show_history(shared, name, limit)
+
+
+@memory.command("diff")
+@shared
+def diff(shared: Shared, name: SomeName = None, revision: Revision = None) -> int:
+    """What the last change changed, or everything since a revision."""
+    from sevenfold.cli.memory_history import show_diff
+
+    return show_diff(shared, name, revision)
+
+
+@memory.command("undo")
+@shared
+def undo(shared: Shared, name: SomeName = None, to: ToRevision = None) -> int:
+    """Undo the last change, of one memory or of all. That can be undone, too."""
+    from sevenfold.cli.memory_history import undo as run
+
+    return run(shared, name, to)
+
+
+@quarantine.command("list")
+@shared
+def list_quarantine(shared: Shared) -> int:
+    """What is held back, and why."""
+    from sevenfold.cli.memory_quarantine import show_list
+
+    return show_list(shared)
+
+
+@quarantine.command("show")
+@shared
+def show_quarantined(shared: Shared, number: Number) -> int:
+    """One of the texts, with what was found in it."""
+    from sevenfold.cli.memory_quarantine import show
+
+    return show(shared, number)
+
+
+@quarantine.command("release")
+@shared
+def release(shared: Shared, number: Number) -> int:
+    """Make it a memory, because you say so."""
+    from sevenfold.cli.memory_quarantine import release as run
+
+    return run(shared, number)
+
+
+@quarantine.command("drop")
+@shared
+def drop(shared: Shared, number: Number) -> int:
+    """Delete it."""
+    from sevenfold.cli.memory_quarantine import drop as run
+
+    return run(shared, number)
+
+
+memory.add_typer(quarantine)

@@ -1,0 +1,154 @@
+"""`sevenfold memory add`, `edit`, `rm` and `purge`: every way to change a memory by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sevenfold.cli.memory_showing import opened
+from sevenfold.cli.options import Shared
+from sevenfold.cli.output import result, say
+from sevenfold.cli.surroundings import look
+from sevenfold.clock import SystemClock, date_of
+from sevenfold.errors import Mistake, Refused
+from sevenfold.memory.topic import Origin, Type
+
+if TYPE_CHECKING:
+    from sevenfold.memory.folder.desk import Saved
+
+MOST: Final = 4 << 20
+"""Bytes of a text that are read at all; what is too large for a memory is refused by the guard."""
+STDIN: Final = Path("-")
+TEAM: Final = "team"
+
+
+def add(
+    shared: Shared,
+    type: Type,
+    name: str,
+    description: str,
+    body: str | None,
+    file: Path | None,
+    *,
+    team: bool,
+) -> int:
+    with opened(shared) as memory:
+        if team:
+            _refuse_team(memory.folder)
+        text = _given(body, file)
+        if text is None:
+            raise Mistake("a memory needs a text: give it with --body, with --file, or on stdin")
+        if not description.strip():
+            raise Mistake("a memory needs a description: recall judges by it")
+        origin = Origin(date=date_of(SystemClock().now()), author=memory.author.kind)
+        saved = memory.add(type=type, name=name, description=description, body=text, origin=origin)
+    return _told(shared, saved)
+
+
+def _refuse_team(folder: Path) -> None:
+    if not (folder / TEAM).is_dir():
+        raise Mistake(
+            f"there is no team memory: {folder / TEAM} does not exist; leave out --team and it is "
+            "saved as your own"
+        )
+    raise Mistake(
+        "team memory is not written by this command yet; leave out --team and it is saved as your own, "
+        f"or write the file into {folder / TEAM} yourself"
+    )
+
+
+def edit(
+    shared: Shared,
+    name: str,
+    type: Type | None,
+    description: str | None,
+    body: str | None,
+    file: Path | None,
+) -> int:
+    with opened(shared) as memory:
+        name = memory.get(name).file  # before anything is read or an editor opens
+        text = _given(body, file, waits=type is None and description is None)
+        if text is None and type is None and description is None:
+            from sevenfold.cli.memory_editor import edited
+
+            return _told(shared, edited(memory, name, look(shared).environment.variables))
+        if description is not None and not description.strip():
+            raise Mistake("a memory needs a description: recall judges by it")
+        saved = memory.edit(name, description=description, body=text, type=type)
+    return _told(shared, saved)
+
+
+def remove(shared: Shared, name: str) -> int:
+    with opened(shared) as memory:
+        saved = memory.remove(name)
+    return _told(shared, saved, f"; 'sevenfold memory undo {saved.name}' brings it back")
+
+
+def purge(shared: Shared, name: str, yes: bool) -> int:
+    with opened(shared) as memory:
+        revisions = len(
+            memory.history(name, limit=1_000)
+        )  # it also says when there is no such thing
+        if not yes:
+            _ask(name, revisions)
+        saved = memory.purge(name)
+    say(shared, f"purged {saved.name}: it is gone from files, index, history and search")
+    result(shared, "", saved)
+    return 0
+
+
+def _ask(name: str, revisions: int) -> None:
+    if not sys.stdin.isatty():
+        raise Mistake(f"purging {name} cannot be undone and has to be confirmed: add --yes")
+    about = f"with its {revisions:,} revisions" if revisions != 1 else "with its one revision"
+    question = f"Purge {name} for good, {about}? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"{name} was kept")
+
+
+def _told(shared: Shared, saved: Saved, more: str = "") -> int:
+    if saved.action == "updated" and not saved.revision:
+        say(shared, f"{saved.name} is as it was: {saved.path}")
+    else:
+        say(shared, f"{saved.action} {saved.name}: {saved.path}{more}")
+    result(shared, "", saved)
+    return 0
+
+
+# --- the text -----------------------------------------------------------------------------------------
+
+
+def _given(body: str | None, file: Path | None, *, waits: bool = True) -> str | None:
+    """The text that was given; None when there is none. `waits`: what is piped in is one."""
+    if body is not None and file is not None:
+        raise Mistake("--body and --file give two texts; use one of them")
+    if body is None and file is None and not (waits and _piped()):
+        return None
+    if body is not None:
+        data = body.encode("utf-8", "surrogateescape")
+    elif file is not None and file != STDIN:
+        data = _read(file)
+    else:
+        data = sys.stdin.buffer.read(MOST)
+        if file is None and not data:
+            return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Mistake("the text is not UTF-8; save it as UTF-8 and try again") from error
+    if "\0" in text or not text.strip():
+        raise Mistake(
+            f"the text {'is not text' if text.strip() else 'is empty'}; nothing was saved"
+        )
+    return text
+
+
+def _piped() -> bool:
+    return sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
+
+
+def _read(file: Path) -> bytes:
+    with file.expanduser().open("rb") as opened_file:
+        return opened_file.read(MOST)

@@ -1,0 +1,183 @@
+"""Where the words of a memory come from: what was typed, what the assistant said, and everything else.
+
+A memory about the user rests on a quote, and a quote counts when a person typed it in this conversation.
+Results of tools, files, recalled memories and what the program says by itself are material, never a
+source. Words are compared without punctuation, case and markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from sevenfold.facts import TYPED
+from sevenfold.layers.l5_durable_memory.questions import typed
+from sevenfold.memory.merging import words
+from sevenfold.messages import Text, ToolResult
+from sevenfold.transcript import Entry, Id, Placed, View
+
+LEAST: Final = 3
+"""Words of a quote that is not all of what was typed; of Chinese or Japanese one character more."""
+RUN: Final = 8
+RUN_UNSPACED: Final = 14
+"""So many words, or characters of a script without spaces, in a row are copied and no coincidence."""
+TELLING: Final = 4
+"""Letters of a word that may tell what a sentence is about."""
+_STEM: Final = 5
+_ELLIPSIS: Final = re.compile(r"\s*(?:\[?(?:…|\.\.\.)\]?)\s*")
+_UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_EMPTY: Final = (
+    "that this with from have what when where which will would should could your about please into "
+    "them then than they there these those just also some only more very user memory always never "
+    "want wants like likes make makes made does done work works said says"
+)
+"""Words that tell nothing about a subject."""
+_UNTELLING: Final = frozenset(_EMPTY.split())
+_APPROVAL: Final = re.compile(
+    r"\b(?:yes|yeah|yep|exactly|perfect|great|good|right|correct|agreed|keep|love|nice)\b"
+    r"|对|對|好|没错|沒錯|就这样|就這樣|可以|是的|完美|正是",
+    re.IGNORECASE,
+)
+_OBJECTION: Final = re.compile(
+    r"\W*(?:no|nope|not|wrong|incorrect|false|actually|stop|don['’]?t|that['’]?s (?:not|wrong)"
+    r"|不|错|錯|别|別|没有|沒有)(?:\b|(?<=[^\x00-\x7f]))",
+    re.IGNORECASE,
+)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Something a person typed or the assistant said, where and when."""
+
+    id: Id
+    at: float
+    text: str
+    flat: str
+    """Its words, with a blank on either side."""
+    by_user: bool
+    before: str = ""
+    """Of what was typed: what the assistant had said just before."""
+
+
+class Sources:
+    """The messages of a view, by who is behind them."""
+
+    def __init__(self, view: View, entries: Sequence[Entry], now: float) -> None:
+        self._view, self._now = view, now
+        self._times = {entry.id: entry.at for entry in entries}
+        self.said = list(self._heard())
+
+    def find(self, quote: str, *, assistant: bool) -> Said | None:
+        """Who said this word for word, the newest first; of the assistant what nobody objected to."""
+        parts = [flat(part) for part in _ELLIPSIS.split(quote) if words(part)]
+        if not parts:
+            return None
+        for one in reversed(self.said):
+            if not one.by_user and not assistant:
+                continue
+            if all(part in one.flat for part in parts) and _is_enough(parts, one.flat):
+                return one
+        return None
+
+    def copied(self, text: str) -> str:
+        """Words in a row that stand in no message of the person but in a result, a file or a reminder."""
+        told = words(text)
+        length = RUN_UNSPACED if _UNSPACED.search(text) else RUN
+        runs = [f" {' '.join(told[at : at + length])} " for at in range(len(told) - length + 1)]
+        own = [one.flat for one in self.said if one.by_user]
+        for run in runs:
+            if run in self._elsewhere and not any(run in flat for flat in own):
+                return run.strip()
+        return ""
+
+    @cached_property
+    def _elsewhere(self) -> str:
+        texts = (text for placed in self._view for text in _foreign(placed))
+        return "\n".join(map(flat, texts))
+
+    def _heard(self) -> Iterator[Said]:
+        """What the assistant said counts from where the person went on without objecting."""
+        waiting: list[Said] = []
+        for placed in self._view:
+            if is_typed(placed):
+                text = typed(placed.message)
+                if not _OBJECTION.match(text):
+                    yield from waiting
+                before = waiting[-1].text if waiting else ""
+                waiting = []
+                yield self._said(placed.id, text, before, by_user=True)
+            elif placed.message.role == "assistant" and placed.message.text.strip():
+                waiting.append(self._said(placed.id, placed.message.text, by_user=False))
+
+    def _said(self, id: Id, text: str, before: str = "", *, by_user: bool) -> Said:
+        return Said(id, self._times.get(id, self._now), text, flat(text), by_user, before)
+
+
+def is_typed(placed: Placed) -> bool:
+    """Whether a person typed this."""
+    message = placed.message
+    if message.role != "user" or placed.by not in TYPED or message.results:
+        return False
+    return bool(typed(message))
+
+
+def related(statement: str, said: Said, quote: str) -> bool:
+    """Whether a quote has anything to do with what a memory states.
+
+    An approval ("yes, exactly like that") is about what the assistant had said before it.
+    """
+    about, own = _telling(statement), _telling(quote)
+    if _UNSPACED.search(statement + quote):
+        if not (_UNSPACED.search(statement) and _UNSPACED.search(quote)):
+            return True  # one is a translation of the other, and nobody here can tell
+        own, about = own | _pairs(quote), about | _pairs(statement)
+    if own & about:
+        return True
+    return bool(_APPROVAL.search(quote)) and bool(_telling(said.before) & about)
+
+
+def flat(text: str) -> str:
+    """A text as its words, with a blank on either side."""
+    return f" {' '.join(words(text))} "
+
+
+def _is_enough(parts: Sequence[str], whole: str) -> bool:
+    """Two words that stand in every message prove nothing, unless they are all that was typed."""
+    count = sum(len(part.split()) for part in parts)
+    least = LEAST + bool(_UNSPACED.search("".join(parts)))
+    return count >= least or (count >= 2 and list(parts) == [whole])
+
+
+def _telling(text: str) -> set[str]:
+    return {
+        word[:_STEM]
+        for word in words(text)
+        if word not in _UNTELLING and (len(word) >= TELLING or any(map(str.isdigit, word)))
+    }
+
+
+def _pairs(text: str) -> set[str]:
+    return {a + b for a, b in pairwise(words(text)) if _UNSPACED.match(a)}
+
+
+def _foreign(placed: Placed) -> Iterable[str]:
+    """The texts of a message that neither the person nor the assistant wrote."""
+    if placed.message.role == "assistant":
+        return
+    own = is_typed(placed)
+    for block in placed.message.content:
+        if isinstance(block, ToolResult) or (isinstance(block, Text) and not own):
+            yield block.text
+    if own:
+        yield from _piped(placed)
+
+
+def _piped(placed: Placed) -> Iterable[str]:
+    """What was piped in behind the words is a file, whoever piped it."""
+    whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
+    rest = whole.replace(typed(placed.message), "", 1)
+    return (rest,) if rest.strip() else ()

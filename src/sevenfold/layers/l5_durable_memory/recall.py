@@ -1,0 +1,236 @@
+"""Recall: when the user says something, what is known about it from earlier sessions is put beside it.
+
+At the first attach of a turn a search begins. It takes a few milliseconds as a rule, so it is waited for,
+50 ms at most: a question that is answered in one step would else never see its memories. The first search
+of a session opens the index and gets a second. What takes longer goes on beside the reply and is attached
+at the next step, or dropped when the user has asked something else by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as settled
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Emit, Failed, Notice, Surfaced
+from sevenfold.layers.l5_durable_memory.attachments import (
+    LEAST,
+    Attachment,
+    Limits,
+    Shown,
+    attachment,
+    read_in,
+    shown_in,
+)
+from sevenfold.layers.l5_durable_memory.in_use import explains_what_is_in_use, tools_in_use
+from sevenfold.layers.l5_durable_memory.model_selector import ModelSelector
+from sevenfold.layers.l5_durable_memory.questions import (
+    Question,
+    is_worth_a_search,
+    newest_question,
+    search_text,
+)
+from sevenfold.layers.l5_durable_memory.selecting import (
+    ByModel,
+    Found,
+    Sources,
+    Wanted,
+    by_search,
+)
+from sevenfold.layers.l5_durable_memory.settings import RecallSettings
+from sevenfold.memory.recalled import BY, Recalled
+from sevenfold.messages import Message
+from sevenfold.models import OFFLINE
+from sevenfold.protocols import Attach, Clock, Handback
+from sevenfold.tokens import scaled
+from sevenfold.transcript import Mark, View
+
+SMALLEST_SHARE: Final = 3
+"""In a small window one memory takes at most such a part of what all of them may."""
+_THREADS: Final = 2
+"""One may be stuck in a search that nobody waits for any more."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search that is going on, and for which question."""
+
+    question: Question
+    found: Future[Found] = field(default_factory=Future)
+    scope: anyio.CancelScope | None = None
+    dropped: bool = False
+
+    def drop(self) -> None:
+        self.dropped = True
+        self.found.cancel()
+        if self.scope is not None:
+            self.scope.cancel()
+
+
+class _Seen:
+    """What a view says about recall, looked up when it is needed and once."""
+
+    def __init__(self, view: View, folder: Path) -> None:
+        self._view, self._folder = view, folder
+
+    @cached_property
+    def shown(self) -> Shown:
+        return shown_in(self._view)
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """The memories that the model has before it already."""
+        return self.shown.files | read_in(self._view, self._folder)
+
+    @cached_property
+    def tools(self) -> frozenset[str]:
+        return tools_in_use(self._view)
+
+
+class Recall:
+    """Attaches what is remembered about the user's question, once a turn."""
+
+    def __init__(
+        self, sources: Sources, clock: Clock, emit: Emit, settings: RecallSettings | None = None
+    ) -> None:
+        self._sources, self._clock, self._emit = sources, clock, emit
+        self._settings = settings or RecallSettings()
+        self._by_model = self._model_selector()
+        self._threads: ThreadPoolExecutor | None = None
+        self._question: Question | None = None
+        """The newest that was looked at."""
+        self._search: _Search | None = None
+        self._told = False
+
+    def attach(self, view: View) -> Sequence[Message | Mark]:
+        question, seen = newest_question(view), _Seen(view, self._sources.folder)
+        if question is not None and self._is_new(question):
+            self._begin(question, seen)
+        if self._search is None or not self._search.found.done():
+            return ()
+        search, self._search = self._search, None
+        found = self._result(search)
+        made = self._attachment(found, seen) if found and found.memories else None
+        if found is None or made is None:
+            return ()
+        self._say(found, made)
+        return made.mark, made.message
+
+    def stop(self) -> None:
+        """Let go of a search that is going on, and of its threads."""
+        if self._search is not None:
+            self._search.drop()
+            self._search = None
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    # --- beginning --------------------------------------------------------------------------------------
+
+    def _is_new(self, question: Question) -> bool:
+        known = self._question
+        return not question.answered and (known is None or known.id != question.id)
+
+    def _begin(self, question: Question, seen: _Seen) -> None:
+        before, self._question = self._search, question
+        if before is not None:
+            if before.question.text == question.text:  # asked again: it is still the answer
+                return
+            self._search = None
+            self._drop(before)
+        if not is_worth_a_search(question.text) or self._limits(seen.shown).left < LEAST:
+            return
+        wanted = Wanted(search_text(question.text), self._settings.limit, seen.files)
+        self._search = self._by_a_model(question, wanted)
+        if self._search is None:
+            spare = self._settings.limit if seen.tools else 0  # some may be left out
+            self._search = self._at_once(question, wanted, wanted.limit + spare)
+
+    def _at_once(self, question: Question, wanted: Wanted, limit: int) -> _Search:
+        """In a thread, waited for as long as nobody notices; longer when the index has to be opened."""
+        wait = self._settings.first_wait_ms if self._threads is None else self._settings.wait_ms
+        self._threads = self._threads or ThreadPoolExecutor(_THREADS, "recall")
+        found = self._threads.submit(by_search, self._sources.find, wanted, limit)
+        settled([found], wait / 1_000)
+        return _Search(question, found)
+
+    def _by_a_model(self, question: Question, wanted: Wanted) -> _Search | None:
+        """Beside the conversation, if there is a model that can choose."""
+        select, start = self._by_model, self._sources.start
+        if select is None or start is None or select.gave_up:
+            return None
+        if self._sources.model() == OFFLINE:
+            self._tell_once(
+                f"the selector {select.selector!r} needs a model, and the offline engine is none: "
+                "memories are chosen by search alone"
+            )
+            return None
+        search = _Search(question)
+
+        async def work() -> Sequence[Handback]:
+            with anyio.CancelScope() as search.scope:
+                found = None if search.dropped else await select(wanted)
+                if found is not None and not search.dropped:
+                    search.found.set_result(found)
+            return ()
+
+        start(BY, work)
+        return search
+
+    def _model_selector(self) -> ByModel | None:
+        selector, sources = self._settings.selector, self._sources
+        if selector == "hybrid" or sources.fork is None:
+            return None
+        choose = ModelSelector(sources.fork, sources.model, self._settings)
+        return ByModel(sources, choose, selector, self._emit)
+
+    # --- handing back -----------------------------------------------------------------------------------
+
+    def _result(self, search: _Search) -> Found | None:
+        """What it found; what broke it is said here, or by the turn where it is none of our errors."""
+        try:
+            return search.found.result()
+        except SevenfoldError as error:
+            self._emit(Failed(BY, str(error)))
+            return None
+
+    def _drop(self, search: _Search) -> None:
+        """Nobody needs it any more. A failure is told even so."""
+        if search.found.done() and (error := search.found.exception()):
+            self._emit(Failed(BY, str(error) or repr(error)))
+        search.drop()
+
+    def _attachment(self, found: Found, seen: _Seen) -> Attachment | None:
+        """What is not in view, by now, and not about how to use what is in use."""
+        fitting: dict[str, Recalled] = {}
+        for one in found.memories:
+            if one.file not in seen.files and not explains_what_is_in_use(one, seen.tools):
+                fitting.setdefault(one.file, one)
+        limits = self._limits(seen.shown)
+        return attachment(tuple(fitting.values()), seen.shown.next, self._clock.now(), limits)
+
+    def _limits(self, shown: Shown) -> Limits:
+        """Recalled memories take their share of a small window, and no more."""
+        settings = self._settings
+        total = int(scaled(settings.total_bytes, self._sources.able().window))
+        each = min(settings.bytes, total // SMALLEST_SHARE)
+        return Limits(settings.limit, settings.lines, each, total - shown.bytes)
+
+    def _say(self, found: Found, made: Attachment) -> None:
+        names, files = tuple(m.name for m in made.shown), tuple(m.file for m in made.shown)
+        self._emit(Surfaced(names, files, made.bytes, found.selector, found.milliseconds))
+
+    def _tell_once(self, text: str) -> None:
+        if not self._told:
+            self._told = True
+            self._emit(Notice(text, "warning"))
+
+
+_check: type[Attach] = Recall

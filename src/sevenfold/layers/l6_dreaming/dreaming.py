@@ -1,0 +1,134 @@
+"""Layer 6: once in a while, when the agent is at rest, the memories are put in order.
+
+A closed gate costs one look at the disk. An open one costs a fork of many steps on the prefix that the
+provider has in its cache, or a second of rules where there is no model. It is never in anybody's way, and
+one that failed or was stopped is not begun again in the same session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sevenfold.clock import date_of
+from sevenfold.errors import SevenfoldError
+from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
+from sevenfold.layers.l6_dreaming.running import Dreams, Dreamt, How
+from sevenfold.layers.l6_dreaming.thinking import ByModel, ByRule, MakeTools, Think
+from sevenfold.layers.l6_dreaming.wording import Known
+from sevenfold.memory.logs import DailyLogs
+from sevenfold.models import OFFLINE
+from sevenfold.protocols import After, Capabilities, Clock, Forker, Handback
+from sevenfold.request import Frame, Request
+from sevenfold.tools.rules import EDITORS
+
+if TYPE_CHECKING:
+    from sevenfold.memory.consolidating import Learn
+
+ROOM: Final = 0.4
+"""Of the window, so much has to be free: a dream reads a lot, and nothing clears up behind it."""
+
+
+class Dreaming:
+    """The `rest` moment of the main conversation."""
+
+    def __init__(
+        self,
+        dreams: Dreams,
+        fork: Forker,
+        tools: MakeTools,
+        able: Callable[[], Capabilities],
+        clock: Clock,
+        *,
+        nightly: bool = False,
+        learn: Learn | None = None,
+    ) -> None:
+        """`nightly`: the first rest of a day distils the logs before it, and there are no other gates.
+
+        `learn` says what of a note in a log is worth remembering, where no model is asked.
+        """
+        self.dreams = dreams
+        self._fork, self._tools, self._able, self._clock = fork, tools, able, clock
+        self._nightly, self._learn = nightly, learn
+        self._looked_on = ""
+        self._tried = False
+
+    async def __call__(self, request: Request) -> Sequence[Handback]:
+        if self._tried or request.source != "main" or not len(request.view):
+            return ()
+        if self._nightly and not self._night_is_over():
+            return ()
+        think = self._think(request)
+        if isinstance(think, ByModel) and not self._room(request):
+            return ()
+        ended = await self.dreams.dream(think, by_hand=self._nightly)
+        self._tried = ended.status in ("failed", "killed")
+        return ()
+
+    async def asked(
+        self, request: Request, *, by_hand: bool = True, how: How | None = None
+    ) -> Dreamt:
+        """A dream that somebody asked for; `by_hand`: whatever the gates say, only not beside another."""
+        by_hand = by_hand or self._nightly
+        return await self.dreams.dream(self._think(request), by_hand=by_hand, how=how)
+
+    def _think(self, request: Request) -> Think:
+        if request.frame.model == OFFLINE or not _can_write(request.frame):
+            return ByRule(self._clock, lambda: self.dreams.previous, self._learn)
+        longest = self._able().max_output
+        return ByModel(self._fork, request, self._tools, self._clock, self._known, longest)
+
+    def _known(self) -> Known:
+        """Reads the folder and looks at the transcripts: not to be called where somebody waits."""
+        dreams, last = self.dreams, self.dreams.previous
+        try:
+            findings = tuple(f"{one.file}: {one.text}" for one in dreams.store.check())
+        except SevenfoldError:
+            findings = ()
+        return Known(
+            transcripts=dreams.transcripts,
+            now=self._clock.now(),
+            last=last,
+            steps=dreams.settings.steps,
+            sessions=tuple(sessions_since(dreams.transcripts, last or 0.0, dreams.session)),
+            findings=findings,
+        )
+
+    def _room(self, request: Request) -> bool:
+        window = self._able().window
+        fixed = request.frame.tokens if request.view.reported is None else 0
+        return window - request.view.tokens - fixed >= ROOM * window
+
+    def _night_is_over(self) -> bool:
+        """Whether a day has begun since the last dream, and something was noted before it."""
+        today, last = date_of(self._clock.now()), self.dreams.lock.last()
+        since = date_of(last) if last is not None else ""
+        if since >= today or self._looked_on == today or not self.dreams.enabled():
+            return False
+        self._looked_on = today
+        days = DailyLogs(self.dreams.store.folder).days()
+        return any(since <= day < today for day in days)
+
+
+def sessions_since(transcripts: Path, since: float, current: str) -> list[str]:
+    """The sessions that were written to after a moment, the newest first, without the current one."""
+    found: list[tuple[float, str]] = []
+    try:
+        with os.scandir(transcripts) as entries:
+            for entry in entries:
+                id, dot, _ = entry.name.rpartition(TRANSCRIPT)
+                if dot and id != current and entry.is_file(follow_symlinks=False):
+                    found.append((entry.stat(follow_symlinks=False).st_mtime, id))
+    except OSError:
+        return []
+    return [id for at, id in sorted(found, reverse=True) if at > since]
+
+
+def _can_write(frame: Frame) -> bool:
+    """Whether the conversation offers tools to write with; its list of tools cannot be changed."""
+    return {tool.get("name") for tool in frame.tools} >= EDITORS
+
+
+_check: type[After] = Dreaming

@@ -1,0 +1,1 @@
+"""Relative dates as calendar dates, in English and Chinese."""

@@ -1,0 +1,285 @@
+"""Relative dates become calendar dates, against the day on which they were said.
+
+    absolute("the freeze is on Thursday", at)     "the freeze is on 2026-11-05"
+    resolved("下周五", at)                         Span(2026-11-13, 2026-11-13, "2026-11-13")
+
+A wrong date is worse than a relative one. So what may mean two things stays as it is: `next weekend`,
+`last Monday` on a Tuesday, `on Friday` without a sign of whether it was or will be, `a few days ago`.
+What is quoted or code stays too, and so does an expression with its date beside it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from sevenfold.memory.calendar import chinese_dates, english_dates
+from sevenfold.memory.calendar.calendar_days import EARLIEST, LATEST, Span
+from sevenfold.memory.links import without_code
+
+__all__ = ["Place", "Span", "absolute", "places", "resolved"]
+
+LONGEST: Final = 200_000
+"""Characters of a text that are looked at."""
+
+_HAN: Final = re.compile("[\u4e00-\u9fff]")
+_HINT: Final = re.compile(
+    r"day|week|month|quarter|qtr|year|\byr|morrow|tonight|night|morning|evening|noon|\bago|hence|\beo[dwmqy]"
+    r"|\b(?:last|next|this|in|on|by|due|since)\b",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|「[^」\n]{1,300}」")
+_DATE: Final = re.compile(
+    r"\d{4}[-/.年]\d{1,2}(?:[-/.月]\d{1,2})?"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}\b"
+    r"|\b\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+    r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}/\d{1,2}\b|\b(?:19|20)\d\d\b",
+    re.IGNORECASE,
+)
+_BESIDE: Final = re.compile(
+    r"^\s?[(（,，=:：]?\s?(?:which\s+is\s+|i\.?e\.?,?\s+|on\s+|the\s+|即|也就是)?"
+)
+_NEAR: Final = 20
+_CLAUSE: Final = re.compile(r"[.!?;\n。！？；]+(?:\s|$)|\n|[。！？；]")
+_REPEATING: Final = re.compile(
+    r"\b(?:every|each|always|never|usually|normally|typically|often|sometimes|weekly|daily|monthly|cron"
+    r"|recurring|regularly)\b|每|总是|通常",
+    re.IGNORECASE,
+)
+_WAS: Final = re.compile(
+    r"\b(?:was|were|did|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran|had|broke"
+    r"|(?!need)\w{3,}ed)\b",
+    re.IGNORECASE,
+)
+_WILL: Final = re.compile(
+    r"\b(?:will|shall|is|are|be|due|starts?|begins?|ends?|launch(?:es)?|releases?|deadline|ships?|deploys?"
+    r"|going|plan(?:s|ned|ning)?|scheduled|moved|postponed|pushed|rescheduled|delayed|booked|set|leav(?:e|es|ing)"
+    r"|meets?|meeting|review|demo|migrat\w+|freez\w+|finish|submit|deliver|needs?|must|have\s+to|to\s+\w+"
+    r"|appointment|flight|exam|interview|can|should|let['’]?s)\b|['’](?:ll|s|re|m)\b",
+    re.IGNORECASE,
+)
+_TODAY: Final = re.compile(
+    r"\b(?:\w{2,}ed|was|were|did|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran"
+    r"|due|deadline|by|until|before|starting|from|call|meeting|releas\w*|launch\w*|later|as\s+of|is|for|have|will)\b",
+    re.IGNORECASE,
+)
+_EVENT: Final = re.compile(
+    r"['’]s\s+(?:\w+\s+)?(?:meeting|call|session|standup|stand-up|deploy\w*|release|demo|review|workout"
+    r"|class|lesson|incident|outage|appointment|exam|run|date|interview)\b",
+    re.IGNORECASE,
+)
+_JOINED: Final = re.compile(
+    r"(?:\b(?:on|by|for|until|till|before|after|from|to|since|of|at|in|due|between|than|and|or|is|was"
+    r"|are|were|be|during|through|throughout|around|about|approximately|as|starting|over|within|per"
+    r"|the|until|unlike|vs)|[(:=,—–/-])\s*$",
+    re.IGNORECASE,
+)
+_MOVED: Final = re.compile(
+    r"\b(?:moved|postponed|pushed|rescheduled|delayed|scheduled|planned|booked|set|due)\s*$",
+    re.IGNORECASE,
+)
+_A_WEEK: Final = re.compile(
+    r"\b(?:last|next|this|coming|following)\s+week\b|\bweek\s+of\b", re.IGNORECASE
+)
+"""Beside it nobody knows which Friday is meant."""
+_SUBJECT: Final = re.compile(r"\s+(?:is|was|will|are|were|would|works?)\b", re.IGNORECASE)
+_COUNTED: Final = re.compile(
+    r"\b\w+\s+(?:days?|weeks?|months?|years?)\s+(?:before|after)\s*$",
+    re.IGNORECASE,
+)
+"""`two days after` what follows."""
+_MANY_DAYS: Final = re.compile(r"\b(?:\d+|two|three|four|five|several|few)\s+day$", re.IGNORECASE)
+"""`2 day before yesterday`."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """An expression where it stands, and what it means."""
+
+    start: int
+    end: int
+    span: Span
+
+
+def absolute(text: str, at: float) -> str:
+    """The text with calendar dates in place of the relative ones that are sure."""
+    out, done = [], 0
+    for place in places(text, at):
+        out += [text[done : place.start], _written(text, place)]
+        done = place.end
+    return "".join([*out, text[done:]])
+
+
+def resolved(expression: str, at: float) -> Span | None:
+    """What an expression that stands alone means; None when it is no relative date or not sure."""
+    today = _day(at)
+    words = " ".join(expression.split())
+    if today is None or not words:
+        return None
+    for rules in (english_dates.rules(), chinese_dates.rules()):
+        for pattern, resolve in rules:
+            match = pattern.fullmatch(words)
+            if match is not None:
+                return _safely(resolve, match, today)
+    match = english_dates.weekday().fullmatch(words)
+    return _safely(english_dates.coming_weekday, match, today) if match else None
+
+
+def places(text: str, at: float) -> list[Place]:
+    """The relative dates of a text that are sure, in order."""
+    today = _day(at)
+    head = text[:LONGEST]
+    wide = not head.isascii() and _HAN.search(head) is not None
+    if today is None or not (wide or _HINT.search(head)):
+        return []
+    plain = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), without_code(head))
+    found = sorted(_found(plain, today, wide), key=lambda one: (one[0].start(), -one[0].end()))
+    kept: list[Place] = []
+    taken = 0
+    for match, span in found:
+        if match.start() < taken:
+            continue
+        taken = match.end()  # also by what is not sure: no part of it is sure then
+        if span is not None and not _is_dated(plain, match):
+            start = match.end("pre") + 1 if "pre" in match.re.groupindex else match.start()
+            kept.append(Place(_past_spaces(plain, start), match.end(), span))
+    return kept
+
+
+def _found(
+    plain: str, today: datetime.date, wide: bool
+) -> Iterator[tuple[re.Match[str], Span | None]]:
+    for pattern, resolve in english_dates.rules():
+        for match in pattern.finditer(plain):
+            yield match, _safely(resolve, match, today) if _is_meant(plain, match) else None
+    for match in english_dates.weekday().finditer(plain):
+        yield match, _weekday(plain, match, today)
+    for pattern, resolve in chinese_dates.rules() if wide else ():
+        for match in pattern.finditer(plain):
+            yield match, _safely(resolve, match, today)
+
+
+def _safely(
+    resolve: english_dates.Resolve, match: re.Match[str], today: datetime.date
+) -> Span | None:
+    try:
+        return resolve(match, today)
+    except (OverflowError, ValueError):  # a year that no calendar knows
+        return None
+
+
+def _day(at: float) -> datetime.date | None:
+    """The local day of a moment."""
+    try:
+        today = datetime.datetime.fromtimestamp(at).astimezone().date()
+    except (OverflowError, OSError, ValueError):
+        return None
+    return today if EARLIEST < today.year < LATEST else None
+
+
+# --- what stands around it ------------------------------------------------------------------------------
+
+
+def _is_dated(text: str, match: re.Match[str]) -> bool:
+    """Whether the date itself stands beside it."""
+    behind = text[match.end() : match.end() + _NEAR].split("\n", 1)[0]
+    beside = _BESIDE.match(behind)
+    before = text[max(0, match.start() - _NEAR) : match.start()].rsplit("\n", 1)[-1]
+    near = _DATE.match(behind, beside.end() if beside else 0)
+    return bool(near) or any(
+        re.fullmatch(r"\s?[(（,，=:：]?\s?", before[found.end() :])
+        for found in _DATE.finditer(before)
+    )
+
+
+def _is_meant(text: str, match: re.Match[str]) -> bool:
+    """`today` may mean nowadays, `in two weeks` how long it takes, `the next month` a length of time."""
+    groups = match.re.groupindex
+    before, behind = _around(text, match)
+    if _COUNTED.search(before) or _MANY_DAYS.search(before + match.group()[:3]):
+        return False
+    if "word" in groups and match["word"].lower() == "today":
+        possessive = text[match.end() : match.end() + 1] in "'’" and match.end() < len(text)
+        if possessive:
+            return _EVENT.match(text, match.end()) is not None
+        return not before.strip() or _TODAY.search(before) is not None
+    if "within" in groups:
+        will = not before.strip() or _WILL.search(before)
+        return bool(will) and not _WAS.search(before + behind)
+    if "unit" in groups and "which" in groups and not match.group("which"):
+        return not _REPEATING.search(before + behind)
+    if "unit" in groups and re.match(r"last|previous|next", match.group(), re.IGNORECASE):
+        return not re.search(r"\bthe\s*$", before, re.IGNORECASE)
+    return True
+
+
+def _weekday(text: str, match: re.Match[str], today: datetime.date) -> Span | None:
+    """`on Friday`: the nearest sign before it, else behind it, says whether it was or will be."""
+    before, behind = _around(text, match)
+    if _REPEATING.search(before + behind) or _A_WEEK.search(before + behind):
+        return None
+    pre = match["pre"].lower()
+    if pre in ("from", "for", "to"):
+        moved = _MOVED.search(before) is not None
+        return _safely(english_dates.coming_weekday, match, today) if moved else None
+    if pre == "since":
+        return _safely(english_dates.past_weekday, match, today)
+    if pre in ("by", "until", "till", "due"):
+        past = _WAS.search(before) is not None and _WILL.search(before) is None
+        return None if past else _safely(english_dates.coming_weekday, match, today)
+    was, will = _last(_WAS, before), _last(_WILL, before)
+    if was == will < 0:
+        was, will = -_first(_WAS, behind), -_first(_WILL, behind)
+    if was == will:
+        return None
+    resolve = english_dates.past_weekday if was > will else english_dates.coming_weekday
+    return _safely(resolve, match, today)
+
+
+def _around(text: str, match: re.Match[str]) -> tuple[str, str]:
+    """The rest of its sentence."""
+    before = _CLAUSE.split(text[max(0, match.start() - 120) : match.start()])[-1]
+    behind = _CLAUSE.split(text[match.end() : match.end() + 120])[0]
+    return before, behind
+
+
+def _last(pattern: re.Pattern[str], text: str) -> int:
+    return max((found.end() for found in pattern.finditer(text)), default=-1)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.search(text)
+    return found.start() if found else len(text) + 1
+
+
+# --- how it is written ----------------------------------------------------------------------------------
+
+
+def _past_spaces(text: str, start: int) -> int:
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def _written(text: str, place: Place) -> str:
+    """The date, with a preposition where an English sentence needs one."""
+    span, before = place.span, text[max(0, place.start - 20) : place.start]
+    inside = text[place.start : place.end]
+    if _HAN.search(inside) or _HAN.search(before[-2:]):
+        return span.words
+    if text[place.end : place.end + 2] in ("'s", "’s") or _JOINED.search(before):
+        return span.words
+    if _SUBJECT.match(text, place.end):
+        return span.words
+    if re.match(r"in\s|by\s", inside, re.IGNORECASE):
+        return f"{_cased(span.join, inside)}{span.words}"
+    if not before.strip() and not text[: place.start].strip() and place.end == len(text.rstrip()):
+        return span.words
+    return f"{_cased(span.join, inside)}{span.words}"
+
+
+def _cased(joint: str, inside: str) -> str:
+    return joint.capitalize() if inside[:1].isupper() else joint

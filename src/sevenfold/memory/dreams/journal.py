@@ -1,0 +1,134 @@
+"""What a dream is about to write, kept on the disk before the first file changes.
+
+    <state>/dream-journal/<n>.old, <n>.new     every file before and after, whole
+    <state>/dream-journal/intent.json          which file each number is, and who dreams
+
+The intent is written last: from then on whoever takes the folder's lock next can go on to the end, or
+back to the beginning. Without it nothing has happened yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.errors import StorageFailure
+from sevenfold.memory.folder.desk import RECORDED
+from sevenfold.memory.folder.ledger import digest
+from sevenfold.memory.revisions import Author
+from sevenfold.storage.files import (
+    make_private_dir,
+    read_if_there,
+    sync_folder,
+    write_atomic,
+    write_new,
+)
+
+JOURNAL: Final = "dream-journal"
+INTENT: Final = "intent.json"
+BACK: Final = "back.json"
+"""The name of the intent when the commit failed and is only to be taken back: it needs no room."""
+_LARGEST: Final = 64 << 20
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One file and the digests of what it was and what it will be; empty: not there."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """All files of one commit, in the order in which they are written."""
+
+    author: Author
+    summary: str
+    at: float
+    steps: tuple[Step, ...]
+
+
+def pending(state: Path) -> bool:
+    """Whether a commit was begun and not ended: one look at the disk."""
+    return os.path.lexists(state / JOURNAL)
+
+
+class Journal:
+    """The journal of one folder; only touched under the folder's lock."""
+
+    def __init__(self, state: Path) -> None:
+        self.folder = state / JOURNAL
+
+    def begin(
+        self,
+        author: Author,
+        summary: str,
+        at: float,
+        old: Mapping[str, bytes | None],
+        new: Mapping[str, bytes | None],
+    ) -> Intent:
+        """Keep everything there is to know, for good, before anything is done."""
+        self.end()
+        try:
+            make_private_dir(self.folder, nofollow=True)
+            steps = []
+            for number, (file, data) in enumerate(new.items()):
+                self._keep(f"{number}.old", old[file])
+                self._keep(f"{number}.new", data)
+                steps.append(Step(file, _digest(old[file]), _digest(data)))
+            intent = Intent(author, summary, at, tuple(steps))
+            write_atomic(self.folder / INTENT, msgspec.json.encode(intent), nofollow=True)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        return intent
+
+    def read(self) -> Intent | None:
+        """What was begun; None when there is nothing, or nothing that can be understood."""
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            name = BACK if self.turned_back else INTENT
+            data = read_if_there(self.folder / name, _LARGEST, nofollow=True)
+            return msgspec.json.decode(data, type=Intent) if data is not None else None
+        return None
+
+    def content(self, number: int, which: str, expected: str) -> bytes | None:
+        """One file of the journal; `StorageFailure` when it is not what was kept. None: no file."""
+        if not expected:
+            return None
+        path = self.folder / f"{number}.{which}"
+        data = read_if_there(path, RECORDED, nofollow=True)
+        if data is None or digest(data) != expected:
+            raise StorageFailure(f"{path} is damaged; the history of the memories has what it held")
+        return data
+
+    def turn_back(self) -> None:
+        """From now on this commit is only taken back."""
+        with contextlib.suppress(OSError):
+            (self.folder / INTENT).rename(self.folder / BACK)
+            sync_folder(self.folder)
+
+    @property
+    def turned_back(self) -> bool:
+        return os.path.lexists(self.folder / BACK)
+
+    def end(self) -> None:
+        """It is done, or taken back: the intent goes first, then the rest."""
+        for name in (INTENT, BACK):
+            with contextlib.suppress(OSError):
+                (self.folder / name).unlink()
+                sync_folder(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _keep(self, name: str, data: bytes | None) -> None:
+        if data is not None and not write_new(self.folder / name, data):
+            raise StorageFailure(f"{self.folder / name} is in the way; remove {self.folder}")
+
+
+def _digest(data: bytes | None) -> str:
+    return "" if data is None else digest(data)

@@ -1,0 +1,286 @@
+"""One dream at a time: `.consolidate-lock` in the memory folder, which other programs know too.
+
+Its body is the number of the process that dreams, empty when none does. Its time is that of the last
+dream; a dream that goes on has set it to its own beginning. Whoever finds it is blocked only while that
+process lives and the lock is younger than an hour: nothing that died can block for long.
+
+What the time was before is kept in `<state>/dream-lock.json`, so that it goes back after a failure, and
+also after a crash: the next one to look puts it back. A time that lies more than an hour in the future
+was written by a wrong clock, and counts as long ago.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.errors import StorageFailure
+from sevenfold.memory.dreams.processes import Process, alive, this_process
+from sevenfold.memory.folder.files import MemoryFiles, Opened
+from sevenfold.memory.folder.reaching import UNFINISHED
+from sevenfold.protocols import Clock
+from sevenfold.storage.files import (
+    BINARY,
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    failure,
+    make_private_dir,
+    read_if_there,
+    write_all,
+    write_atomic,
+)
+
+LOCK: Final = ".consolidate-lock"
+RECORD: Final = "dream-lock.json"
+STALE: Final = 3600.0
+"""Seconds after which a lock blocks no longer, whoever holds it."""
+_LONGEST: Final = 64
+_FLAGS: Final[int] = NOFOLLOW | CLOEXEC | BINARY
+_NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Somebody else dreams."""
+
+    pid: int
+    since: float
+
+    def __str__(self) -> str:
+        return f"process {self.pid} is dreaming in this folder; wait for it, or end it"
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """Who holds the lock, under which time, and which time it had before; None: there was no file."""
+
+    holder: Process
+    stamp: int
+    before: int | None
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    pid: int
+    modified: int
+
+
+class DreamLock:
+    """The lock of one memory folder."""
+
+    def __init__(self, folder: Path, state: Path, clock: Clock, *, stale: float = STALE) -> None:
+        self.path = folder / LOCK
+        self._files = MemoryFiles(folder)
+        self._record = state / RECORD
+        self._clock, self._stale = clock, stale
+
+    def acquire(self) -> Held | Busy:
+        """Take it, or say who has it. Among many who try at once exactly one gets it."""
+        me = this_process()
+        with self._alone(make=True) as at:
+            before = self._put_back(at)
+            if before is not None and (busy := self._busy(before)) is not None:
+                return busy
+            old = before.modified if before else None
+            stamp = self._write(at, me.pid, lambda stamp: _Record(me, stamp, old))
+            seen = _read(at)  # a program that knows no other lock may have written at the same time
+            if seen != _Seen(me.pid, stamp):
+                return Busy(seen.pid if seen else 0, self._clock.now())
+        return Held(self, stamp)
+
+    def holder(self) -> Busy | None:
+        """Who dreams now; None when nobody does."""
+        try:
+            with self._files.opened() as at:
+                seen = _read(at)
+        except FileNotFoundError:
+            return None
+        return self._busy(seen) if seen else None
+
+    def settle(self) -> None:
+        """When the dream that has it died, its time goes back to what it was."""
+        try:
+            with self._alone() as at:
+                self._put_back(at)
+        except FileNotFoundError:
+            return
+
+    def last(self) -> float | None:
+        """When the last dream was: one look at the disk; None when there was none."""
+        return last_dream(self.path)
+
+    def touch(self, held: Held) -> bool:
+        """Set its time to now, for a dream that takes long; False when it is not ours any more."""
+        with self._alone() as at:
+            record = self._recorded()
+            if not self.has(held, at) or record is None:
+                return False
+            me, before = record.holder, record.before
+            held.stamp = self._write(at, me.pid, lambda stamp: _Record(me, stamp, before))
+        return True
+
+    def has(self, held: Held, at: Opened | None = None) -> bool:
+        """Whether the lock is still the one that was acquired."""
+        if at is not None:
+            return _read(at) == _Seen(os.getpid(), held.stamp)
+        try:
+            with self._files.opened() as opened:
+                return self.has(held, opened)
+        except FileNotFoundError:
+            return False
+
+    def release(self, held: Held, *, done: bool) -> None:
+        """Done: the time is now. Not done: the time is what it was, or the file goes."""
+        try:
+            with self._alone() as at:
+                record = self._recorded()
+                if not self.has(held, at):
+                    return  # it took so long that another one has it
+                if done:
+                    _write(at, None, int(self._clock.now() * 1e9))
+                elif record is not None:
+                    _restore(at, record.before)
+                self._forget()
+        except FileNotFoundError:  # the whole folder is gone
+            self._forget()
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self, *, make: bool = False) -> Iterator[Opened]:
+        with self._files.opened(make=make) as at, at.alone():
+            yield at
+
+    def _busy(self, seen: _Seen) -> Busy | None:
+        young = abs(self._clock.now() - seen.modified / 1e9) < self._stale
+        if not young or not alive(seen.pid):
+            return None
+        record = self._recorded()
+        ours = record is not None and (record.holder.pid, record.stamp) == (seen.pid, seen.modified)
+        if ours and record and not record.holder.lives():
+            return None  # its number was given to another process
+        return Busy(seen.pid, seen.modified / 1e9)
+
+    def _put_back(self, at: Opened) -> _Seen | None:
+        """The lock as it should be: what a dead or too slow dream of ours set is taken back."""
+        seen, record = _read(at), self._recorded()
+        if seen is None or record is None:
+            return seen
+        if (record.holder.pid, record.stamp) != (seen.pid, seen.modified) or self._busy(seen):
+            return seen
+        _restore(at, record.before)
+        self._forget()
+        return _read(at)
+
+    def _recorded(self) -> _Record | None:
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            data = read_if_there(self._record, 1 << 16, nofollow=True)
+            return msgspec.json.decode(data, type=_Record) if data is not None else None
+        return None
+
+    def _write(self, at: Opened, pid: int, record: Callable[[int], _Record]) -> int:
+        """Put a process into it. What is needed to take that back is on the disk before."""
+
+        def note(stamp: int) -> None:
+            make_private_dir(self._record.parent)
+            write_atomic(self._record, msgspec.json.encode(record(stamp)), nofollow=True)
+
+        return _write(at, pid, int(self._clock.now() * 1e9), note)
+
+    def _forget(self) -> None:
+        with contextlib.suppress(OSError):
+            self._record.unlink()
+
+
+class Held:
+    """The lock while it is ours."""
+
+    def __init__(self, lock: DreamLock, stamp: int) -> None:
+        self._lock, self.stamp = lock, stamp
+
+    def ours(self) -> bool:
+        """Whether nobody took it from us: to be asked before the commit."""
+        return self._lock.has(self)
+
+    def touch(self) -> bool:
+        return self._lock.touch(self)
+
+    def done(self) -> None:
+        """The dream is over and saved: now is the time of the last one."""
+        self._lock.release(self, done=True)
+
+    def give_back(self) -> None:
+        """It failed or was stopped: as if it had never begun."""
+        self._lock.release(self, done=False)
+
+
+def last_dream(path: Path) -> float | None:
+    """The time of the lock file, with a single look at the disk."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return None
+
+
+def credible(at: float, now: float, stale: float = STALE) -> bool:
+    """Whether a time can be right: one that lies far ahead was set by a wrong clock."""
+    return at - now <= stale
+
+
+def _read(at: Opened) -> _Seen | None:
+    """Who is in it and when it was set; None when there is none, and none when it is no file."""
+    with at.folder("") as folder:
+        try:
+            fd = os.open(_name(at, folder), os.O_RDONLY | _FLAGS | _NONBLOCK, dir_fd=folder)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failure(error, at.real / LOCK, "read") from error
+    try:
+        body = os.read(fd, _LONGEST).strip()
+        pid = int(body) if body.isdigit() else 0
+        return _Seen(pid, os.fstat(fd).st_mtime_ns)
+    except OSError as error:
+        raise failure(error, at.real / LOCK, "read") from error
+    finally:
+        os.close(fd)
+
+
+def _write(
+    at: Opened, pid: int | None, stamp: int, first: Callable[[int], None] = lambda stamp: None
+) -> int:
+    """The body and the time, both at once; None: nobody. `first` is told the time that the disk keeps."""
+    name = f"{UNFINISHED}{secrets.token_hex(8)}"  # swept away with the others, if we die here
+    try:
+        with at.folder("") as folder:
+            new, lock = _name(at, folder, name), _name(at, folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
+            fd = os.open(new, flags, PRIVATE_FILE, dir_fd=folder)
+            try:
+                write_all(fd, b"" if pid is None else str(pid).encode("ascii"))
+            finally:
+                os.close(fd)
+            os.utime(new, ns=(stamp, stamp), dir_fd=folder)
+            kept = os.stat(new, dir_fd=folder, follow_symlinks=False).st_mtime_ns
+            first(kept)
+            os.replace(new, lock, src_dir_fd=folder, dst_dir_fd=folder)
+            return kept
+    except OSError as error:
+        raise failure(error, at.real / LOCK) from error
+
+
+def _restore(at: Opened, before: int | None) -> None:
+    if before is not None:
+        _write(at, None, before)
+        return
+    with contextlib.suppress(FileNotFoundError), at.folder("") as folder:
+        os.unlink(_name(at, folder), dir_fd=folder)
+
+
+def _name(at: Opened, folder: int | None, name: str = LOCK) -> str:
+    return name if folder is not None else os.fspath(at.real / name)

@@ -1,0 +1,1 @@
+"""The memory folder: reached safely, listed, written under one lock, guarded, recorded."""

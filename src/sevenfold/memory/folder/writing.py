@@ -1,0 +1,199 @@
+"""Writing memories: the topic file, then the index, then a revision, all under one lock.
+
+Whatever is to be refused is refused before the first byte is written. A process that dies in between
+leaves whole files and a note of what it was about; the next one to take the lock brings the index and
+the history up to date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.folder.desk import RECORDED, Action, Desk, Saved
+from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.folder.finding import meant, named
+from sevenfold.memory.folder.gating import too_large
+from sevenfold.memory.folder.ledger import Pending, Row, digest
+from sevenfold.memory.folder.naming import INDEX_NAME, checked_name, file_for, key, wrong_with_file
+from sevenfold.memory.folder.reaching import Overtaken
+from sevenfold.memory.folder.taking_in import A_SECRET
+from sevenfold.memory.indexing import with_changes
+from sevenfold.memory.refusing import Guarded
+from sevenfold.memory.revisions import Author
+from sevenfold.memory.topic import TYPES, Origin, Topic, Type, read_topic
+from sevenfold.memory.topics.changes import changed, new_topic
+
+
+def added(
+    desk: Desk,
+    author: Author,
+    *,
+    type: Type,
+    name: str,
+    description: str,
+    body: str,
+    origin: Origin | None,
+) -> Saved:
+    """A new memory, or a new text for the memory of that name."""
+    name = checked_name(name)
+    if type not in TYPES:
+        raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
+    file = named(name, desk.names)
+    if file is None:
+        file = file_for(name, desk.listing.taken)
+        data = new_topic(
+            file, name=name, description=description, type=type, body=body, origin=origin
+        )
+        return written(desk, author, file, data, "created", f"added {name}")
+    old = opened(desk, file)
+    same = changed(old, description=description, type=type, body=body) == old.data
+    if same:
+        return Saved(old.name, desk.folder / file, "", "updated")
+    data = changed(old, description=description, type=type, body=body, origin=origin)
+    return written(desk, author, file, data, "updated", f"updated {name}")
+
+
+def edited(
+    desk: Desk,
+    author: Author,
+    asked: str,
+    *,
+    description: str | None,
+    body: str | None,
+    type: Type | None,
+) -> Saved:
+    """Change what is given of one memory."""
+    if type is not None and type not in TYPES:
+        raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
+    file = meant(asked, desk.names)
+    old = opened(desk, file)
+    data = changed(old, description=description, body=body, type=type)
+    if data == old.data:
+        return Saved(old.name, desk.folder / file, "", "updated")
+    return written(desk, author, file, data, "updated", f"edited {old.name}")
+
+
+def removed(desk: Desk, author: Author, asked: str) -> Saved:
+    """Remove a memory; what it said stays in the history."""
+    file = meant(asked, desk.names)
+    row = desk.ledger.rows[file]
+    if row.held and row.held != A_SECRET:
+        raise Refused(
+            f"{desk.folder / file} is not in the history, so that its removal could not be undone "
+            f"({row.held}); delete the file yourself"
+        )
+    revision = applied(desk, {file: None}, author, f"removed {row.name}")
+    return Saved(row.name, desk.folder / file, revision, "removed")
+
+
+def opened(desk: Desk, file: str) -> Topic:
+    """A memory to change: the whole of it, and as it was when this work began."""
+    data, stamp = desk.at.read(file, HEAD + 1)
+    if stamp != desk.stamp(file):
+        raise Overtaken
+    if len(data) > HEAD:
+        raise Guarded(too_large(stamp.size))
+    return read_topic(data, file)
+
+
+def written(
+    desk: Desk, author: Author, file: str, data: bytes, action: Action, summary: str
+) -> Saved:
+    """Write one memory that the guard lets pass."""
+    desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
+    revision = applied(desk, {file: data}, author, summary)
+    return Saved(read_topic(data, file).name, desk.folder / file, revision, action)
+
+
+def applied(
+    desk: Desk,
+    changes: Mapping[str, bytes | None],
+    author: Author,
+    summary: str,
+    *,
+    strict: bool = True,
+) -> str:
+    """Make these changes and what they mean for the index, as one revision."""
+    old = {file: _bytes(desk, file) for file in changes if _can_be_put_back(desk, file)}
+    index = with_changes(desk, changes, old, strict=strict)
+    topics = {file: data for file, data in changes.items() if file != INDEX_NAME}
+    digests = {file: "" if data is None else digest(data) for file, data in topics.items()}
+    if index is not None:
+        digests[INDEX_NAME] = digest(index)
+    desk.ledgers.announce(Pending(desk.ledger.head, author, summary, digests))
+    try:
+        for file, data in topics.items():
+            _put(desk, file, data)
+        index = _index_written(desk, changes, old, index)
+    except StorageFailure:
+        _put_back(desk, old)
+        raise
+    files = dict(topics)
+    if index is not None and not desk.ledger.rows[INDEX_NAME].held:
+        files[INDEX_NAME] = index
+    revision = desk.record(files, author, summary)
+    desk.settle()
+    return revision
+
+
+def _put(desk: Desk, file: str, data: bytes | None) -> None:
+    if data is None:
+        desk.remove(file)
+    else:
+        desk.write(file, data)
+
+
+def _can_be_put_back(desk: Desk, file: str) -> bool:
+    stamp = desk.stamp(file)
+    return file != INDEX_NAME and (stamp is None or stamp.size <= RECORDED)
+
+
+def _bytes(desk: Desk, file: str) -> bytes | None:
+    if desk.stamp(file) is None:
+        return None
+    data, stamp = desk.at.read(file, RECORDED)
+    if stamp != desk.stamp(file):
+        raise Overtaken
+    return data
+
+
+def _put_back(desk: Desk, old: Mapping[str, bytes | None]) -> None:
+    """The disk said no half way: a memory is not left without its line. When even that fails, the
+    next one to take the lock brings the index up to date."""
+    for file, data in old.items():
+        with contextlib.suppress(StorageFailure, Refused, Overtaken):
+            if _bytes(desk, file) != data:
+                _put(desk, file, data)
+
+
+def _index_written(
+    desk: Desk,
+    changes: Mapping[str, bytes | None],
+    old: Mapping[str, bytes | None],
+    index: bytes | None,
+) -> bytes | None:
+    """The second step. When a hand was faster, its lines are taken into account."""
+    while index is not None:
+        try:
+            row = desk.ledger.rows.get(INDEX_NAME)
+            desk.write(INDEX_NAME, index, held=row.held if row else "")
+        except Overtaken:
+            stamp = desk.at.stamp(INDEX_NAME)
+            desk.know(INDEX_NAME, Row(stamp, "", "", row.held if row else "") if stamp else None)
+            index = with_changes(desk, changes, old, strict=False)
+        else:
+            return index
+    return None
+
+
+def released(desk: Desk, author: Author, file: str, data: bytes) -> Saved:
+    """Make a memory of what the user lets out of the quarantine; one that is there is replaced."""
+    desk.gate.refuse_secrets(data)
+    topic = read_topic(data, file)
+    there = file in desk.ledger.rows
+    if not there and (wrong_with_file(file) or key(file) in desk.listing.taken):
+        file = file_for(topic.name, desk.listing.taken)
+    revision = applied(desk, {file: data}, author, f"released {topic.name} from quarantine")
+    return Saved(topic.name, desk.folder / file, revision, "updated" if there else "created")

@@ -1,0 +1,10 @@
+"""What may be written into memory: no secrets, and nothing that tries to instruct the agent."""
+
+from __future__ import annotations
+
+from sevenfold.memory.guard.found import Found, Verdict
+from sevenfold.memory.guard.guard import Guard
+from sevenfold.memory.guard.instructions import find_instructions
+from sevenfold.memory.guard.secrets import find_secrets
+
+__all__ = ["Found", "Guard", "Verdict", "find_instructions", "find_secrets"]

@@ -1,0 +1,117 @@
+"""Whether a new memory is one that is there already: the same fact, or one that only resembles it.
+
+The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
+its place. Texts that share most of their words but differ in a name or a number may be about two things;
+who wrote the new one has to say which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from sevenfold.memory.folder.naming import key
+from sevenfold.memory.likeness import ALIKE, alike
+from sevenfold.memory.topic import Topic
+
+DESCRIBED_ALIKE: Final = 0.6
+"""The share of word pairs from which on two descriptions tell of the same; they are short."""
+_WORD: Final = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
+    r"|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+
+
+def _each(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PLAIN: Final = _each(
+    "a an the is are was be been will of on at in by to for from and or it its this that now"
+)
+"""Words that say nothing by themselves."""
+_TURNING: Final = _each(
+    "not no never none always only don doesn isn aren won t s without any more longer instead must "
+    "should can may do does "
+    "january february march april may june july august september october november december "
+    "monday tuesday wednesday thursday friday saturday sunday "
+    "不 没 沒 别 別 勿 莫 无 無 总 總 是 的 了 在 要 会 會 再 也 都 就 年 月 日 号 號 周 星 期 "
+    "一 二 三 四 五 六 七 八 九 十 零 〇 两 兩 百 千 万 萬"
+)
+"""Words in which two statements about one thing may differ: days, yes and no."""
+_DATE: Final = re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?\b")
+_CORE: Final = 2
+"""Words that two short statements must have in common to be about one thing."""
+
+
+class Resemblance(msgspec.Struct, frozen=True):
+    """A memory that a new one is close to."""
+
+    topic: Topic
+    same: bool
+    """Whether it is the same fact, so that the new text takes the place of the old."""
+    known: bool = False
+    """Whether the new one says nothing that the old does not."""
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
+    return _WORD.findall(text.casefold())
+
+
+def is_quote(line: str) -> bool:
+    """Whether a line of a memory is what somebody said, word for word."""
+    return line.lstrip().startswith(">")
+
+
+def statement(topic: Topic) -> str:
+    """What a memory states: its description and its text, without the words it rests on."""
+    lines = [line for line in topic.body.split("\n") if not is_quote(line)]
+    body = "\n".join(lines).strip()
+    return body if topic.description in body else f"{topic.description}\n{body}"
+
+
+def resembling(new: Topic, known: Iterable[Topic]) -> Resemblance | None:
+    """The memory that a new one repeats, corrects or comes close to; None: it is about something else."""
+    others = [one for one in known if one.file != new.file]
+    closest = _named_the_same(new, others) or _closest(new, others)
+    if closest is None:
+        return None
+    one_kind = new.type == closest.type or None in (new.type, closest.type)
+    before, after = statement(closest), statement(new)
+    said = one_kind and set(words(before)) - _PLAIN == set(words(after)) - _PLAIN
+    return Resemblance(closest, one_kind and _core(before) == _core(after), said)
+
+
+def _named_the_same(new: Topic, others: Sequence[Topic]) -> Topic | None:
+    return next((one for one in others if key(one.name) == key(new.name)), None)
+
+
+def _closest(new: Topic, others: Sequence[Topic]) -> Topic | None:
+    by_file = {one.file: one for one in others}
+    for told, least in ((statement, ALIKE), (_described, DESCRIBED_ALIKE)):
+        core = _core(told(new))
+        if len(core) >= _CORE:
+            for one in others:
+                if one.type == new.type and _core(told(one)) == core:
+                    return one
+        texts = [(one.file, told(one)) for one in others]
+        for pair in alike([*texts, ("", told(new))], least):
+            if pair.second == "" and pair.first in by_file:
+                return by_file[pair.first]
+    return None
+
+
+def _described(topic: Topic) -> str:
+    return topic.description
+
+
+def _core(text: str) -> frozenset[str]:
+    """What a statement is about: its words without those in which two of them may differ."""
+    told = words(_DATE.sub(" ", text))
+    return (
+        frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
+    )

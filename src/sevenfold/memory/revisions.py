@@ -1,0 +1,186 @@
+"""What a revision of the memory folder says about itself: who, when, why, and which files.
+
+A revision is a git commit, so that a person can read the history with plain `git log`. The first line
+of its message is a sentence; the last paragraph has one `Key: value` line for each thing a program
+wants to know. The files are named there too: following one file then needs no look into the trees.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from sevenfold.errors import StorageFailure
+
+Kind = Literal["user", "agent", "extraction", "dream", "team", "other"]
+Action = Literal["created", "changed", "removed"]
+
+SHORT: Final = 12
+"""How many digits of a commit's id are shown."""
+NAMED: Final = 200
+"""A revision of more files than this does not name them in its message."""
+_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_ACTIONS: Final[dict[str, Action]] = {
+    "Created": "created",
+    "Changed": "changed",
+    "Removed": "removed",
+}
+
+
+class Author(msgspec.Struct, frozen=True):
+    """Who made a change, in which session, and why."""
+
+    kind: Kind
+    session: str = ""
+    reason: str = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a revision did to one file."""
+
+    file: str
+    action: Action
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """One step in the history of the folder."""
+
+    id: str
+    at: float
+    author: Author
+    summary: str
+    files: tuple[Change, ...]
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A revision as it is stored: ids are 20 bytes, `files` is None when the message does not name them."""
+
+    tree: bytes
+    parent: bytes | None
+    at: float
+    author: Author
+    summary: str
+    number: int = 0
+    files: tuple[Change, ...] | None = None
+    found: bool = False
+    """It holds what was in the folder when the history began; nobody knows what was before."""
+
+    def revision(self, id: bytes, files: tuple[Change, ...]) -> Revision:
+        return Revision(id.hex()[:SHORT], self.at, self.author, self.summary, files)
+
+
+def action(was: bytes | None, now: bytes | None) -> Action:
+    """What was done to a file that had the one content and has the other."""
+    if was is None:
+        return "created"
+    return "removed" if now is None else "changed"
+
+
+def one_line(text: str) -> str:
+    """A text that cannot be taken for more than one line, nor for a trailer of its own."""
+    return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+
+
+def described(files: Sequence[Change]) -> str:
+    """A summary in plain words, for when nobody gave one."""
+    if not files:
+        return "changed nothing"
+    first, rest = files[0], len(files) - 1
+    more = f" and {rest} more {'file' if rest == 1 else 'files'}" if rest else ""
+    return f"{first.action} {first.file.removesuffix('.md')}{more}"
+
+
+def encode(commit: Commit) -> bytes:
+    """The commit as git stores it."""
+    seconds = max(0, int(commit.at)) if math.isfinite(commit.at) else 0
+    kind = commit.author.kind
+    parent = f"parent {commit.parent.hex()}\n" if commit.parent else ""
+    head = (
+        f"tree {commit.tree.hex()}\n{parent}"
+        f"author {kind} <{kind}@sevenfold.invalid> {seconds} +0000\n"
+        f"committer Sevenfold <history@sevenfold.invalid> {seconds} +0000\n"
+    )
+    summary = one_line(commit.summary) or described(commit.files or ())
+    text = f"{head}\n{summary}\n\n" + "".join(f"{k}: {v}\n" for k, v in _trailers(commit))
+    return text.encode("utf-8", "replace")
+
+
+def _trailers(commit: Commit) -> list[tuple[str, str]]:
+    author = commit.author
+    lines = [("Author-Kind", str(author.kind))]
+    lines += [("Session", one_line(author.session))] if author.session else []
+    lines += [("Reason", one_line(author.reason))] if author.reason else []
+    lines += [("Revision", str(commit.number)), ("At", repr(float(commit.at)))]
+    lines += [("Begins", "with what was found")] if commit.found else []
+    if commit.files is None or len(commit.files) > NAMED:
+        lines.append(("Files", "too many to name"))
+    else:
+        lines += [(c.action.capitalize(), _written(c.file)) for c in commit.files]
+    return lines
+
+
+def decode(data: bytes) -> Commit:
+    """Read a commit, also one that a person made with git; what is no commit is a `StorageFailure`."""
+    text = data.decode("utf-8", "replace")
+    head, _, message = text.partition("\n\n")
+    fields: dict[str, str] = {}
+    for line in head.split("\n"):
+        key, _, value = line.partition(" ")
+        fields.setdefault(key, value)  # of several parents the first is the one before
+    said = message.rstrip("\n").split("\n\n")
+    trailers = _parsed(said[-1]) if len(said) > 1 else []
+    known = dict(trailers)
+    try:
+        parent = bytes.fromhex(fields["parent"]) if "parent" in fields else None
+        return Commit(
+            bytes.fromhex(fields["tree"]),
+            parent,
+            _number(known.get("At", "")) or _seconds(fields["author"]),
+            Author(_kind(known), known.get("Session", ""), known.get("Reason", "")),
+            message.partition("\n")[0],
+            int(_number(known.get("Revision", ""))),
+            _named(trailers),
+            "Begins" in known,
+        )
+    except (KeyError, ValueError, OverflowError) as error:
+        raise StorageFailure("a commit of the history cannot be understood") from error
+
+
+def _parsed(paragraph: str) -> list[tuple[str, str]]:
+    lines = [line.partition(": ") for line in paragraph.split("\n")]
+    return [(key, value) for key, colon, value in lines if colon]
+
+
+def _named(trailers: list[tuple[str, str]]) -> tuple[Change, ...] | None:
+    if "Author-Kind" not in dict(trailers) or "Files" in dict(trailers):
+        return None
+    return tuple(Change(_read(v), _ACTIONS[k]) for k, v in trailers if k in _ACTIONS)
+
+
+def _kind(known: dict[str, str]) -> Kind:
+    return next((kind for kind in _KINDS if kind == known.get("Author-Kind")), "other")
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _seconds(signature: str) -> float:
+    return _number(signature.rpartition("> ")[2].partition(" ")[0])
+
+
+def _written(file: str) -> str:
+    plain = file.isprintable() and not file.startswith('"') and file == file.strip()
+    return file if plain else json.dumps(file)
+
+
+def _read(value: str) -> str:
+    return str(json.loads(value)) if value.startswith('"') else value

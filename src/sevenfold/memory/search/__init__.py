@@ -1,0 +1,1 @@
+"""Finding memories by their words and by what they mean."""

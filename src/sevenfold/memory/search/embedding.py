@@ -1,0 +1,186 @@
+"""Texts as vectors, so that a question finds a memory that says the same in other words.
+
+The vectors are the static kind: every word has one, and a text is the sum of its words, rare words
+counting more. They come from the word table of a multilingual sentence encoder that a package carries as
+plain data; nothing is downloaded, no model runs, and a passage takes about a
+millisecond, less once its words are known.
+
+The table is prepared once (turned so that its first numbers say most, cut to 256 of them, eight bits each)
+and kept in a folder of ours. What it is prepared from must have the pinned digests (`word_table`); with
+anything else recall goes by words alone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sevenfold.memory.search.words import STOP, STOP_SIGNS, tokens, written
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+    Table = dict[str, NDArray[Any]]
+
+DIMENSIONS: Final = 256
+COARSE: Final = 64
+"""The first numbers of a vector: enough to choose which of very many to look at closely."""
+WORDS: Final = 50_000
+"""Words whose vectors are kept at hand."""
+_LABEL: Final = re.compile(r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)")
+"""Who speaks, at the beginning of a line: says nothing about the subject."""
+_SPACE: Final = "\u2581"
+"""How the table writes the beginning of a word."""
+_UNKNOWN: Final = -30.0
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors of length one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def prepare(self, going: Callable[[], bool]) -> None:
+        """Load what the first text would have to wait for; ends early when `going` says no."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One row for each text; a text without words is all zeros."""
+        ...
+
+    def query(self, text: str, weight: Callable[[str], float]) -> Vectors:
+        """A question's vector; `weight` says what a token (of `words.tokens`) tells in this folder."""
+        ...
+
+
+def default_embedder(cache: Path) -> Embedder | None:
+    """The embedder of the usual installation; None when the package with its data is not there.
+
+    Nothing is loaded before the first text. `cache` is a folder for what is prepared once; where it cannot
+    be written, it is prepared every time. Data that are not the pinned ones raise `EmbeddingUnavailable`
+    when they are needed, never here.
+    """
+    from sevenfold.memory.search.word_table import NAME, resources, word_table
+
+    if resources() is None:
+        return None
+    return StaticEmbedder(NAME, lambda going: word_table(cache, going=going))
+
+
+class StaticEmbedder:
+    """Adds up the vectors of words. The table has `pieces` (lines of text as bytes), `rows`, `scores`
+    (how likely a piece is, for cutting words into pieces) and `weights` (how much it tells)."""
+
+    dimensions = DIMENSIONS
+
+    def __init__(self, name: str, table: Callable[[Callable[[], bool]], Table]) -> None:
+        self.name = name
+        self._read = table
+        self._loading = threading.Lock()
+        self._table: _Pieces | None = None
+        self._word = lru_cache(maxsize=WORDS)(self._vector)
+
+    def prepare(self, going: Callable[[], bool]) -> None:
+        """Load what the first text would have to wait for; ends early when `going` says no."""
+        with self._loading:
+            if self._table is None:
+                self._table = _Pieces(self._read(going))
+
+    @property
+    def _loaded(self) -> _Pieces:
+        if self._table is None:
+            self.prepare(lambda: True)
+        assert self._table is not None
+        return self._table
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        found = np.zeros((len(texts), DIMENSIONS), np.float32)
+        for at, text in enumerate(texts):
+            words = [word for unit in self._units(text) if (word := self._word(unit)) is not None]
+            for vector, weight in words:
+                found[at] += weight * vector
+        return _normal(found)
+
+    def query(self, text: str, weight: Callable[[str], float]) -> Vectors:
+        import numpy as np
+
+        found = np.zeros((1, DIMENSIONS), np.float32)
+        for unit in self._units(text):
+            word = self._word(unit)
+            told = [weight(token) for token in tokens(unit.removeprefix(_SPACE))]
+            if word is not None and told:
+                found[0] += sum(told) / len(told) * word[0]
+        vector: Vectors = _normal(found)[0]
+        return vector
+
+    def _units(self, text: str) -> list[str]:
+        """Words with their mark; of Chinese the pieces the table knows, because nobody writes its words."""
+        found: list[str] = []
+        for piece, chinese in written(_LABEL.sub("", text)):
+            if chinese:
+                for part in STOP_SIGNS.split(piece):
+                    found += self._loaded.cut(part)
+            elif (word := piece.lower()) not in STOP:
+                found.append(_SPACE + word[:40])
+        return found
+
+    def _vector(self, unit: str) -> tuple[Vectors, float] | None:
+        """The vector of a word and what it tells; None when no piece of it is known."""
+        import numpy as np
+
+        table = self._loaded
+        places = [table.place[part] for part in table.cut(unit) if part in table.place]
+        if not places:
+            return None
+        weights = table.weights[places].astype(np.float32)
+        rows = _normal(table.rows[places].astype(np.float32))
+        return _normal((weights[:, None] * rows).sum(0, keepdims=True))[0], float(weights.max())
+
+
+class _Pieces:
+    """The table, and how a word is cut into pieces of it."""
+
+    def __init__(self, table: Table) -> None:
+        self.rows, self.weights = table["rows"], table["weights"]
+        pieces = bytes(table["pieces"]).decode("utf-8").split("\n")
+        self.place = {piece: at for at, piece in enumerate(pieces)}
+        self._scores: list[float] = table["scores"].tolist()
+        self._longest = max(map(len, pieces))
+
+    def cut(self, unit: str) -> list[str]:
+        """The most likely pieces of a word; the beginning mark alone is none."""
+        best = [0.0] + [-1e9] * len(unit)
+        came = [0] * (len(unit) + 1)
+        for start in range(len(unit)):
+            for end in range(start + 1, min(len(unit), start + self._longest) + 1):
+                place = self.place.get(unit[start:end])
+                if place is None and end > start + 1:
+                    continue
+                score = best[start] + (_UNKNOWN if place is None else self._scores[place])
+                if score > best[end]:
+                    best[end], came[end] = score, start
+        found: list[str] = []
+        end = len(unit)
+        while end > 0:
+            found.append(unit[came[end] : end])
+            end = came[end]
+        return [part for part in reversed(found) if part != _SPACE]
+
+
+def _normal(rows: Vectors) -> Vectors:
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Vectors = (rows / np.maximum(lengths, 1e-9)).astype(np.float32)
+    return scaled

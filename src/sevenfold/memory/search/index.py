@@ -1,0 +1,171 @@
+"""The search index of a memory folder: kept beside it, made from its files, never the truth.
+
+    index = SearchIndex(state, embedder)
+    index.refresh(files, read)           every file with its time and size; only what changed is read
+    index.build(read)                    vectors, in a thread of their own
+    index.search("how do we test SQL?", 5)
+    index.close()
+
+It may be deleted at any time, by anyone, and comes again with the next `refresh`. Several processes may use
+one folder. What it answers is what the last `refresh` of this object was told. Where it cannot be written
+it answers from memory, and `problem` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from sevenfold.clock import SystemClock
+from sevenfold.memory.search.answers import Hit, Progress, Refreshed
+from sevenfold.protocols import Clock
+
+if TYPE_CHECKING:
+    from sevenfold.memory.search.building import VectorBuild
+    from sevenfold.memory.search.collection import Collection
+    from sevenfold.memory.search.embedding import Embedder
+
+__all__ = ["Hit", "Progress", "Refreshed", "SearchIndex"]
+
+FOLDER: Final = "search"
+PATIENCE: Final = 5.0
+"""Seconds to wait for another process that writes, before working in memory only."""
+CUTS: Final = (
+    *("words.py", "passages.py", "segment.py"),
+    *("../topics/reading.py", "../topics/frontmatter.py", "../topics/entries.py", "../links.py"),
+    *("../topics/strict_yaml.py", "../topics/loose_yaml.py"),
+)
+"""The code that decides what is in an index: when it changes, the index is made anew."""
+
+
+class SearchIndex:
+    """Nothing is read or started before it is asked for; `close` ends what was started."""
+
+    def __init__(
+        self,
+        state: Path,
+        embedder: Embedder | None = None,
+        clock: Clock | None = None,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.folder = state / FOLDER
+        self._embedder = embedder
+        self._clock = clock or SystemClock()
+        self._patience = patience
+        self._opened: Collection | None = None
+        self._build: VectorBuild | None = None
+
+    def __enter__(self) -> SearchIndex:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def problem(self) -> str:
+        """Why the index is in memory only; empty when it is on the disk."""
+        return self._opened.problem if self._opened else ""
+
+    def refresh(
+        self, files: Iterable[tuple[str, int, int]], read: Callable[[str], bytes]
+    ) -> Refreshed:
+        """Take in what changed in these files: tuples of name, time in nanoseconds, size.
+
+        The time is compared and not understood, but for one thing: a file read within two seconds of it
+        is read once more the next time, because a change right after would have had the same time. The
+        later of the times of change and of inode change (`st_ctime_ns`) shows the most.
+        """
+        from sevenfold.memory.search.refreshing import refresh
+
+        return refresh(self._collection(), files, read, self._clock)
+
+    def search(
+        self,
+        query: str,
+        limit: int = 5,
+        skip: frozenset[str] = frozenset(),
+        *,
+        silent: bool = True,
+    ) -> list[Hit]:
+        """The memories that answer this, the best first.
+
+        Where the best of all is not good enough there is no answer; `silent=False` gives the ranking
+        all the same, of whatever shares a word or a meaning with the question.
+        """
+        from sevenfold.memory.search.asking import asked
+
+        return asked(self._collection(), self._embedder, query, limit, skip, silent=silent)
+
+    def purge(self, file: str) -> None:
+        """Leave nothing of this file on the disk; `StorageFailure` when that is not possible."""
+        self._collection().purge(file)
+
+    def rebuild(self) -> None:
+        """Forget everything; the next `refresh` makes it anew from the files."""
+        self.close()
+        self._collection().clear()
+
+    def build(
+        self, read: Callable[[str], bytes], tell: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Start making the vectors that are missing; nothing happens while that is already going on.
+
+        `read` and `tell` are called from another thread.
+        """
+        if self._embedder is None or (self._build and not self._build.wait(0)):
+            return
+        from sevenfold.memory.search.building import VectorBuild
+        from sevenfold.memory.search.shelf import Shelf
+
+        collection = self._collection()
+        self._build = VectorBuild(collection, Shelf(self.folder), self._embedder, read, tell)
+        self._build.start()
+
+    def progress(self) -> Progress:
+        """How far the vectors are that `build` makes."""
+        return self._build.progress if self._build else Progress()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for `build`; True when it has ended."""
+        return self._build is None or self._build.wait(timeout)
+
+    def close(self) -> None:
+        """End the making of vectors; those that are made are kept. The index can be used further."""
+        if self._build is not None:
+            self._build.stop()
+
+    def _collection(self) -> Collection:
+        if self._opened is None:
+            from sevenfold.memory.search.collection import Collection
+
+            name, dimensions = "", 0
+            if self._embedder is not None:
+                name, dimensions = self._embedder.name, self._embedder.dimensions
+            self._opened = Collection(
+                self.folder,
+                _made(),
+                embedder=name,
+                dimensions=dimensions,
+                patience=self._patience,
+            )
+            self._opened.sync()
+        return self._opened
+
+
+@cache
+def _made() -> str:
+    here = Path(__file__).parent
+    code = blake2b(digest_size=8)
+    for name in CUTS:
+        code.update((here / name).read_bytes())
+    return code.hexdigest()

@@ -1,0 +1,373 @@
+"""A folder of memories: written under one lock, guarded, with a history, and found by what they say.
+
+    store = MemoryStore(folder, state, SystemClock())
+    store.add(type="feedback", name="no-db-mocks", description="…", body="…")
+    store.recall("how do we test SQL?")
+    store.undo("no-db-mocks")
+
+The files are the truth; people and other programs write them too. `take_in` makes their changes part of
+the history. Everything else that is known about them lies in `state` and may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sevenfold.errors import StorageFailure
+from sevenfold.events import Emit, Event, Notice
+from sevenfold.memory.dreams.journal import pending
+from sevenfold.memory.folder.desk import Desk, Saved
+from sevenfold.memory.folder.files import MemoryFiles, Opened
+from sevenfold.memory.folder.gating import Gate
+from sevenfold.memory.folder.ledger import LedgerFile
+from sevenfold.memory.folder.listing import Listing, listed
+from sevenfold.memory.folder.proposing import Proposal
+from sevenfold.memory.folder.reaching import Overtaken
+from sevenfold.memory.folder.reading import Reading
+from sevenfold.memory.folder.recalling import Recalling
+from sevenfold.memory.folder.recording import Recording
+from sevenfold.memory.folder.taking_in import taken_in
+from sevenfold.memory.indexing import is_listed
+from sevenfold.memory.recalled import Recalled
+from sevenfold.memory.refusing import NoSuchMemory
+from sevenfold.memory.revisions import Author, Revision
+from sevenfold.memory.topic import Origin, Topic, Type
+from sevenfold.protocols import Clock
+
+if TYPE_CHECKING:
+    from sevenfold.memory.checking import Finding
+    from sevenfold.memory.guard.quarantine import Quarantine
+    from sevenfold.memory.search.answers import Progress
+    from sevenfold.memory.search.embedding import Embedder
+
+HISTORY: Final = "history"
+QUARANTINE: Final = "quarantine"
+USER: Final = Author("user")
+OTHER: Final = Author("other")
+"""Who wrote what was found in the folder, when nobody says."""
+_TRIES: Final = 20
+
+T = TypeVar("T")
+
+
+def ignore(event: Event) -> None:
+    """For those who want no events."""
+
+
+class MemoryStore:
+    """The memories in one folder. Nothing is made or read before it is asked for."""
+
+    def __init__(
+        self,
+        folder: Path,
+        state: Path,
+        clock: Clock,
+        *,
+        emit: Emit = ignore,
+        author: Author = USER,
+        embedder: Embedder | None = None,
+    ) -> None:
+        self.folder, self.state = folder, state
+        self.author = author
+        self._clock, self._emit = clock, emit
+        self._waiting: list[str] = []
+        self._said: set[str] = set()
+        self._files = MemoryFiles(folder)
+        self._reading = Reading(self._files)
+        self._ledgers = LedgerFile(state)
+        self._past = Recording(state / HISTORY, self._say)
+        self._recalling = Recalling(self._files, self._reading, state, embedder, self._say)
+        self._gate = Gate(state / QUARANTINE, clock)
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    def topics(self) -> list[Topic]:
+        """Every memory, in the order of its files; what has not changed is not read again."""
+        return self._reading.topics()
+
+    def get(self, name: str) -> Topic:
+        """One memory: by name, by file, or by a beginning that only one has."""
+        return self._reading.get(name)
+
+    def listing(self) -> Listing:
+        """The files with their times and sizes, and what in the folder is not used and why."""
+        return self._reading.listing()
+
+    def index_text(self) -> str:
+        """MEMORY.md as it is; empty when there is none."""
+        return self._reading.index_text()
+
+    def loaded_index(self) -> str:
+        """MEMORY.md as a session sees it: within its limits, with a warning when that took a cut."""
+        from sevenfold.memory.index import loaded
+
+        text = self.index_text()
+        return loaded(text, self.modified()) if text else ""
+
+    def modified(self) -> dict[str, float]:
+        """When each memory was last changed, by file."""
+        found = self.listing()
+        return {file: found.files[file].modified / 1e9 for file in found.topics}
+
+    def recall(
+        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()
+    ) -> list[Recalled]:
+        """The memories that answer a question, the best first; `skip` are files not to give."""
+        found = self._recalling.find(query, limit, skip)
+        self._tell()
+        return found
+
+    def search(self, words: str, limit: int = 20) -> list[Recalled]:
+        """Every memory that shares words or meaning with these, the best first."""
+        found = self._recalling.find(words, limit, silent=False)
+        self._tell()
+        return found
+
+    def newest(self, most: int) -> list[Recalled]:
+        """The memories that were changed last, the newest first."""
+        return self._recalling.newest(most)
+
+    def prepare(self) -> None:
+        """Bring the search up to date, so that the first question need not wait for it."""
+        self._recalling.prepare()
+        self._tell()
+
+    def check(self) -> list[Finding]:
+        """What is wrong with the memories, the index and the folder, and what to do about it."""
+        from sevenfold.memory.checking import check
+
+        listing = self.listing()
+        found = check(
+            self.topics(),
+            self.index_text(),
+            modified=self.modified(),
+            now=self._clock.now(),
+            scan=lambda text: self._gate.check(text.encode("utf-8", "replace"), "other").findings,
+            also=[file for file in listing.files if not is_listed(file)],
+        )
+        return [one for one in found if one.kind != "missing" or is_listed(one.file)]
+
+    def settled(self, seconds: float) -> bool:
+        """Wait until every memory can be found by its meaning too; False when that takes longer."""
+        return self._recalling.settled(seconds)
+
+    def build(self, tell: Callable[[Progress], None] | None = None) -> None:
+        """Start making the vectors by which memories are found by meaning, in the background."""
+        self._recalling.build(tell)
+
+    # --- writing --------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        *,
+        type: Type,
+        name: str,
+        description: str,
+        body: str,
+        origin: Origin | None = None,
+        author: Author | None = None,
+    ) -> Saved:
+        """Save a memory; one of that name is replaced, and what it said stays in the history."""
+        from sevenfold.memory.folder.writing import added
+
+        by = author or self.author
+        return self.changing(
+            lambda desk: added(
+                desk,
+                by,
+                type=type,
+                name=name,
+                description=description,
+                body=body,
+                origin=origin,
+            )
+        )
+
+    def edit(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        body: str | None = None,
+        type: Type | None = None,
+        author: Author | None = None,
+    ) -> Saved:
+        """Change what is given of one memory, and nothing else of its file."""
+        from sevenfold.memory.folder.writing import edited
+
+        by = author or self.author
+        return self.changing(
+            lambda desk: edited(desk, by, name, description=description, body=body, type=type)
+        )
+
+    def remove(self, name: str, *, author: Author | None = None) -> Saved:
+        """Remove a memory; it can be had back with `undo`."""
+        from sevenfold.memory.folder.writing import removed
+
+        return self.changing(lambda desk: removed(desk, author or self.author, name))
+
+    def purge(self, name: str) -> Saved:
+        """Take a memory out of files, index, history and search, for good."""
+        from sevenfold.memory.dreams.staging import discard_all
+        from sevenfold.memory.folder.undoing import purged
+
+        saved = self.changing(lambda desk: purged(desk, name))
+        self._recalling.purge(saved.path.relative_to(self.folder).as_posix())
+        discard_all(self.state)  # a dream that waits for review has copies
+        return saved
+
+    def undo(
+        self, name: str | None = None, to: str | None = None, *, author: Author | None = None
+    ) -> list[Saved]:
+        """Undo the last change of one memory or of all, or go back to a revision."""
+        from sevenfold.memory.folder.undoing import undone
+
+        return self.changing(lambda desk: undone(desk, author or self.author, name, to))
+
+    def take_in(self, author: Author = OTHER) -> list[Saved]:
+        """Make what others wrote in the folder a revision, and bring the index up to date."""
+        if not self.folder.is_dir():
+            return []
+        saved = list[Saved]()
+        self.changing(lambda desk: None, taken=(author, saved))
+        return saved
+
+    # --- the agent's own Write and Edit ---------------------------------------------------------------
+
+    def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
+        """`Refused` with the reason when these bytes may not become this file."""
+        proposal = Proposal(self._files, path, data)
+        old = b""
+        try:
+            with self._files.opened() as at:
+                now = listed(at)
+                proposal.check_place(at, now)
+                proposal.check_text(at)
+                proposal.check_index(self.index_text(), now)
+                old = at.read(proposal.file)[0] if proposal.file in now.files else b""
+        except FileNotFoundError:
+            proposal.check_text(None)
+            proposal.check_index("", Listing())
+        self._gate.let_pass(proposal.file, data, old, author or self.author)
+
+    def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
+        """Take in what was just written; `path` is where."""
+        self._files.file_of(path)
+        return self.take_in(author or self.author)
+
+    # --- the past, and what was held back -------------------------------------------------------------
+
+    def history(self, name: str | None = None, limit: int = 50) -> list[Revision]:
+        """The newest revisions first, of one memory or of the folder."""
+        file = self._ever(name)
+        return self._past.ask(lambda history: history.log(file, limit))
+
+    def diff(self, name: str | None = None, revision: str | None = None) -> str:
+        """What the last change changed, or everything since a revision, as a unified diff."""
+        file = self._ever(name)
+        if revision is not None:
+            return self._past.ask(lambda history: history.diff(revision, file=file))
+        newest = self.history(name, 1)
+        if not newest:
+            return ""
+        return self._past.ask(lambda history: history.changes(newest[0].id, file))
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What the guard held back."""
+        return self._gate.quarantine
+
+    def release(self, number: int) -> Saved:
+        """Make a memory of what is in the quarantine, because the user says so."""
+        from sevenfold.memory.folder.writing import released
+
+        by = Author("user", self.author.session, f"released from quarantine, number {number}")
+        saved = list[Saved]()
+
+        def write(file: str, data: bytes) -> None:
+            saved.append(self.changing(lambda desk: released(desk, by, file, data)))
+
+        self.quarantine.release(number, write)
+        return saved[0]
+
+    def recover(self) -> str:
+        """Finish or take back what a dream that died was committing; says what was done, if anything."""
+        if not pending(self.state) or not self.folder.is_dir():
+            return ""
+        from sevenfold.memory.dreams.recovering import finished
+
+        try:
+            with self._files.opened() as at, at.alone():
+                return finished(self._desk(at), self.state)
+        finally:
+            self._recalling.changed()
+
+    def close(self) -> None:
+        """Wait for what goes on in the background."""
+        self._recalling.close()
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def changing(
+        self, work: Callable[[Desk], T], taken: tuple[Author, list[Saved]] | None = None
+    ) -> T:
+        """Do something with the folder, ours alone and with everything taken in."""
+        author, saved = taken or (OTHER, [])
+        try:
+            for _ in range(_TRIES):
+                try:
+                    with self._files.opened(make=True) as at, at.alone():
+                        if pending(self.state):  # a dream died while it was written
+                            from sevenfold.memory.dreams.recovering import finished
+
+                            finished(self._desk(at), self.state)
+                        desk = self._desk(at)
+                        saved += taken_in(desk, author)
+                        return work(desk)
+                except Overtaken:  # somebody without the lock was faster: look again
+                    continue
+            raise StorageFailure(
+                f"{self.folder} could not be written: another program keeps changing the same file; "
+                "stop it and try again"
+            )
+        finally:
+            self._recalling.changed()
+            self._tell()
+
+    def _desk(self, at: Opened) -> Desk:
+        return Desk(
+            at=at,
+            folder=self.folder,
+            ledgers=self._ledgers,
+            past=self._past,
+            gate=self._gate,
+            now=self._clock.now(),
+            say=self._say,
+            listing=listed(at),
+            ledger=self._ledgers.load(),
+        )
+
+    def _ever(self, name: str | None) -> str | None:
+        """The file of a memory that is there or was."""
+        from sevenfold.memory.folder.undoing import once
+
+        if name is None:
+            return None
+        try:
+            return self.get(name).file
+        except NoSuchMemory:
+            if (file := self._past.ask(lambda history: once(history, name))) is None:
+                raise
+            return file
+
+    def _say(self, sentence: str) -> None:
+        """Tell the user, once, and not while the folder is locked: a listener may want to read it."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._waiting.append(sentence)
+
+    def _tell(self) -> None:
+        while self._waiting:
+            self._emit(Notice(self._waiting.pop(0), "warning"))

@@ -1,0 +1,59 @@
+"""On a real inference server an extraction reads the prefix of its conversation from the cache.
+
+llama.cpp compares token by token and says what it read; so small a model saves nothing that is founded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flows.test_forks_on_llama import shares
+from layers.learning import SESSION, Learner
+from llama import LETTER, talking, weights_or_fail
+from msgspec.structs import replace
+
+from sevenfold.events import Failed, Forked, Replied, Sending
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
+from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
+from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.tools.editing import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.transcript import Mark
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
+
+
+async def test_an_extraction_reads_the_prefix_of_its_conversation(tmp_path: Path) -> None:
+    learner = Learner(tmp_path)
+    async with talking(weights_or_fail(), window=8_192) as talk:
+        turn, tell = talk.turn, talk.events.append
+        turn.frame = replace(turn.frame, tools=(WRITE_SCHEMA, EDIT_SCHEMA))
+        learning = Learning(
+            learner.store,
+            SESSION,
+            lambda: quiet(learner.workspace, learner.permissions),
+            lambda: turn.transcript.entries,
+            learner.tray.start,
+            learner.workspace.locate,
+        )
+        forks = Forks(lambda: talk.model, talk.ledger, talk.clock, tell, lambda: talk.thresholds)
+        layer = Extraction(learning, forks, talk.clock, tell)
+
+        await talk.say(LETTER * 8 + "Where was that?")
+        parent = await talk.say("And please note that I walk along this river on Sundays.")
+        assert parent.prompt > 300
+
+        (mark,) = await layer(turn.request)
+        assert isinstance(mark, Mark)
+        assert mark.name == CURSOR
+        (forked,) = [event for event in talk.events if isinstance(event, Forked)]
+        assert forked.kind == "extract"
+        asked = [line.usage for line in talk.ledger.lines if line.source == "fork:extract"]
+        assert len(asked) == forked.steps
+        assert all(shares(parent.prompt, usage) for usage in asked)
+        went_on = await talk.say("With whom?")
+        assert shares(parent.prompt, went_on), "and the conversation reads on from where it was"
+    assert not [event for event in talk.events if isinstance(event, Failed)]
+    assert [event.source for event in talk.events if isinstance(event, Sending)].count("main") == 3
+    assert len([event for event in talk.events if isinstance(event, Replied)]) == 3
+    assert learner.saved() == []

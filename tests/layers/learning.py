@@ -1,0 +1,174 @@
+"""A conversation that is learned from: real tools, a real memory folder, a model that says its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sevenfold.events import Event
+from sevenfold.layers.l5_durable_memory.extraction import Extraction, Learning
+from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
+from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.memory.revisions import Author
+from sevenfold.memory.store import MemoryStore
+from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.protocols import Forker
+from sevenfold.request import Frame, Request
+from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
+from sevenfold.testing.doubles import Line
+from sevenfold.tokens import Thresholds
+from sevenfold.tools.permissions import Mode, Permissions, PermissionSettings
+from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.workspace import Workspace
+from sevenfold.transcript import Mark, Reply, Transcript, View
+
+E = TypeVar("E", bound=Event)
+NOON = 1_793_448_000.0
+"""Saturday, 31 October 2026, about noon in most places."""
+SESSION = "2026-10-31-one"
+
+
+def topic(
+    name: str, body: str, quote: str = "", *, type: str = "feedback", about: str = "", **more: str
+) -> str:
+    """The text of a memory file as a model writes it."""
+    lines = [f"name: {name}", f"description: {about or body}", f"type: {type}"]
+    lines += [f"{key}: {value}" for key, value in more.items()]
+    quoted = f"\n\n> {quote}" if quote else ""
+    return "---\n" + "\n".join(lines) + f"\n---\n{body}{quoted}\n"
+
+
+@dataclass
+class Learner:
+    """What a test needs to hold on to."""
+
+    folder: Path
+    settings: ExtractionSettings = field(default_factory=ExtractionSettings)
+    mode: Mode = "default"
+    deny: tuple[str, ...] = ()
+    place: Path | None = None
+    """Where the memory folder is, if not here."""
+    clock: FakeClock = field(default_factory=lambda: FakeClock(NOON))
+    events: list[Event] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.project, self.memory = self.folder / "project", self.place or self.folder / "memory"
+        self.project.mkdir(exist_ok=True)
+        self.model = ScriptedModel()
+        self.workspace = Workspace(
+            self.project, self.folder, {"PATH": "/usr/bin:/bin"}, self.folder / "out", self.clock
+        )
+        rules = PermissionSettings(self.mode, deny=self.deny)
+        self.permissions = Permissions(rules, readable=(self.memory,), memory_dirs=(self.memory,))
+        self.store = MemoryStore(
+            self.memory,
+            self.folder / "state",
+            self.clock,
+            emit=self.events.append,
+            author=Author("agent", SESSION),
+        )
+        tools = tuple(tool.schema for tool in standard_tools(self.workspace))
+        self.frame = Frame("m", ("static", "of this session"), tools)
+        self.log = Transcript(self.clock.now, self.lines.append)
+        self.tray = Postponed()
+        self.open()
+
+    def open(self, fork: Forker | None = None) -> None:
+        """Begin with a new layer, as a process does."""
+        able = self.model.capabilities
+        limits = Thresholds.of(able.window, able.max_output)
+        emit = self.events.append
+        forks = Forks(lambda: self.model, NoAccounts(), self.clock, emit, lambda: limits)
+        self.learning = Learning(
+            self.store,
+            SESSION,
+            lambda: quiet(self.workspace, self.permissions),
+            lambda: self.log.entries,
+            self.tray.start,
+            self.workspace.locate,
+        )
+        self.layer = Extraction(self.learning, fork or forks, self.clock, emit, self.settings)
+
+    def resume(self) -> None:
+        self.log = Transcript.load(b"".join(self.lines), self.clock.now, self.lines.append)
+        assert not self.log.problems
+        self.open()
+
+    # --- what happens -----------------------------------------------------------------------------------
+
+    def says(self, *lines: Line) -> None:
+        """What the model says from now on, in forks."""
+        self.model._lines = iter(lines)
+
+    def say(self, text: str, answer: str = "Done.") -> None:
+        """A turn: what a person typed and the last reply to it."""
+        self.log.add(user(text))
+        self.log.add(Reply(assistant(Text(answer))), by="model")
+
+    def result(self, id: str, text: str, tool: str = "Read", **args: Any) -> None:
+        """A tool call of the conversation, and what it gave."""
+        self.log.add(Reply(assistant(ToolUse(id, tool, args)), stop="tool_use"), by="model")
+        self.log.add(Message("user", (ToolResult(id, text),)), by="tools")
+
+    def write(self, file: str, text: str) -> ToolUse:
+        return ToolUse(
+            f"w-{file}", "Write", {"file_path": str(self.memory / file), "content": text}
+        )
+
+    def edit(self, file: str, old: str, new: str) -> ToolUse:
+        args = {"file_path": str(self.memory / file), "old_string": old, "new_string": new}
+        return ToolUse(f"e-{file}", "Edit", args)
+
+    def read(self, file: str) -> ToolUse:
+        return ToolUse(f"r-{file}", "Read", {"file_path": str(self.memory / file)})
+
+    async def rest(self) -> list[Mark]:
+        """The moment of rest; what it hands back is written."""
+        handed = list(await self.layer(self.request))
+        if handed:
+            self.log.add(*handed, by="Extraction")
+        return handed
+
+    async def learn(self, *calls: ToolUse) -> list[str]:
+        """One run in which the model makes these calls; what it was told about each."""
+        before = len(self.model.requests)
+        self.says(*(assistant(one) for one in calls), "Nothing else to save.")
+        await self.rest()
+        answered = self.model.requests[before + 1 :]
+        return [request.view[-1].message.results[0].text for request in answered]
+
+    # --- what there is ----------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        return self.log.view
+
+    @property
+    def request(self) -> Request:
+        return Request(self.frame, self.log.view)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Every file a person would see in the memory folder."""
+        paths = sorted(self.memory.rglob("*")) if self.memory.is_dir() else []
+        return {
+            path.relative_to(self.memory).as_posix(): path.read_text(encoding="utf-8")
+            for path in paths
+            if path.is_file() and not path.name.startswith(".")
+        }
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def asked(self) -> list[str]:
+        """What each run was asked."""
+        texts = [placed.message.text for request in self.model.requests for placed in request.view]
+        return list(dict.fromkeys(text for text in texts if text.startswith("<directive")))
+
+    def saved(self) -> Sequence[str]:
+        return [file for file in self.files if file != "MEMORY.md"]

@@ -1,0 +1,196 @@
+"""Vectors of texts: by a small table of our own, and by the real one where it is installed."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sevenfold.memory.search.embedding import (
+    DIMENSIONS,
+    Embedder,
+    StaticEmbedder,
+    default_embedder,
+)
+from sevenfold.memory.search.word_table import (
+    DIGESTS,
+    NAME,
+    EmbeddingUnavailable,
+    prepared,
+    resources,
+    word_table,
+)
+from sevenfold.memory.search.words import tokens
+
+installed = pytest.mark.skipif(resources() is None, reason="the word table is not installed")
+
+
+def field(number: int, data: bytes, kind: int = 2) -> bytes:
+    head = bytes([number << 3 | kind])
+    return head + (bytes([len(data)]) if kind == 2 else b"") + data
+
+
+def vocabulary(pieces: dict[str, float]) -> bytes:
+    return b"".join(
+        field(1, field(1, piece.encode()) + field(2, struct.pack("<f", score), kind=5))
+        for piece, score in pieces.items()
+    )
+
+
+def weights(rows: np.ndarray[Any, Any]) -> bytes:
+    """The rows as the package has them: dealt out over 17 blocks, eight bits each."""
+    blocks: dict[str, Any] = {
+        f"q{at + 1}": np.zeros((-(-len(rows) // 17), rows.shape[1]), np.uint8) for at in range(17)
+    }
+    for at, row in enumerate(rows):
+        blocks[f"q{at % 17 + 1}"][at // 17] = row
+    file = io.BytesIO()
+    blocks["scale"] = np.full(17, 0.01, np.float32)
+    blocks["lo"] = np.full(17, -1, np.float32)
+    np.savez(file, allow_pickle=False, **blocks)
+    return file.getvalue()
+
+
+PIECES = {
+    "▁the": -2.0,
+    "▁bike": -9.0,
+    "▁bicycle": -9.5,
+    "▁database": -9.0,
+    "数据库": -9.0,
+    "▁re": -7.0,
+    "pair": -7.5,
+    "▁": -3.0,
+}
+
+
+@pytest.fixture
+def small() -> Embedder:
+    chance = np.random.default_rng(1)
+    rows = chance.integers(0, 255, (len(PIECES), 300)).astype(np.uint8)
+    rows[2] = np.clip(rows[1].astype(int) + chance.integers(-9, 9, 300), 0, 255)
+    rows[4] = rows[3]
+    table = prepared(vocabulary(PIECES), weights(rows))
+    return StaticEmbedder("small", lambda going: table)
+
+
+def even(_token: str) -> float:
+    return 1.0
+
+
+def test_texts_with_like_words_are_near_and_others_are_not(small: Embedder) -> None:
+    bike, bicycle, database = small.embed(["the bike", "a bicycle", "database"])
+    assert bike @ bicycle > 0.9
+    assert abs(float(bike @ database)) < 0.5
+
+
+def test_languages_that_share_a_table_meet(small: Embedder) -> None:
+    chinese, english = small.embed(["我们的数据库", "the database"])
+    assert chinese @ english == pytest.approx(1.0, abs=1e-3)
+
+
+def test_vectors_have_length_one_and_an_empty_text_is_all_zeros(small: Embedder) -> None:
+    found = small.embed(["bike database", "", "zzz the"])
+    assert found.dtype == np.float32
+    assert found.shape == (3, DIMENSIONS) == (3, small.dimensions)
+    assert np.linalg.norm(found[0]) == pytest.approx(1.0, abs=1e-5)
+    assert not found[1].any()
+    assert small.embed([]).shape == (0, DIMENSIONS)
+
+
+def test_an_unknown_word_is_put_together_from_known_pieces(small: Embedder) -> None:
+    assert small.embed(["repair"])[0].any()
+
+
+def test_who_speaks_is_not_part_of_what_is_said(small: Embedder) -> None:
+    said, plain = small.embed(["database: the bike", "the bike"])
+    assert np.allclose(said, plain)
+
+
+def test_a_question_weighs_its_words_by_what_they_tell_in_the_folder(small: Embedder) -> None:
+    bike, database = small.embed(["bike", "database"])
+    (common,) = tokens("database")
+    asked = small.query("bike database", lambda token: 0.0 if token == common else 3.0)
+    assert asked @ bike > 0.99
+    both = small.query("bike database", even)
+    assert both @ bike < 0.99
+    assert both @ database > 0.1
+
+
+def test_nothing_is_loaded_before_the_first_text() -> None:
+    loaded = []
+
+    def table(going: object) -> dict[str, Any]:
+        loaded.append(True)
+        return prepared(vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8)))
+
+    embedder = StaticEmbedder("late", table)
+    assert not loaded
+    embedder.embed(["bike"])
+    embedder.query("bike", even)
+    assert loaded == [True]
+
+
+def test_without_the_package_there_is_no_embedder(tmp_path: Path) -> None:
+    assert (default_embedder(tmp_path) is None) == (resources() is None)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    embedder = default_embedder(tmp_path_factory.mktemp("table"))
+    assert embedder is not None
+    return embedder
+
+
+@installed
+def test_the_prepared_table_is_kept_and_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
+    first = word_table(tmp_path)
+    path = tmp_path / NAME
+    kept = path.read_bytes()
+    path.write_bytes(kept[: len(kept) // 2])
+    again = word_table(tmp_path)
+    assert path.stat().st_size == len(kept)
+    assert np.array_equal(first["rows"], again["rows"])
+
+
+MEMORIES = {
+    "testing": "Integration tests run against a real database, never a mock: a mocked one hid a bug.",
+    "deploy": "Deploys are frozen on Fridays; the release train leaves on Tuesday morning.",
+    "coffee": "The user drinks oat milk cappuccino and is allergic to nuts.",
+    "style": "He wants short replies without bullet points.",
+    "server": "The staging machine is in Frankfurt, reached through the bastion host.",
+    "数据": "集成测试必须连接真实的数据库，不允许使用模拟对象。",
+    "发布": "周五不发布新版本，周二早上统一上线。",
+    "饮食": "用户对坚果过敏，喜欢喝燕麦拿铁。",
+}
+ASKED = {
+    "may I stub out Postgres in the integration suite?": {"testing", "数据"},
+    "can we ship to production at the end of the week?": {"deploy", "发布"},
+    "which food must I avoid when ordering lunch for him?": {"coffee", "饮食"},
+    "how long should my answers be?": {"style"},
+    "where is the pre-production box hosted?": {"server"},
+    "单元测试里能不能模拟数据库？": {"数据", "testing"},
+    "星期五可以上线吗？": {"发布", "deploy"},
+    "他能吃花生吗？": {"饮食", "coffee"},
+}
+
+
+@installed
+@pytest.mark.parametrize("question", ASKED)
+def test_a_paraphrase_is_near_in_english_and_chinese(real: Embedder, question: str) -> None:
+    near = real.embed(list(MEMORIES.values())) @ real.query(question, even)
+    best = [list(MEMORIES)[at] for at in np.argsort(-near)[:3]]
+    assert set(best) & ASKED[question]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_other_data_than_the_pinned_ones_are_refused(tmp_path: Path, *, there: bool) -> None:
+    if there:
+        for name in DIGESTS:
+            (tmp_path / name).write_bytes(b"something else")
+    with pytest.raises(EmbeddingUnavailable, match=r"sp\.model"):
+        word_table(tmp_path / "cache", tmp_path)
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,821 @@
+"""Every change to the memory folder is a revision: listed, compared, undone, and purged for good."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.history import Author, Change, History
+from sevenfold.memory.repository.objects import BLOB, COMMIT, Objects, id_of
+from sevenfold.memory.repository.packfile import PackWriter
+
+USER = Author("user")
+AGENT = Author("agent", "session-7", "said twice")
+GIT = shutil.which("git")
+needs_git = pytest.mark.skipif(GIT is None, reason="git is not installed")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "state" / "history.git")
+
+
+class Folder:
+    """A memory folder in memory, and its history."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.files: dict[str, bytes] = {}
+        self.now = 1_000.0
+
+    def write(self, summary: str = "", /, **changes: bytes | str | None) -> str:
+        named = {f"{name}.md": data for name, data in changes.items()}
+        return self.put(named, summary)
+
+    def put(self, named: Mapping[str, bytes | str | None], summary: str = "") -> str:
+        self.now += 1
+        changed = {n: d.encode() if isinstance(d, str) else d for n, d in named.items()}
+        for name, data in changed.items():
+            if data is None:
+                self.files.pop(name, None)
+            else:
+                self.files[name] = data
+        revision = self.history.record(self.files, USER, summary, self.now, changed)
+        return revision.id if revision else ""
+
+
+@pytest.fixture
+def folder(history: History) -> Folder:
+    return Folder(history)
+
+
+def git(history: History, *args: str, **env: str) -> str:
+    assert GIT
+    done = subprocess.run(
+        [GIT, "--git-dir", str(history.path), *args],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={"HOME": str(history.path.parent), "PATH": "/usr/bin:/bin", **env},
+    )
+    return done.stdout
+
+
+def everything_on_disk(root: Path) -> bytes:
+    """Each file below as it is, and every zlib stream in it unpacked, deltas included."""
+    out = bytearray()
+    for file in root.rglob("*"):
+        if file.is_file():
+            data = file.read_bytes()
+            out += data + str(file).encode()
+            at = 0
+            while (at := data.find(b"\x78", at)) >= 0:
+                with contextlib.suppress(zlib.error):
+                    out += zlib.decompressobj().decompress(data[at:])
+                at += 1
+    return bytes(out)
+
+
+# --- recording ----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_made_before_the_first_change(history: History) -> None:
+    assert history.log() == []
+    assert history.check() == []
+    assert history.mend(1.0) == ""
+    assert history.pack() == 0
+    assert not history.due
+    assert history.record({}, USER, "nothing", 1.0) is None
+    assert history.log() == []
+
+
+def test_a_change_is_a_revision_that_says_who_when_why_and_what(history: History) -> None:
+    made = history.record({"no-db-mocks.md": b"x"}, AGENT, "created no-db-mocks", 1234.5)
+    assert made is not None
+    assert made.author == AGENT
+    assert (made.at, made.summary) == (1234.5, "created no-db-mocks")
+    assert made.files == (Change("no-db-mocks.md", "created"),)
+    assert history.log() == [made]
+    assert History(history.path).log() == [made]
+
+
+def test_the_folders_of_the_history_are_for_this_user_alone(folder: Folder) -> None:
+    folder.write(a="x")
+    made = [folder.history.path, *folder.history.path.rglob("*")]
+    assert {p.stat().st_mode & 0o777 for p in made if p.is_dir()} == {0o700}
+    assert {p.stat().st_mode & 0o077 for p in made if p.is_file()} == {0}
+
+
+def test_what_did_not_change_makes_no_revision(folder: Folder) -> None:
+    folder.write(a="x", b="y")
+    assert folder.history.record(folder.files, USER, "again", 5.0) is None
+    assert folder.history.record(folder.files, USER, "again", 5.0, {"a.md": b"x"}) is None
+    assert folder.history.record(folder.files, USER, "again", 5.0, {"gone.md": None}) is None
+    assert len(folder.history.log()) == 1
+
+
+def test_the_whole_folder_and_only_what_changed_give_the_same(tmp_path: Path) -> None:
+    one, other = History(tmp_path / "one.git"), History(tmp_path / "other.git")
+    first = {"a.md": b"1", "sub/b.md": b"2", "sub/deep/c.md": b"3"}
+    second = {"a.md": b"1", "sub/b.md": b"new", "d.md": b"4"}
+    changed = {"sub/b.md": b"new", "sub/deep/c.md": None, "d.md": b"4"}
+    for history in (one, other):
+        history.record(first, USER, "first", 1.0)
+    whole = one.record(second, USER, "second", 2.0)
+    quick = other.record(second, USER, "second", 2.0, changed)
+    assert whole == quick
+    assert whole is not None
+    assert [(c.file, c.action) for c in whole.files] == [
+        ("d.md", "created"),
+        ("sub/b.md", "changed"),
+        ("sub/deep/c.md", "removed"),
+    ]
+    assert one.at("last") == second
+
+
+def test_the_folder_is_not_asked_for_when_the_changes_are_known(folder: Folder) -> None:
+    folder.write(a="x")
+
+    def never() -> dict[str, bytes]:
+        raise AssertionError("it was asked for")
+
+    assert folder.history.record(never, USER, "", 2.0, {"b.md": b"y"})
+    assert folder.history.at("last") == {"a.md": b"x", "b.md": b"y"}
+
+
+def test_a_folder_that_is_emptied_has_a_revision_too(folder: Folder) -> None:
+    folder.put({"sub/a.md": "x"})
+    folder.put({"sub/a.md": None})
+    assert folder.history.at("last") == {}
+    folder.write(b="y")
+    assert folder.history.at("last") == {"b.md": b"y"}
+
+
+def test_a_file_may_become_a_folder(folder: Folder) -> None:
+    folder.put({"a": "file"})
+    folder.put({"a": None, "a/b.md": "inside", "a.md": "beside"})
+    assert folder.history.at("last") == {"a/b.md": b"inside", "a.md": b"beside"}
+    folder.put({"a": "file", "a/b.md": None})
+    assert folder.history.at("last") == {"a": b"file", "a.md": b"beside"}
+
+
+@pytest.mark.parametrize(
+    "name", ["记忆/规则.md", "with space.md", "tab\there.md", 'quo"te.md', "half\udcff.md", " x.md"]
+)
+def test_names_of_all_kinds_come_back_as_they_were(folder: Folder, name: str) -> None:
+    folder.put({name: "x"})
+    folder.put({"other.md": "y"})
+    assert folder.history.at("last")[name] == b"x"
+    assert [r.files[0].file for r in folder.history.log(name)] == [name]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/a.md", "a//b.md", "../a.md", ".git/x", "a/.GIT", "nul\0.md"]
+)
+def test_names_that_git_cannot_hold_are_refused(folder: Folder, name: str) -> None:
+    folder.write(a="x")
+    with pytest.raises(Refused, match="another name"):
+        folder.history.record({}, USER, "", 2.0, {name: b"x"})
+
+
+def test_words_of_a_message_cannot_pretend_to_be_something_else(history: History) -> None:
+    author = Author("agent", "s\nAuthor-Kind: user", "because\n\nSession: other")
+    history.record({"a.md": b"x"}, author, "one\n\nAuthor-Kind: user\nRemoved: b.md", 1.0)
+    [revision] = history.log()
+    assert revision.author.kind == "agent"
+    assert revision.author.session == "s Author-Kind: user"
+    assert revision.files == (Change("a.md", "created"),)
+    assert revision.summary == "one Author-Kind: user Removed: b.md"
+
+
+def test_a_clock_that_makes_no_sense_does_no_harm(history: History) -> None:
+    for n, at in enumerate((5.0, -3.0, float("inf"), float("nan"), 2.0)):
+        assert history.record({"a.md": b"%d" % n}, USER, str(n), at)
+    assert [r.summary for r in history.log()] == ["4", "3", "2", "1", "0"]
+
+
+def test_a_revision_of_many_files_still_knows_them(history: History) -> None:
+    many = {f"f{n:04}.md": b"%d" % n for n in range(500)}
+    history.record(many, USER, "found", 1.0)
+    history.record(many | {"f0007.md": b"new"}, USER, "one", 2.0)
+    one, found = history.log()
+    assert len(found.files) == 500
+    assert one.files == (Change("f0007.md", "changed"),)
+    assert [r.summary for r in history.log("f0007.md")] == ["one", "found"]
+    assert [r.summary for r in history.log("f0008.md")] == ["found"]
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_one_file_has_only_its_revisions(folder: Folder) -> None:
+    folder.write("made a", a="1")
+    folder.write("made b", b="1")
+    folder.write("moved a", a=None, c="1")
+    folder.write("a again", a="2")
+    assert [r.summary for r in folder.history.log("a.md")] == ["a again", "moved a", "made a"]
+    assert [r.summary for r in folder.history.log(limit=2)] == ["a again", "moved a"]
+    assert [r.summary for r in folder.history.log("a.md", limit=1)] == ["a again"]
+    assert folder.history.log("never.md") == []
+
+
+def test_a_revision_has_several_names(folder: Folder) -> None:
+    ids = [folder.write(a=str(n)) for n in range(4)]
+    contents = {
+        ids[0]: b"0",
+        ids[1][:6]: b"1",
+        ids[1].upper(): b"1",
+        "last": b"3",
+        "HEAD": b"3",
+        "head~": b"2",
+        "HEAD~2": b"1",
+        "last~3": b"0",
+    }
+    for name, content in contents.items():
+        assert folder.history.file_at(name, "a.md") == content
+    assert folder.history.file_at("last", "b.md") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("HEAD~9", "the history has 2"),
+        ("ffffffff", "no revision 'ffffffff'"),
+        ("yesterday", "is no revision"),
+        ("ab", "four digits or more"),
+        ("", "is no revision"),
+        ("--help", "is no revision"),
+    ],
+)
+def test_a_wrong_name_of_a_revision_is_explained(folder: Folder, name: str, says: str) -> None:
+    folder.write(a="1")
+    folder.write(a="2")
+    with pytest.raises(Mistake, match=says):
+        folder.history.at(name)
+
+
+def test_a_diff_reads_like_one(folder: Folder) -> None:
+    first = folder.put({"a.md": "one\ntwo\nthree\n", "sub/old.md": "x\n"})
+    folder.put({"a.md": "one\n2\nthree\n", "sub/old.md": None, "新.md": "完"})
+    assert folder.history.diff(first, "last") == (
+        "--- a.md\n+++ a.md\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
+        "--- sub/old.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+        "--- /dev/null\n+++ 新.md\n@@ -0,0 +1 @@\n+完\n\\ No newline at end of file\n"
+    )
+    assert folder.history.changes("last") == folder.history.diff(first, "last")
+    assert folder.history.diff(first, "last", "a.md").count("\n") == 7
+    assert folder.history.diff("last", "last") == ""
+    assert folder.history.diff(None, first, "sub/old.md").startswith(
+        "--- /dev/null\n+++ sub/old.md"
+    )
+
+
+def test_a_diff_of_what_is_no_text_says_so(folder: Folder) -> None:
+    folder.put({"a.md": b"\0\1\2", "empty.md": b""})
+    folder.put({"a.md": b"\0\1\3", "empty.md": None})
+    text = folder.history.changes()
+    assert "a.md\n(not text" in text
+    assert "--- empty.md\n+++ /dev/null\n(empty)" in text
+    assert "\0" not in text
+
+
+# --- undoing ------------------------------------------------------------------------------------------
+
+
+def test_undoing_and_undoing_that(folder: Folder) -> None:
+    folder.write(a="1")
+    folder.write(a="2", b="1")
+    back = folder.history.undone()
+    assert back == {"a.md": b"1", "b.md": None}
+    folder.put(back)
+    assert folder.files == {"a.md": b"1"}
+    again = folder.history.undone()
+    folder.put(again)
+    assert folder.files == {"a.md": b"2", "b.md": b"1"}
+    assert len(folder.history.log()) == 4
+
+
+def test_undoing_one_file_leaves_the_others(folder: Folder) -> None:
+    folder.write(a="1", b="1")
+    folder.write(a="2", b="2")
+    folder.write(b="3")
+    assert folder.history.undone("a.md") == {"a.md": b"1"}
+    assert folder.history.undone("b.md") == {"b.md": b"2"}
+    folder.write(a=None)
+    assert folder.history.undone("a.md") == {"a.md": b"2"}
+
+
+def test_going_back_to_a_revision(folder: Folder) -> None:
+    first = folder.write(a="1", b="1")
+    folder.write(a="2", c="1")
+    folder.write(b=None)
+    assert folder.history.undone(to=first) == {"a.md": b"1", "b.md": b"1", "c.md": None}
+    assert folder.history.undone("a.md", to=first) == {"a.md": b"1"}
+    assert folder.history.undone("c.md", to=first) == {"c.md": None}
+    assert folder.history.undone(to="last") == {}
+    assert folder.history.undone("b.md", to="last") == {}
+
+
+def test_the_first_memory_of_an_empty_folder_can_be_undone(folder: Folder) -> None:
+    folder.write(a="1")
+    assert folder.history.undone() == {"a.md": None}
+
+
+def test_what_was_found_when_the_history_began_is_not_undone(history: History) -> None:
+    history.record({"old.md": b"x", "older.md": b"y"}, Author("other"), "found", 1.0)
+    for file in (None, "old.md"):
+        with pytest.raises(Mistake, match="history begins with it"):
+            history.undone(file)
+    history.record({}, USER, "", 2.0, {"new.md": b"z"})
+    assert history.undone() == {"new.md": None}
+
+
+def test_nothing_to_undo_is_said(folder: Folder) -> None:
+    with pytest.raises(Mistake, match="the history is empty"):
+        folder.history.undone()
+    folder.write(a="1")
+    with pytest.raises(Mistake, match=r"b\.md is not in the history"):
+        folder.history.undone("b.md")
+
+
+# --- packing ------------------------------------------------------------------------------------------
+
+
+def loose(history: History) -> int:
+    return sum(1 for f in history.path.glob("objects/??/*"))
+
+
+def packs(history: History) -> list[Path]:
+    return list(history.path.glob("objects/pack/*.pack"))
+
+
+def test_packing_changes_nothing_that_can_be_seen(folder: Folder) -> None:
+    folder.put({f"f{n}.md": f"{n}\n" * 50 for n in range(20)})
+    for n in range(30):
+        folder.put({f"f{n % 20}.md": f"{n}\n" * 60, "sub/x.md": str(n)})
+    before = folder.history.log(limit=100)
+    states = [folder.history.at(r.id) for r in before]
+    assert folder.history.pack() > 60
+    assert loose(folder.history) == 0
+    for history in (folder.history, History(folder.history.path)):
+        assert history.log(limit=100) == before
+        assert [history.at(r.id) for r in before] == states
+        assert history.check() == []
+
+
+def test_a_long_history_has_few_packs_and_few_loose_objects(folder: Folder) -> None:
+    for n in range(600):
+        folder.write(a=str(n))
+        if folder.history.due:
+            folder.history.pack()
+    assert len(packs(folder.history)) <= 8
+    assert loose(folder.history) < 3 * 64
+    assert folder.history.file_at("HEAD~599", "a.md") == b"0"
+    assert folder.history.check() == []
+
+
+def test_whoever_never_packs_is_packed_for(folder: Folder) -> None:
+    for n in range(300):
+        folder.write(a=str(n))
+    assert len(packs(folder.history)) == 1
+    assert not folder.history.due
+
+
+def test_readers_never_notice_that_others_pack(folder: Folder) -> None:
+    for n in range(40):
+        folder.write(a=str(n), b="same")
+    reader, failed = History(folder.history.path), list[BaseException]()
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                for n, revision in enumerate(reversed(reader.log(limit=1_000))):
+                    assert reader.at(revision.id)["a.md"] == str(n).encode()
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for n in range(40, 160):
+        folder.write(a=str(n))
+        if n % 10 == 0:
+            folder.history.pack()
+    done.set()
+    thread.join()
+    assert not failed
+
+
+_lines = st.lists(st.binary(min_size=1, max_size=60), min_size=0, max_size=60)
+
+
+@settings(max_examples=40)
+@given(st.lists(_lines, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_whatever_is_packed_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[list[bytes]], rng: random.Random
+) -> None:
+    path = tmp_path_factory.mktemp("pack") / "h.git"
+    objects = Objects(path)
+    objects.prepare()
+    contents = []
+    for lines in texts:
+        for _ in range(3):  # a text and what small changes make of it
+            contents.append(b"".join(lines) * 3)
+            if lines:
+                at = rng.randrange(len(lines))
+                lines = [*lines[:at], b"new", *lines[at + rng.randrange(3) :]]
+    with PackWriter(objects.packs) as writer:
+        for data in contents:
+            writer.add(BLOB, id_of(BLOB, data), data, b"place")
+        assert writer.finish()
+    for data in contents:
+        assert objects.blob(id_of(BLOB, data)) == data
+
+
+def test_similar_objects_take_little_room_in_a_pack(tmp_path: Path) -> None:
+    objects = Objects(tmp_path / "h.git")
+    objects.prepare()
+    lines = [f"{n} {zlib.crc32(b'%d' % n)}\n".encode() for n in range(2_000)]
+    whole = len(zlib.compress(b"".join(lines)))
+    with PackWriter(objects.packs) as writer:
+        for n in range(40):
+            lines[n * 40] = b"changed\n"
+            lines.insert(n * 37 + 3, b"and added\n")
+            data = b"".join(lines)
+            writer.add(BLOB, id_of(BLOB, data), data, b"place")
+        pack = writer.finish()
+    assert pack
+    assert pack.stat().st_size < 1.5 * whole
+
+
+# --- whatever happens in whatever order ---------------------------------------------------------------
+
+_name = st.sampled_from(["a.md", "b.md", "MEMORY.md", "s/a.md", "s/t/b.md", "s.md"])
+_step = st.tuples(
+    st.dictionaries(_name, st.none() | st.sampled_from([b"", b"1", b"2\n" * 30]), min_size=1),
+    st.sampled_from(["", "", "", "pack", "reopen"]),
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(_step, max_size=12))
+def test_every_state_is_kept(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[dict[str, bytes | None], str]],
+) -> None:
+    history = History(tmp_path_factory.mktemp("any") / "h.git")
+    files: dict[str, bytes] = {}
+    states: list[tuple[str, dict[str, bytes]]] = []
+    for n, (changed, also) in enumerate(steps):
+        before = dict(files)
+        files |= {k: v for k, v in changed.items() if v is not None}
+        files = {k: v for k, v in files.items() if changed.get(k, v) is not None}
+        made = history.record(files, USER, "", float(n), changed if n % 2 else None)
+        assert (made is None) == (files == before)
+        if made:
+            touched = {k for k in files.keys() | before.keys() if files.get(k) != before.get(k)}
+            assert {c.file for c in made.files} == touched
+            states.append((made.id, dict(files)))
+        if also == "pack":
+            history.pack()
+        elif also == "reopen":
+            history = History(history.path)
+    assert [r.id for r in history.log()] == [id for id, _ in reversed(states)]
+    for id, state in states:
+        assert history.at(id) == state
+        assert history.undone(to=id) == {
+            k: state.get(k) for k in files.keys() | state.keys() if files.get(k) != state.get(k)
+        }
+
+
+# --- purging ------------------------------------------------------------------------------------------
+
+SECRET = b"correct-horse-battery-staple"
+
+
+def with_secret(folder: Folder, packed: bool) -> None:
+    folder.put({"keep.md": "keep\n", "MEMORY.md": "- [Keep](keep.md) - k\n"})
+    index = "- [Keep](keep.md) - k\n- [Vault](./my%20vault.md) - hook-of-the-vault\n"
+    folder.put({"my vault.md": SECRET + b" 1\n", "MEMORY.md": index}, "created my vault")
+    folder.put({"my vault.md": b"now: " + SECRET + b" 2\n" * 30}, "changed my vault")
+    if packed:
+        folder.history.pack()
+    folder.put({"my vault.md": None, "vault2.md": SECRET, "keep.md": "kept\n"}, "moved my vault")
+    folder.put({"vault2.md": None, "MEMORY.md": "- [Keep](keep.md) - k\n"}, "removed vault2")
+    folder.put({"keep.md": "keep on\n"}, "changed keep")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_purged_is_nowhere_on_the_disk(folder: Folder, packed: bool) -> None:
+    with_secret(folder, packed)
+    path = folder.history.path
+    assert SECRET in everything_on_disk(path)
+    old = [r.id for r in folder.history.log()]
+    purged = folder.history.purge("my vault.md", "vault2.md")
+    left = everything_on_disk(path)
+    for word in (SECRET, b"hook-of-the-vault", b"vault"):
+        assert word not in left
+    assert folder.history.check() == []
+    assert [r.summary for r in folder.history.log()] == [
+        "changed keep",
+        "changed keep",
+        "created MEMORY and 1 more file",
+    ]
+    assert [folder.history.file_at(f"HEAD~{n}", "keep.md") for n in range(3)] == [
+        b"keep on\n",
+        b"kept\n",
+        b"keep\n",
+    ]
+    assert folder.history.at("last") == folder.files
+    assert purged.ids[old[0]] == folder.history.log()[0].id
+    assert purged.ids[old[1]] == ""
+    assert old[-1] not in purged.ids, "what was before the file is as it was"
+
+
+def test_others_see_the_purged_history_and_go_on(folder: Folder) -> None:
+    with_secret(folder, packed=True)
+    other = History(folder.history.path)
+    assert other.at("last") == folder.files
+    folder.history.purge("my vault.md", "vault2.md")
+    assert other.at("last") == folder.files
+    folder.history = other
+    folder.put({"my vault.md": SECRET + b" 1\n"}, "again")
+    assert History(other.path).file_at("last", "my vault.md") == SECRET + b" 1\n"
+    assert History(other.path).check() == []
+
+
+def test_purging_all_there_is_leaves_an_empty_history(folder: Folder) -> None:
+    folder.write(a=SECRET)
+    folder.write(a=None)
+    folder.history.purge("a.md")
+    assert folder.history.log() == []
+    assert SECRET not in everything_on_disk(folder.history.path)
+    folder.write(b="1")
+    assert folder.history.at("last") == {"b.md": b"1"}
+
+
+def test_purging_again_or_what_was_never_there_changes_no_id(folder: Folder) -> None:
+    folder.write(a="1")
+    folder.write(b="1")
+    before = folder.history.log()
+    assert folder.history.purge("never.md").ids == {}
+    assert folder.history.log() == before
+    folder.history.purge("b.md")
+    once = folder.history.log()
+    assert folder.history.purge("b.md").ids == {}
+    assert folder.history.log() == once
+
+
+def test_a_purge_that_was_cut_off_is_finished_by_the_next_writer(folder: Folder) -> None:
+    with_secret(folder, packed=False)
+    journal = folder.history.path / "purging"
+    journal.write_text('["my vault.md", "vault2.md"]', encoding="utf-8")
+    folder.write(other="x")
+    assert not journal.exists()
+    assert SECRET not in everything_on_disk(folder.history.path)
+    assert folder.history.at("last") == folder.files
+
+
+def test_a_history_that_was_set_aside_is_removed_by_a_purge(folder: Folder) -> None:
+    folder.write(a=SECRET)
+    spoil(folder.history, "not a revision", "refs/heads/main")
+    for file in folder.history.path.glob("objects/??/*"):
+        file.write_bytes(file.read_bytes()[:9])
+    folder.history.path.rename(folder.history.path.with_name("history.git.damaged-1"))
+    folder.write(b="1")
+    assert folder.history.purge("a.md").removed == ("history.git.damaged-1",)
+    assert SECRET not in everything_on_disk(folder.history.path.parent)
+
+
+# --- damage -------------------------------------------------------------------------------------------
+
+
+def spoil(history: History, text: str, name: str) -> None:
+    (history.path / name).write_text(text, encoding="utf-8")
+
+
+def truncate_last_commit(history: History) -> None:
+    cut(history, history.log()[0].id)
+
+
+def cut(history: History, id: str) -> None:
+    [file] = history.path.glob(f"objects/{id[:2]}/{id[2:]}*")
+    file.write_bytes(file.read_bytes()[:10])
+
+
+def truncate_everything(history: History) -> None:
+    for file in history.path.glob("objects/*/*"):
+        file.write_bytes(file.read_bytes()[:10])
+
+
+def file_instead(history: History) -> None:
+    shutil.rmtree(history.path)
+    history.path.write_text("not a folder", encoding="utf-8")
+
+
+def no_objects(history: History) -> None:
+    shutil.rmtree(history.path / "objects")
+
+
+def truncated_pack(history: History) -> None:
+    history.pack()
+    for file in packs(history):
+        file.write_bytes(file.read_bytes()[:100])
+
+
+@pytest.mark.parametrize("damage", [truncate_everything, file_instead, no_objects, truncated_pack])
+def test_a_damaged_history_is_set_aside_and_a_new_one_begins(
+    folder: Folder, damage: Callable[[History], None]
+) -> None:
+    folder.write(a="1")
+    folder.write(b="2")
+    damage(folder.history)
+    told: list[str] = []
+    folder.history = History(folder.history.path, told.append)
+    folder.write(c="3")
+    [sentence] = told
+    assert "set aside as history.git.damaged-19700101T001643Z" in sentence
+    assert folder.history.path.with_name("history.git.damaged-19700101T001643Z").exists()
+    assert folder.history.at("last") == folder.files, "the new one begins with the whole folder"
+    assert folder.history.check() == []
+    assert folder.history.mend(2_000.0) == ""
+
+
+def test_a_torn_end_is_left_out_and_the_rest_stays(folder: Folder) -> None:
+    first = folder.write(a="1")
+    folder.write(a="2")
+    truncate_last_commit(folder.history)
+    with pytest.raises(StorageFailure, match="is damaged"):
+        History(folder.history.path).log()
+    again = History(folder.history.path)
+    assert "were left out" in again.mend(5.0)
+    assert [r.id for r in again.log()] == [first]
+    assert again.mend(5.0) == ""
+
+
+@pytest.mark.parametrize("left", ["", "nonsense\n", "ffff" * 10 + "\n"])
+def test_a_lost_name_of_the_last_revision_is_found_again(folder: Folder, left: str) -> None:
+    folder.write(a="1")
+    before = folder.history.log()
+    spoil(folder.history, left, "refs/heads/main")
+    again = History(folder.history.path)
+    again.mend(5.0)
+    assert again.log() == before
+    (again.path / "refs" / "heads" / "main").unlink()
+    (again.path / "HEAD").unlink()
+    assert again.mend(5.0) == ""
+    assert again.log() == before
+    assert (again.path / "HEAD").exists()
+
+
+def test_a_damaged_folder_below_is_noticed_when_it_is_written(folder: Folder) -> None:
+    folder.put({"sub/a.md": "1", "b.md": "1"})
+    objects = Objects(folder.history.path)
+    head = objects.head()
+    assert head
+    sub = objects.folder(objects.commit(head).tree).get(b"sub/")
+    assert sub
+    cut(folder.history, sub.hex())
+    told: list[str] = []
+    folder.history = History(folder.history.path, told.append)
+    folder.put({"sub/a.md": "2"})
+    assert len(told) == 1
+    assert folder.history.at("last") == folder.files
+
+
+def test_damage_in_the_past_is_an_error_that_names_the_fix(folder: Folder) -> None:
+    folder.write(a="1")
+    folder.write(a="2")
+    folder.write(a="3")
+    cut(folder.history, id_of(BLOB, b"2").hex())
+    history = History(folder.history.path)
+    assert len(history.log()) == 3
+    with pytest.raises(StorageFailure, match="move it away and a new history begins"):
+        history.at("HEAD~1")
+    assert len(history.check()) == 1
+    history.pack()
+    assert history.file_at("HEAD~2", "a.md") == b"1"
+    purged = history.purge("never.md")
+    assert not purged.lost, "a purge goes around it"
+    assert history.file_at("last", "a.md") == b"3"
+    assert "set aside" in history.mend(9.0, deep=True)
+    assert history.log() == []
+
+
+def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    history = History(tmp_path / "file" / "history.git")
+    assert history.log() == []
+    with pytest.raises(StorageFailure, match="a file where a folder is needed"):
+        history.record({"a.md": b"x"}, USER, "", 1.0)
+    assert history.mend(1.0) == ""
+
+
+def test_an_object_of_the_wrong_kind_is_damage(folder: Folder) -> None:
+    folder.write(a="1")
+    blob = id_of(BLOB, b"1")
+    spoil(folder.history, blob.hex(), "refs/heads/main")
+    with pytest.raises(StorageFailure, match="is damaged"):
+        History(folder.history.path).log()
+
+
+def test_a_commit_that_makes_no_sense_is_damage(history: History) -> None:
+    objects = Objects(history.path)
+    objects.prepare()
+    objects.set_head(objects.put(COMMIT, b"tree nothing\n\nhello\n"))
+    objects.flush()
+    with pytest.raises(StorageFailure, match="cannot be understood"):
+        history.log()
+    assert "set aside" in history.mend(1.0) or history.log() == []
+
+
+# --- with the real git --------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@needs_git
+def test_git_reads_the_history_and_finds_nothing_wrong(folder: Folder) -> None:
+    for n in range(80):
+        folder.put({f"sub/f{n % 9}.md": f"{n}\n" * 20, "MEMORY.md": f"{n}"}, f"step {n}")
+    folder.put({f"many{n}.md": str(n) for n in range(100)}, "many")
+    assert "step 79" in git(folder.history, "log", "--format=%an: %s", "--", "MEMORY.md")
+    for purge in (False, True):
+        if purge:
+            folder.history.purge("sub/f1.md")
+            folder.files.pop("sub/f1.md")
+        assert git(folder.history, "fsck", "--full", "--strict", "--no-dangling") == ""
+        shown = git(
+            folder.history, "log", "-1", "--format=%an|%(trailers:key=Author-Kind,valueonly)"
+        )
+        assert shown.split() == ["user|user"]
+        names = git(folder.history, "ls-tree", "-r", "--name-only", "HEAD").split()
+        assert set(names) == set(folder.files)
+        folder.history.pack()
+
+
+@pytest.mark.real
+@needs_git
+def test_what_a_person_does_with_git_in_it_is_understood(folder: Folder) -> None:
+    folder.write("first", a="1")
+    folder.write("second", a="2", b="2")
+    who = {f"GIT_{x}_{y}": "me" for x in ("AUTHOR", "COMMITTER") for y in ("NAME", "EMAIL")}
+    tree = git(folder.history, "rev-parse", "HEAD~1^{tree}").strip()
+    commit = git(folder.history, "commit-tree", tree, "-p", "HEAD", "-m", "by hand", **who).strip()
+    git(folder.history, "update-ref", "refs/heads/main", commit)
+    git(folder.history, "gc", "--quiet", "--prune=now")
+    assert not (folder.history.path / "refs" / "heads" / "main").exists(), "git packs the names"
+    history = History(folder.history.path)
+    newest = history.log()[0]
+    assert (newest.summary, newest.author.kind) == ("by hand", "other")
+    assert [(c.file, c.action) for c in newest.files] == [("a.md", "changed"), ("b.md", "removed")]
+    assert [r.summary for r in history.log("b.md")] == ["by hand", "second"]
+    history.record({}, USER, "third", 9.0, {"c.md": b"3"})
+    history.pack()
+    assert history.at("last") == {"a.md": b"1", "c.md": b"3"}
+    history.purge("b.md")
+    assert git(history, "fsck", "--full", "--strict") == ""
+
+
+_ISOLATED = """
+import sys
+from pathlib import Path
+import pygit2
+from sevenfold.memory.history import Author, History
+history = History(Path(sys.argv[1]))
+for n in range(70):
+    history.record({}, Author("user"), "", 1.0, {"a.md": b"%d" % n, "MEMORY.md": b"x"})
+history.pack()
+history.purge("a.md")
+assert history.changes("last")
+try:
+    pygit2.Repository(sys.argv[1])
+except pygit2.GitError:
+    print("libgit2 itself reads it")
+"""
+
+
+@pytest.mark.real
+def test_the_git_configuration_of_the_user_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / ".gitconfig").write_text("[this is\n not a configuration", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", _ISOLATED, str(tmp_path / "h.git")],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "libgit2 itself reads it\n", "or else this test shows nothing"
