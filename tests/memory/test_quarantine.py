@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.guard.secret_cases import TOKENS, Draw
-from sevenfold.errors import Refused, StorageFailure
+from sevenfold.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.guard import Found, find_instructions
 from sevenfold.memory.guard import quarantine as limits
 from sevenfold.memory.guard.guard import LARGEST
@@ -190,7 +190,7 @@ def test_other_files_in_the_folder_are_left_alone(quarantine: Quarantine, folder
 def test_a_number_that_is_not_there_is_said_so(quarantine: Quarantine, number: int) -> None:
     put(quarantine)
     for ask in (quarantine.show, quarantine.release, quarantine.drop):
-        with pytest.raises(Refused, match=f"no entry {number} in quarantine"):
+        with pytest.raises(Mistake, match=f"no entry {number} in quarantine"):
             ask(number)
 
 

@@ -22,7 +22,7 @@ from sevenfold.cli.output import write_json
 from sevenfold.cli.starting import open_session
 from sevenfold.cli.telling import Line
 from sevenfold.errors import ContextFull, Mistake, PromptTooLong, SevenfoldError
-from sevenfold.events import Delta, Event
+from sevenfold.events import Delta, Event, Remembered, Surfaced
 from sevenfold.protocols import Clock
 from sevenfold.session import Session
 from sevenfold.tokens import Usage
@@ -215,6 +215,7 @@ class Run:
         self.error: SevenfoldError | None = None
         self._how = ""
         self._result = ""
+        self._memories: dict[str, None] = {}
         self._scope = anyio.CancelScope()
         self._stops = 0
 
@@ -228,6 +229,7 @@ class Run:
                 )
                 self.session = session
                 session.subscribe(self.shown)
+                session.subscribe(self._note)
                 asked = self._options.prompt or ""
                 does = self._command if asked.strip() and is_command(asked) else self._turn
                 await does(session, prompt)
@@ -254,6 +256,13 @@ class Run:
         self._result = dedent(after.text)
         self._how = after.how if isinstance(after, Said) else "command"
         self.shown.told(self._result)
+
+    def _note(self, event: Event) -> None:
+        """Which memories were recalled or saved."""
+        if isinstance(event, Surfaced):
+            self._memories |= dict.fromkeys(event.names)
+        elif isinstance(event, Remembered):
+            self._memories[event.name] = None
 
     def _working(self, what: str) -> AbstractContextManager[None]:
         return self.shown.working(what) if isinstance(self.shown, AsSeen) else nullcontext()
@@ -284,6 +293,7 @@ class Run:
             usage=msgspec.structs.asdict(usage),
             cost=cost,
             cache_hit=round(usage.hit_rate, 4),
+            memories=tuple(self._memories),
             error=kind(error) if error else msgspec.UNSET,
             reason=sentence(error) if error else msgspec.UNSET,
         )

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.memory.folder.desk import RECORDED, Desk
 from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.folder.ledger import A_SECRET
 from sevenfold.memory.folder.listing import is_topic
 from sevenfold.memory.folder.naming import INDEX_NAME
 from sevenfold.memory.index import (
@@ -47,7 +48,7 @@ def brought_up_to_date(desk: Desk, created: Iterable[str]) -> bytes | None:
     if old is None:
         return None
     text = planned(desk, _decoded(old), {})
-    own = [file for file in created if is_listed(file)]
+    own = [file for file in created if _wanted(desk, file)]
     if own and len(own) <= _SWAPPED and (lacking := missing(text, own, _names(desk))):
         topics = [topic for file in lacking if (topic := _read(desk, file)) is not None]
         text = _with_room_for(desk, text, topics) or text
@@ -107,8 +108,8 @@ def index_bytes(desk: Desk) -> bytes | None:
 def planned(desk: Desk, text: str, fresh: Topics) -> str:
     """The text of the index when these topics are new, changed or gone, and with what it lacks."""
     rows = desk.ledger.rows
-    there = [file for file in rows if file not in fresh and is_listed(file)]
-    also = [file for file in rows if not is_listed(file)]
+    there = [file for file in rows if file not in fresh and _wanted(desk, file)]
+    also = [file for file in rows if not _wanted(desk, file)]
     own = [topic for file, topic in fresh.items() if topic and is_listed(file)]
     absent = set(missing(text, there, _names(desk)))
     kept = [_bare(file, rows[file].name) for file in there if file not in absent]
@@ -178,7 +179,7 @@ def incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
 
 
 def _names(desk: Desk) -> list[tuple[str, str]]:
-    return [(file, row.name) for file, row in desk.ledger.rows.items() if is_listed(file)]
+    return [(file, row.name) for file, row in desk.ledger.rows.items() if _wanted(desk, file)]
 
 
 def _tell_full(desk: Desk) -> None:
@@ -211,6 +212,12 @@ def _fits(text: str) -> bool:
 def is_listed(file: str) -> bool:
     """Whether a file should have a line in the index."""
     return is_topic(file) and not file.startswith((TEAM, ARCHIVE))
+
+
+def _wanted(desk: Desk, file: str) -> bool:
+    """Whether it should have a line here: the name or the description of a secret is no hook."""
+    row = desk.ledger.rows.get(file)
+    return is_listed(file) and not (row and row.held == A_SECRET)
 
 
 def _modified(desk: Desk, file: str) -> int:

@@ -215,6 +215,9 @@ class MemoryStore:
 
         saved = self.changing(lambda desk: purged(desk, name))
         self._recalling.purge(saved.path.relative_to(self.folder).as_posix())
+        for held in self.quarantine.list():
+            if held.file == saved.path.relative_to(self.folder).as_posix():
+                self.quarantine.drop(held.number)
         discard_all(self.state)  # a dream that waits for review has copies
         return saved
 

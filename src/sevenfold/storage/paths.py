@@ -20,8 +20,8 @@ _DRIVE_ROOT: Final = re.compile(r"[A-Za-z]:[\\/]*")
 def checked(text: str, what: str, user_home: Path) -> Path:
     """A folder that somebody configured, as an absolute path; `what` is the setting's name.
 
-    No file is looked at. `~/x` is expanded; the home folder itself and what is above it are refused
-    when written with `~`, and so are relative paths, roots of drives, network shares and NULs.
+    No file is looked at. `~/x` is expanded; the home folder itself and what is above it are refused,
+    and so are relative paths, roots of drives, network shares and NULs.
     """
     given = unicodedata.normalize("NFC", text)
     if why := _unacceptable(given):
@@ -29,11 +29,11 @@ def checked(text: str, what: str, user_home: Path) -> Path:
     expanded = given
     if given == "~" or given.startswith(("~/", "~\\")):
         expanded = os.path.normpath(user_home / given[2:])
-        if user_home.is_relative_to(expanded):
-            raise _refusal(what, text, "it is your home folder or a folder above it")
     normal = os.path.normpath(expanded)
     if not Path(normal).is_absolute():
         raise _refusal(what, text, "it is not an absolute path")
+    if user_home.is_relative_to(normal):
+        raise _refusal(what, text, "it is your home folder or a folder above it")
     if len(normal) < SHORTEST or _DRIVE_ROOT.fullmatch(normal):
         raise _refusal(what, text, "it is too close to the root of the file system")
     return Path(normal)

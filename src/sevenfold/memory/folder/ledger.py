@@ -32,6 +32,10 @@ _FORMAT: Final = 1
 _TOKEN: Final = 16
 
 
+A_SECRET: Final = "it holds a secret"
+"""Why a file is neither in the history nor in the index."""
+
+
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One file as it was seen last."""
 

@@ -64,12 +64,16 @@ class Recalling:
     ) -> list[Recalled]:
         """The memories that answer this, the best first; none is a good answer too.
 
-        Without `silent` it is everything that shares a word or a meaning with it.
+        Without `silent` it is everything that shares a word with it.
         """
         if not query.strip() or limit < 1:
             return []
         self._keep_in_step()
         found = self.index.search(query, limit, skip, silent=silent)
+        if not silent:  # what shares only a meaning with it has to answer it
+            found = [hit for hit in found if hit.lexical > 0] or self.index.search(
+                query, limit, skip
+            )
         hits = {hit.file: hit.score for hit in found}
         return [
             self._recalled(topic, stamp, hits[topic.file])

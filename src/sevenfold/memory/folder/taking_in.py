@@ -7,13 +7,13 @@ it is there already; a secret is reported and stays out of the history.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.memory.folder.desk import RECORDED, Action, Desk, Saved, name_in
-from sevenfold.memory.folder.ledger import SETTLED, Pending, Row, digest, file_time
+from sevenfold.memory.folder.ledger import A_SECRET, SETTLED, Pending, Row, digest, file_time
 from sevenfold.memory.folder.listing import is_topic
 from sevenfold.memory.folder.naming import INDEX_NAME
 from sevenfold.memory.folder.reaching import Stamp
@@ -31,7 +31,6 @@ class _Difference(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-A_SECRET: Final = "it holds a secret"
 _Part: TypeAlias = tuple[Author, str, dict[str, _Difference]]
 
 
@@ -145,6 +144,7 @@ def _looked_at(desk: Desk, file: str, stamp: Stamp, row: Row | None) -> _Differe
 
 def _changed(desk: Desk, file: str, stamp: Stamp, row: Row | None, data: bytes) -> _Difference:
     findings = desk.gate.check(data, "other").findings
+    findings += desk.gate.check(file.encode("utf-8", "replace"), "other").findings
     secret = any(each.kind == "secret" for each in findings)
     held = A_SECRET if secret else ""
     if findings:
@@ -155,7 +155,7 @@ def _changed(desk: Desk, file: str, stamp: Stamp, row: Row | None, data: bytes) 
             if secret
             else f"{where}: {findings[0].what}. Remove it, if you did not write it."
         )
-    name, known = name_in(file, data), digest(data)
+    name, known = "" if secret else name_in(file, data), digest(data)
     desk.know(file, Row(stamp, known, name, held))
     action: Action = "created" if row is None else "updated"
     return _Difference(action, name or file, data, known, bool(held))

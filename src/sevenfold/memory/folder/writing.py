@@ -15,10 +15,9 @@ from sevenfold.memory.folder.desk import RECORDED, Action, Desk, Saved
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.finding import meant, named
 from sevenfold.memory.folder.gating import too_large
-from sevenfold.memory.folder.ledger import Pending, Row, digest
+from sevenfold.memory.folder.ledger import A_SECRET, Pending, Row, digest
 from sevenfold.memory.folder.naming import INDEX_NAME, checked_name, file_for, key, wrong_with_file
 from sevenfold.memory.folder.reaching import Overtaken
-from sevenfold.memory.folder.taking_in import A_SECRET
 from sevenfold.memory.indexing import with_changes
 from sevenfold.memory.refusing import Guarded
 from sevenfold.memory.revisions import Author

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.clock import date_of
-from sevenfold.errors import Refused, StorageFailure
+from sevenfold.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.guard.found import Found
 from sevenfold.memory.guard.guard import LARGEST
 from sevenfold.memory.guard.secrets import find_secrets
@@ -114,7 +114,7 @@ class Quarantine:
     def show(self, number: int) -> Held:
         held = self._held(number) if self._there(number) else None
         if held is None:
-            raise Refused(f"there is no entry {number} in quarantine; 'list' shows those there are")
+            raise Mistake(f"there is no entry {number} in quarantine; 'list' shows those there are")
         return held
 
     def release(
@@ -137,7 +137,7 @@ class Quarantine:
     def drop(self, number: int) -> None:
         """Remove an entry for good; its number is not used again."""
         if not self._there(number):
-            raise Refused(f"there is no entry {number} in quarantine; 'list' shows those there are")
+            raise Mistake(f"there is no entry {number} in quarantine; 'list' shows those there are")
         self._remove(number)
 
     def _remove(self, number: int) -> None:

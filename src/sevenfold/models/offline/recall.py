@@ -39,6 +39,7 @@ SCAN_TAIL: Final = 10_000
 """Characters at the beginning and the end of one text that are looked at."""
 SCAN_ALL: Final = 800_000
 """Characters looked at in all, newest first."""
+_TAGS: Final = re.compile(r"^</?memory\b[^\n]*>$", re.MULTILINE)
 COVERAGE: Final = 0.4
 """The share of a question's own words that a passage must have."""
 CANDIDATES: Final = 40
@@ -313,10 +314,17 @@ def _sources(
             by_person = at not in conversation.added and parse_directive(block.text) is None
             yield ("user" if by_person else "context"), "", typed
             for part in added:
-                yield *_labelled(part), part.text
+                yield *_labelled(part), _said(part)
     for result in message.results:
         if done := made.get(result.tool_use_id):
             yield "tool", named(done.use), shown_text(done)
+
+
+def _said(part: Added) -> str:
+    """Its words; of recalled memories what stands between their tags."""
+    if "recall" not in part.tag:
+        return part.text
+    return _TAGS.sub("", part.text[max(0, part.text.find("<memory ")) :])
 
 
 def _labelled(part: Added) -> tuple[Kind, str]:

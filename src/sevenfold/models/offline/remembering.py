@@ -71,9 +71,16 @@ def saved(conversation: Conversation, text: str) -> tuple[Calls, ...]:
     file = f"{name}.md"
     data = new_topic(file, name=name, description=summary(text), type=kind, body=text)
     content = data.decode("utf-8", "replace")
-    return (
-        Calls((Call("Write", {"file_path": str(PurePath(folder) / file), "content": content}),)),
-    )
+    path = str(PurePath(folder) / file)
+    write = Calls((Call("Write", {"file_path": path, "content": content}),))
+    if not _is_there(conversation, file):
+        return (write,)
+    return Calls((Call("Read", {"file_path": path}),)), write  # nothing is replaced unseen
+
+
+def _is_there(conversation: Conversation, file: str) -> bool:
+    """Whether the index, which opens the conversation, points to such a file."""
+    return any(f"({file})" in message.text for message in conversation.messages[:3])
 
 
 def memory_folder(system: str) -> str | None:
