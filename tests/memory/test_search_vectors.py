@@ -92,6 +92,7 @@ def test_nothing_is_started_unless_asked_for_and_close_ends_it(tmp_path: Path) -
     first.wait()
     threading.Timer(0.05, embedder.gate.set).start()  # a batch that is under way is finished
     index.close()
+    embedder.gate.set()  # the batch that was finished has closed it again
     done = index.progress().done
     assert 0 < done < 2_000
     assert kept(index) == done, "what was made is kept"

@@ -18,6 +18,7 @@ from sevenfold.cli.surroundings import look
 from sevenfold.cli.wording import printable
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake
+from sevenfold.events import Emit, Event, Progress
 from sevenfold.layers.l6_dreaming.reviewing import accept, newest, reject, shown
 from sevenfold.layers.l6_dreaming.running import Dreams, Dreamt, How, sentence
 from sevenfold.layers.l6_dreaming.thinking import ByRule
@@ -52,7 +53,13 @@ def _dreamt(
     shared: Shared, memory: MemoryStore, *, by_hand: bool, how: How | None, model: str | None
 ) -> Dreamt:
     at = Workplace.open(shared.project, look(shared).environment, {}, lambda event: None)
-    telling = Telling(Aside(quiet=shared.quiet, color=not shared.no_color))
+    heard = Telling(Aside(quiet=shared.quiet, color=not shared.no_color))
+
+    def telling(event: Event) -> None:
+        """How it ended is the command's own last word."""
+        if not (isinstance(event, Progress) and event.done):
+            heard(event)
+
     if (model or at.default_model) != OFFLINE:
         return anyio.run(_by_model, shared, model, by_hand, how, telling)
     clock = SystemClock()
@@ -69,7 +76,7 @@ def _dreamt(
 
 
 async def _by_model(
-    shared: Shared, model: str | None, by_hand: bool, how: How | None, telling: Telling
+    shared: Shared, model: str | None, by_hand: bool, how: How | None, telling: Emit
 ) -> Dreamt:
     """A conversation in which nothing was said: only its frame is the prefix, and nothing is recorded."""
     options = ChatOptions(shared=shared, model=model)
