@@ -149,6 +149,7 @@ def _duration(place: Path) -> tuple[float, float]:
     worked = time.perf_counter()
     commit(store, staged, Author("dream", "s-1"), report.explained)
     ended = time.perf_counter()
+    store.add(type="user", name="x", description="x", body="x")  # so that no child has to import it
     shutil.rmtree(copy)
     return worked - began, ended - worked
 
