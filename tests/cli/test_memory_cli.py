@@ -86,6 +86,64 @@ def test_the_text_may_come_from_a_file_or_from_stdin(here: Here, world: World) -
     assert here("memory", "show", "c", "--json").json["text"] == "dash"
 
 
+FILE = "---\nname: other\ndescription: About the rig\ntype: reference\n---\n\nIt is in room 4.\n"
+
+
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_a_text_that_is_a_memory_already_says_its_type_and_description(
+    here: Here, world: World, way: str
+) -> None:
+    path = world.write("notes.md", FILE)
+    given = ("memory", "add", "--name", "rig")
+    ran = (
+        here(*given, "--file", str(path))
+        if way == "file"
+        else here(*given, "--file", "-", stdin=FILE.encode())
+    )
+    assert ran.code == 0
+    shown = here("memory", "show", "rig", "--json").json
+    assert (shown["type"], shown["description"]) == ("reference", "About the rig")
+    assert shown["text"] == "It is in room 4."
+    assert (folder(here) / "rig.md").read_text(encoding="utf-8").count("---") == 2
+
+    here(*given, "--file", str(path), "--type", "project", "--description", "Mine")
+    shown = here("memory", "show", "rig", "--json").json
+    assert (shown["type"], shown["description"]) == ("project", "Mine")
+
+
+def test_a_text_without_frontmatter_needs_type_and_description(here: Here) -> None:
+    bare = here("memory", "add", "--name", "x", "--body", "---\nA line.\n---\nText.")
+    assert bare.code == 2
+    assert "a memory needs a type: give it with --type" in bare.err
+    half = here("memory", "add", "--name", "x", "--type", "user", "--body", "Text.")
+    assert half.code == 2
+    assert "a memory needs a description" in half.err
+    only = here("memory", "add", "--name", "x", "--body", FILE.partition("\n\n")[0])
+    assert only.code == 2
+    assert "nothing below it" in only.err
+
+
+def test_a_memory_for_the_team_goes_into_its_folder_and_its_index(here: Here) -> None:
+    team = folder(here) / "team"
+    team.mkdir(parents=True)
+    words = ("--type", "project", "--name", "train", "--description", "Tuesdays", "--body", "b")
+    ran = here("memory", "add", *words, "--team", "--json")
+
+    assert ran.json["path"] == str(team / "train.md")
+    assert (team / "MEMORY.md").read_text(encoding="utf-8") == "- [train](train.md) — Tuesdays\n"
+    assert not (folder(here) / "MEMORY.md").exists()
+    assert here("memory", "show", "team/train").code == 0
+    assert (
+        here("memory", "purge", "team/train", "--yes")
+        .err.rstrip()
+        .endswith("what was shared with the team before is still in its repository")
+    )
+
+    refused = here("memory", "add", "--type", "user", *words[2:], "--team")
+    assert refused.code == 3
+    assert "never shared with the team" in refused.err
+
+
 @pytest.mark.parametrize(
     ("words", "stdin", "why"),
     [
@@ -94,7 +152,7 @@ def test_the_text_may_come_from_a_file_or_from_stdin(here: Here, world: World) -
         ((), b"\xff\xfe\x00", "not UTF-8"),
         (("--body", "a", "--file", "b"), b"", "two texts"),
         (("--file", "none.md"), b"", "none.md: No such file"),
-        (("--body", "a", "--team"), b"", "there is no team memory"),
+        (("--body", "a", "--team"), b"", "there is no team memory here: 'sevenfold team init"),
     ],
 )
 def test_what_is_no_text_is_wrong_usage(

@@ -29,6 +29,30 @@ def summaries(here: Here, *words: str) -> list[str]:
     return [one["summary"] for one in here("memory", "history", *words, "--json").json["revisions"]]
 
 
+def test_undo_after_a_purge_says_so_and_changes_nothing(here: Here, folder: Path) -> None:
+    here("memory", "purge", "quotes", "--yes")
+    ran = here("memory", "undo")
+    assert ran.code == 3
+    assert "the last change was a purge, which cannot be undone" in ran.err
+    assert "Always use tabs." in (folder / "tabs.md").read_text(encoding="utf-8")
+
+
+def test_check_says_how_many_memories_went_wrong(here: Here, folder: Path) -> None:
+    here("memory", "undo", "tabs")
+    shown = here("memory", "check", "--json").json
+    assert shown["pollution"] == {
+        "saved": 2,
+        "undone": 1,
+        "contradicted": 0,
+        "quarantined": 0,
+        "rate": 0.5,
+    }
+    assert (
+        "of 2 memories saved in 30 days 50% went wrong: 1 undone, 0 contradicted, 0 quarantined"
+        in (here("memory", "check").out)
+    )
+
+
 # --- history ------------------------------------------------------------------------------------------
 
 

@@ -122,6 +122,18 @@ def test_what_the_guard_sees_is_reported_first_and_never_quoted() -> None:
     assert "hunter2" not in repr(findings)
 
 
+def test_a_secret_in_the_name_of_a_file_is_found() -> None:
+    def scan(text: str) -> list[Found]:
+        return [Found("secret", "a key", "line 1", "it")] if "hunter2" in text else []
+
+    topics = [memory("hunter2.md", "fine", name="plain")]
+    index = "- [plain](other.md)\n"
+    (finding,) = [one for one in check(topics, index, modified={}, now=NOW, scan=scan)
+                  if one.kind == "secret"]  # fmt: skip
+    assert (finding.file, finding.text) == ("hunter2.md", "a key in the name of the file")
+    assert "rename the file" in finding.fix
+
+
 def test_a_huge_a_binary_and_an_empty_file_are_said() -> None:
     huge = read_topic(
         b"---\nname: h\ndescription: d\ntype: user\n---\n" + b"word " * 10_000_000, "h.md"

@@ -99,6 +99,14 @@ def test_ordinary_files_are_fine(file: str) -> None:
     assert checked_file(file) == file
 
 
+def test_a_long_name_that_is_refused_is_cut_and_stays_readable() -> None:
+    with pytest.raises(Refused) as refused:
+        checked_name("部署" * 40 + "x" * 200)
+    assert str(refused.value).startswith(f"'{'部署' * 30}…' is refused as the name of a memory")
+    with pytest.raises(Refused, match=r"'部署\\u202ex' is refused"):
+        checked_name("部署\u202ex")
+
+
 def test_a_refused_name_is_shown_without_its_hidden_characters() -> None:
     with pytest.raises(Refused) as refused:
         checked_name("safe\u202egnp.md")

@@ -163,6 +163,21 @@ def test_the_line_we_made_follows_the_description_and_a_hand_written_one_stays(h
     assert home.store.index_text() == "- [a](a.md) — new words\n- [b](b.md) — my own words\n"
 
 
+@pytest.mark.parametrize("by", ["hand", "agent"])
+def test_our_line_also_follows_what_a_hand_or_the_agent_edits(home: Home, by: str) -> None:
+    home.add("a", description="old words")
+    home.add("b", description="old words")
+    home.hand("MEMORY.md", home.store.index_text().replace("[b](b.md) — old", "[b](b.md) — my own"))
+    home.store.take_in()
+    for file in ("a.md", "b.md"):
+        data = home.text(file).replace("old words", "new words").replace("name: a", "name: A to Z")
+        home.hand(file, data)
+        if by == "agent":
+            home.store.after_write(home.folder / file, author=AGENT)
+    home.again().take_in()
+    assert home.store.index_text() == "- [A to Z](a.md) — new words\n- [b](b.md) — my own words\n"
+
+
 def test_a_removed_memory_can_be_had_back(home: Home) -> None:
     home.add("用户 偏好", "brief answers")
     home.add("b")
@@ -213,6 +228,28 @@ def test_a_purged_memory_is_nowhere_any_more(home: Home) -> None:
     assert b"affair" not in home.everything()
     assert home.store.recall("Zanzibar") == []
     assert home.store.get("kept").body == "text"
+
+
+def test_a_purge_cannot_be_undone_and_nothing_else_is_in_its_place(home: Home) -> None:
+    home.add("kept")
+    home.store.edit("kept", body="its last text")
+    home.add("gone")
+    home.store.purge("gone")
+    for store in (home.store, home.again()):
+        with pytest.raises(Refused, match="the last change was a purge, which cannot be undone"):
+            store.undo()
+    assert home.store.get("kept").body == "its last text"
+    home.store.undo("kept")
+    assert home.store.get("kept").body == "text"
+    home.store.undo()  # that was the last change now
+    assert home.store.get("kept").body == "its last text"
+
+
+def test_after_the_only_memory_was_purged_it_is_said_too(home: Home) -> None:
+    home.add("gone")
+    home.store.purge("gone")
+    with pytest.raises(Refused, match="the last change was a purge"):
+        home.store.undo()
 
 
 # --- the index ----------------------------------------------------------------------------------------
@@ -465,6 +502,7 @@ def test_a_memory_that_is_too_large_is_refused(home: Home) -> None:
 def test_a_tool_may_write_markdown_into_the_folder(home: Home) -> None:
     home.store.before_write(home.folder / "a.md", b"fine")
     home.add("a")
+    (home.folder / "team").mkdir()
     for file in ("a.md", "sub/b.md", "MEMORY.md", "team/MEMORY.md", "logs/2026/11/2026-11-15.md"):
         home.store.before_write(home.folder / file, b"fine")
 
@@ -686,5 +724,5 @@ def test_check_says_what_is_wrong(home: Home) -> None:
     home.hand("team/c.md", "---\nname: c\ndescription: d\ntype: project\n---\nours\n")
     found = {(one.kind, one.file) for one in home.store.check()}
     assert {("secret", "b.md"), ("link", "a.md"), ("missing", "b.md")} <= found
-    assert ("missing", "team/c.md") not in found
+    assert ("missing", "team/c.md") in found, "in the index of the team"
     assert KEY not in repr(home.store.check())

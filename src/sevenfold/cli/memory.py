@@ -84,9 +84,9 @@ def show(shared: Shared, name: Name) -> int:
 @shared
 def add(
     shared: Shared,
-    type: WhichKind,
     name: Slug,
-    description: Description,
+    type: WhichKind = None,
+    description: Description = None,
     body: Body = None,
     file: BodyFile = None,
     team: Team = False,
@@ -94,7 +94,7 @@ def add(
     """Save a memory; its text is given by --body, by --file, or on stdin."""
     from sevenfold.cli.memory_writing import add as run
 
-    return run(shared, type.value, name, description, body, file, team=team)
+    return run(shared, type.value if type else None, name, description, body, file, team=team)
 
 
 @memory.command("edit")

@@ -46,12 +46,12 @@ ToRevision: TypeAlias = Annotated[
     ),
 ]
 WhichKind: TypeAlias = Annotated[
-    Kind,
+    Kind | None,
     typer.Option(
         "--type",
         metavar="user|feedback|project|reference",
         help="'user': who you are; 'feedback': how to work; 'project': what goes on; "
-        "'reference': where things are outside the project.",
+        "'reference': where things are outside the project. Without it: as the text's frontmatter says.",
     ),
 ]
 NewKind: TypeAlias = Annotated[
@@ -65,8 +65,12 @@ Slug: TypeAlias = Annotated[
     ),
 ]
 Description: TypeAlias = Annotated[
-    str,
-    typer.Option("--description", metavar="TEXT", help="One specific line: recall judges by it."),
+    str | None,
+    typer.Option(
+        "--description",
+        metavar="TEXT",
+        help="One specific line: recall judges by it. Without it: as the text's frontmatter says.",
+    ),
 ]
 NewDescription: TypeAlias = Annotated[
     str | None, typer.Option("--description", metavar="TEXT", help="Another description.")

@@ -15,6 +15,7 @@ from sevenfold.cli.output import result, say
 from sevenfold.cli.surroundings import look
 from sevenfold.cli.wording import count, fitted, one_line, printable
 from sevenfold.clock import SystemClock
+from sevenfold.errors import StorageFailure
 from sevenfold.events import Event, Notice
 from sevenfold.memory.age import age, caveat, days_ago
 from sevenfold.memory.topic import Topic
@@ -23,6 +24,7 @@ from sevenfold.whereabouts import MemoryPlace, memory_place
 
 if TYPE_CHECKING:
     from sevenfold.memory.checking import Finding
+    from sevenfold.memory.pollution import Pollution
     from sevenfold.memory.store import MemoryStore
 
 UNTYPED = "-"
@@ -156,11 +158,38 @@ def show_check(shared: Shared) -> int:
     with opened(shared) as memory:
         findings = memory.check()
         memories = len(memory.listing().topics)
+        since = _pollution(memory)
     good = f"{count(memories, 'memory', 'memories')} in {memory.folder}: nothing to mend"
-    text = "\n".join(map(told, findings)) or good
-    value = {"folder": memory.folder, "memories": memories, "findings": findings}
+    text = "\n".join(filter(None, ["\n".join(map(told, findings)) or good, _went_wrong(since)]))
+    value = {
+        "folder": memory.folder,
+        "memories": memories,
+        "findings": findings,
+        "pollution": since,
+    }
     result(shared, text, {"ok": not findings, **value})
     return 1 if findings else 0
+
+
+def _pollution(memory: MemoryStore) -> Pollution | None:
+    """What became of the memories of the last 30 days; None where the history cannot be read."""
+    from sevenfold.memory.pollution import pollution
+
+    try:
+        return pollution(memory, SystemClock().now())
+    except StorageFailure as error:
+        warn(f"how many memories went wrong is not known: {error}")
+        return None
+
+
+def _went_wrong(since: Pollution | None) -> str:
+    if since is None or not since.saved:
+        return ""
+    ways = (
+        f"{since.undone} undone, {since.contradicted} contradicted, {since.quarantined} quarantined"
+    )
+    saved = count(since.saved, "memory", "memories")
+    return f"of {saved} saved in 30 days {since.rate:.0%} went wrong: {ways}"
 
 
 def told(finding: Finding) -> str:

@@ -6,13 +6,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from sevenfold.cli.memory_showing import opened
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result, say
 from sevenfold.cli.surroundings import look
 from sevenfold.clock import SystemClock, date_of
 from sevenfold.errors import Mistake, Refused
-from sevenfold.memory.topic import Origin, Type
+from sevenfold.memory.parts import SHARED
+from sevenfold.memory.topic import TYPES, Origin, Type, read_topic
+from sevenfold.memory.topics.entries import last
+from sevenfold.memory.topics.frontmatter import find_frontmatter
 
 if TYPE_CHECKING:
     from sevenfold.memory.folder.desk import Saved
@@ -20,42 +25,34 @@ if TYPE_CHECKING:
 MOST: Final = 4 << 20
 """Bytes of a text that are read at all; what is too large for a memory is refused by the guard."""
 STDIN: Final = Path("-")
-TEAM: Final = "team"
+_OURS: Final = ("name", "description", "type", "metadata")
 
 
 def add(
     shared: Shared,
-    type: Type,
+    type: Type | None,
     name: str,
-    description: str,
+    description: str | None,
     body: str | None,
     file: Path | None,
     *,
     team: bool,
 ) -> int:
     with opened(shared) as memory:
-        if team:
-            _refuse_team(memory.folder)
         text = _given(body, file)
         if text is None:
             raise Mistake("a memory needs a text: give it with --body, with --file, or on stdin")
-        if not description.strip():
+        given = _apart(text)
+        type, description = type or given.type, (description or given.description).strip()
+        if type is None:
+            raise Mistake(f"a memory needs a type: give it with --type, {', '.join(TYPES)}")
+        if not description:
             raise Mistake("a memory needs a description: recall judges by it")
         origin = Origin(date=date_of(SystemClock().now()), author=memory.author.kind)
-        saved = memory.add(type=type, name=name, description=description, body=text, origin=origin)
-    return _told(shared, saved)
-
-
-def _refuse_team(folder: Path) -> None:
-    if not (folder / TEAM).is_dir():
-        raise Mistake(
-            f"there is no team memory: {folder / TEAM} does not exist; leave out --team and it is "
-            "saved as your own"
+        saved = memory.add(
+            type=type, name=name, description=description, body=given.body, origin=origin, team=team
         )
-    raise Mistake(
-        "team memory is not written by this command yet; leave out --team and it is saved as your own, "
-        f"or write the file into {folder / TEAM} yourself"
-    )
+    return _told(shared, saved)
 
 
 def edit(
@@ -93,7 +90,9 @@ def purge(shared: Shared, name: str, yes: bool) -> int:
         if not yes:
             _ask(name, revisions)
         saved = memory.purge(name)
-    say(shared, f"purged {saved.name}: it is gone from files, index, history and search")
+        ours = SHARED.holds(saved.path.relative_to(memory.folder).as_posix())
+    more = "; what was shared with the team before is still in its repository" if ours else ""
+    say(shared, f"purged {saved.name}: it is gone from files, index, history and search{more}")
     result(shared, "", saved)
     return 0
 
@@ -115,6 +114,26 @@ def _told(shared: Shared, saved: Saved, more: str = "") -> int:
         say(shared, f"{saved.action} {saved.name}: {saved.path}{more}")
     result(shared, "", saved)
     return 0
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """What a text says of itself, and the rest of it."""
+
+    type: Type | None
+    description: str
+    body: str
+
+
+def _apart(text: str) -> _Given:
+    """A text may be a memory file already: then it has frontmatter, which is not part of what it says."""
+    found = find_frontmatter(text)
+    if found is None or not any(last(found.entries, key) for key in _OURS):
+        return _Given(None, "", text)
+    said = last(found.entries, "description")
+    topic = read_topic(text.encode("utf-8", "surrogateescape"), "memory.md")
+    if not topic.body.strip():
+        raise Mistake("the text has frontmatter and nothing below it; nothing was saved")
+    return _Given(topic.type, topic.description if said else "", topic.body)
 
 
 # --- the text -----------------------------------------------------------------------------------------

@@ -15,15 +15,17 @@ import msgspec
 from sevenfold.memory.age import age, days_ago
 from sevenfold.memory.dates import relative_dates
 from sevenfold.memory.folder.naming import key, slug
-from sevenfold.memory.index import HOOK, INDEX, Pointer, read_index
+from sevenfold.memory.index import HOOK, Pointer, read_index
 from sevenfold.memory.index_limits import exceeded
 from sevenfold.memory.likeness import alike
+from sevenfold.memory.parts import OWN, SHARED, Part, is_personal
 from sevenfold.memory.topics.frontmatter import whole
 from sevenfold.memory.topics.reading import Topic, decoded
 
 Kind: TypeAlias = Literal[
     "secret",
     "instruction",
+    "team",
     "size",
     "limit",
     "dangling",
@@ -65,27 +67,30 @@ class Seen(Protocol):
 def check(
     topics: Sequence[Topic],
     index: str,
+    team_index: str = "",
     *,
     modified: Mapping[str, float],
     now: float,
     scan: Callable[[str], Iterable[Seen]] | None = None,
     also: Collection[str] = (),
-    index_file: str = INDEX,
 ) -> list[Finding]:
-    """Everything worth saying about these memories and their index, the gravest first.
+    """Everything worth saying about these memories and their indexes, the gravest first.
 
-    `modified` says when each file was last changed, `scan` is the guard, `also` are files that the
+    `modified` says when each file was last changed, `scan` is the guard, `also` are files that an
     index may point to but need not.
     """
     findings: list[Finding] = []
+    texts = {OWN: index, SHARED: team_index}
     if scan is not None:
-        findings += _guarded(
-            [*((one.file, _text(one)) for one in topics), (index_file, index)], scan
-        )
-    findings += _index(topics, index, also, index_file)
+        inside = [(one.file, _text(one)) for one in topics]
+        findings += _guarded([*inside, *((part.index, text) for part, text in texts.items())], scan)
+        findings += _named(topics, scan)
+    for part, text in texts.items():
+        findings += _index(part, topics, text, also)
     names = _names(topics)
     for topic in topics:
         findings += _frontmatter(topic)
+        findings += _personal(topic)
         findings += _dates(topic)
         findings += _links(topic, names)
         findings += _stale(topic, modified, now)
@@ -110,9 +115,33 @@ def _guarded(
             yield Finding(seen.kind, file, f"{seen.what} in {seen.where}", fixes[seen.kind])
 
 
+def _named(topics: Sequence[Topic], scan: Callable[[str], Iterable[Seen]]) -> Iterator[Finding]:
+    """Secrets in the names of files: lists, messages and the history show those."""
+    for topic in topics:
+        for seen in scan(topic.file):
+            if seen.kind == "secret":
+                fix = "renew the secret, rename the file, and purge the old name from the history"
+                yield Finding("secret", topic.file, f"{seen.what} in the name of the file", fix)
+
+
+def _personal(topic: Topic) -> Iterator[Finding]:
+    if is_personal(topic):
+        yield Finding(
+            "team",
+            topic.file,
+            "it is of type 'user' and lies with the team, and what is about a person is never shared",
+            "move it out of team/, or give it another type",
+        )
+
+
 def _index(
-    topics: Sequence[Topic], text: str, also: Collection[str], file: str
+    part: Part, every: Sequence[Topic], text: str, also: Collection[str]
 ) -> Iterator[Finding]:
+    """What is wrong with the index of one part; files have the names there that it gives them."""
+    topics = [_within(part, one) for one in every if part.lists(one.file)]
+    others = {*also, *(one.file for one in every)}
+    also = [part.inner(one) for one in others if one.startswith(part.folder)]
+    file = part.index
     if over := exceeded(text):
         fix = "merge or remove memories, and move what says more than a hook into topic files"
         yield Finding("limit", file, f"it has {' and '.join(over)}", fix)
@@ -133,11 +162,15 @@ def _index(
         if not pointed & {key(topic.file), key(topic.file.removesuffix(".md")), key(topic.name)}:
             yield Finding(
                 "missing",
-                topic.file,
+                part.outer(topic.file),
                 "the index has no line for it",
                 "add one: - [Title](file.md) — hook",
             )
     yield from _crowded(read.pointers, read.lines, file)
+
+
+def _within(part: Part, topic: Topic) -> Topic:
+    return msgspec.structs.replace(topic, file=part.inner(topic.file)) if part.folder else topic
 
 
 def _crowded(pointers: Sequence[Pointer], lines: Sequence[str], file: str) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ def exceeded(text: str) -> list[str]:
     return over
 
 
-def loaded(text: str, modified: Mapping[str, float]) -> str:
+def loaded(text: str, modified: Mapping[str, float], file: str = INDEX) -> str:
     """The index as a session sees it; `modified` says when each topic file was last changed.
 
     Within the limits it is the text itself. Otherwise pointers go, those to the oldest files first
@@ -68,7 +68,7 @@ def loaded(text: str, modified: Mapping[str, float]) -> str:
     if not kept.strip():
         kept = _beginning(text)
     lead = "" if not kept or kept.endswith(("\n", "\r")) else "\n"
-    return f"{kept}{lead}{_warning(over, [rows[at] for at in sorted(gone)])}\n"
+    return f"{kept}{lead}{_warning(file, over, [rows[at] for at in sorted(gone)])}\n"
 
 
 def _beginning(text: str) -> str:
@@ -109,7 +109,7 @@ def _gone(rows: list[Row], times: list[float]) -> set[int]:
     return gone
 
 
-def _warning(over: list[str], gone: list[Row]) -> str:
+def _warning(file: str, over: list[str], gone: list[Row]) -> str:
     pointers = [row for row in gone if row.pointing]
     files = [link.file[:_NAME] for row in pointers for link in row.links]
     by_hand = [row for row in gone if not row.pointing and row.text.strip()]
@@ -123,6 +123,6 @@ def _warning(over: list[str], gone: list[Row]) -> str:
         parts.append(f"{len(by_hand):,} other {which} left out, from line {by_hand[0].number:,} on")
     said = "; ".join(parts) or "its end is left out"
     return (
-        f"> Warning: {INDEX} has {' and '.join(over)}; {said}. The files themselves are still in the "
+        f"> Warning: {file} has {' and '.join(over)}; {said}. The files themselves are still in the "
         "folder: search there, and shorten the index."
     )

@@ -23,6 +23,8 @@ SHORT: Final = 12
 """How many digits of a commit's id are shown."""
 NAMED: Final = 200
 """A revision of more files than this does not name them in its message."""
+UNDOING: Final = ("undid ", "brought back ")
+"""How the summary of a revision begins that takes back another."""
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _ACTIONS: Final[dict[str, Action]] = {
     "Created": "created",

@@ -29,7 +29,7 @@ from sevenfold.memory.folder.reading import Reading
 from sevenfold.memory.folder.recalling import Recalling
 from sevenfold.memory.folder.recording import Recording
 from sevenfold.memory.folder.taking_in import taken_in
-from sevenfold.memory.indexing import is_listed
+from sevenfold.memory.parts import OWN, SHARED, TEAM
 from sevenfold.memory.recalled import Recalled
 from sevenfold.memory.refusing import NoSuchMemory
 from sevenfold.memory.revisions import Author, Revision
@@ -95,16 +95,24 @@ class MemoryStore:
         """The files with their times and sizes, and what in the folder is not used and why."""
         return self._reading.listing()
 
-    def index_text(self) -> str:
-        """MEMORY.md as it is; empty when there is none."""
-        return self._reading.index_text()
+    @property
+    def has_team(self) -> bool:
+        """Whether there is a part that is shared with a team."""
+        place = self.folder / TEAM.rstrip("/")
+        return place.is_dir() and not place.is_symlink()
 
-    def loaded_index(self) -> str:
-        """MEMORY.md as a session sees it: within its limits, with a warning when that took a cut."""
+    def index_text(self, *, team: bool = False) -> str:
+        """MEMORY.md, or that of the team, as it is; empty when there is none."""
+        return self._reading.index_text((SHARED if team else OWN).index)
+
+    def loaded_index(self, *, team: bool = False) -> str:
+        """An index as a session sees it: within its limits, with a warning when that took a cut."""
         from sevenfold.memory.index import loaded
 
-        text = self.index_text()
-        return loaded(text, self.modified()) if text else ""
+        part, text = SHARED if team else OWN, self.index_text(team=team)
+        known = self.modified() if text else {}
+        times = {part.inner(file): at for file, at in known.items() if file.startswith(part.folder)}
+        return loaded(text, times, part.index) if text else ""
 
     def modified(self) -> dict[str, float]:
         """When each memory was last changed, by file."""
@@ -138,16 +146,15 @@ class MemoryStore:
         """What is wrong with the memories, the index and the folder, and what to do about it."""
         from sevenfold.memory.checking import check
 
-        listing = self.listing()
-        found = check(
+        return check(
             self.topics(),
             self.index_text(),
+            self.index_text(team=True),
             modified=self.modified(),
             now=self._clock.now(),
             scan=lambda text: self._gate.check(text.encode("utf-8", "replace"), "other").findings,
-            also=[file for file in listing.files if not is_listed(file)],
+            also=list(self.listing().files),
         )
-        return [one for one in found if one.kind != "missing" or is_listed(one.file)]
 
     def settled(self, seconds: float) -> bool:
         """Wait until every memory can be found by its meaning too; False when that takes longer."""
@@ -168,8 +175,12 @@ class MemoryStore:
         body: str,
         origin: Origin | None = None,
         author: Author | None = None,
+        team: bool = False,
     ) -> Saved:
-        """Save a memory; one of that name is replaced, and what it said stays in the history."""
+        """Save a memory; one of that name is replaced, and what it said stays in the history.
+
+        With `team` it is shared: there has to be a team, and what is about a person is refused.
+        """
         from sevenfold.memory.folder.writing import added
 
         by = author or self.author
@@ -182,6 +193,7 @@ class MemoryStore:
                 description=description,
                 body=body,
                 origin=origin,
+                team=team,
             )
         )
 
@@ -242,17 +254,7 @@ class MemoryStore:
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
         """`Refused` with the reason when these bytes may not become this file."""
         proposal = Proposal(self._files, path, data)
-        old = b""
-        try:
-            with self._files.opened() as at:
-                now = listed(at)
-                proposal.check_place(at, now)
-                proposal.check_text(at)
-                proposal.check_index(self.index_text(), now)
-                old = at.read(proposal.file)[0] if proposal.file in now.files else b""
-        except FileNotFoundError:
-            proposal.check_text(None)
-            proposal.check_index("", Listing())
+        old = proposal.check(self._reading.index_text)
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
@@ -266,6 +268,10 @@ class MemoryStore:
         """The newest revisions first, of one memory or of the folder."""
         file = self._ever(name)
         return self._past.ask(lambda history: history.log(file, limit))
+
+    def as_of(self, revision: str, file: str) -> bytes | None:
+        """A file as it was right after a revision; None when it was not there."""
+        return self._past.ask(lambda history: history.file_at(revision, file))
 
     def diff(self, name: str | None = None, revision: str | None = None) -> str:
         """What the last change changed, or everything since a revision, as a unified diff."""

@@ -198,7 +198,15 @@ class Extraction:
 
         store, now = self._learning.store, self._clock.now()
         memories = store.newest(NEWEST)
-        told = asking(memories, store.folder, self._learning.session, now, since, self._set.steps)
+        told = asking(
+            memories,
+            store.folder,
+            self._learning.session,
+            now,
+            since,
+            self._set.steps,
+            team=store.has_team,
+        )
         return Sources(view, entries, now), told
 
     def _tell(self, saved: Sequence[Saved], hands: ExtractionTools) -> None:

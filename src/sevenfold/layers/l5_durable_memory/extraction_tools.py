@@ -22,12 +22,11 @@ from sevenfold.layers.l5_durable_memory.quiet_tools import May
 from sevenfold.messages import Json, ToolResult, ToolUse
 from sevenfold.protocols import Tools
 from sevenfold.tools.arguments import cleaned, problem
+from sevenfold.tools.confined import COMMANDS
 from sevenfold.tools.editing import EDIT_SCHEMA, WRITE_SCHEMA
 from sevenfold.tools.rules import EDITORS, READERS
 from sevenfold.tools.shell import classify_within
 
-COMMANDS: Final = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})
-"""Programs that Bash may run."""
 _SCHEMAS: Final[dict[str, Json]] = {
     schema["name"]: schema["input_schema"] for schema in (WRITE_SCHEMA, EDIT_SCHEMA)
 }

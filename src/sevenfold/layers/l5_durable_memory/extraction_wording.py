@@ -28,12 +28,20 @@ _MANIFEST: Final = "<manifest>"
 
 
 def asking(
-    memories: Sequence[Recalled], folder: Path, session: str, now: float, since: int, steps: int
+    memories: Sequence[Recalled],
+    folder: Path,
+    session: str,
+    now: float,
+    since: int,
+    steps: int,
+    *,
+    team: bool = False,
 ) -> str:
     """The body of the directive. `since`: how many messages have been looked at before."""
     listed = manifest(memories).removeprefix(_MANIFEST)
     parts = [
-        _instruction().replace(_STEPS, str(steps)),
+        _text("extract.md").replace(_STEPS, str(steps)),
+        _text("extract_team.md") if team else "",
         _SINCE.format(f"{since:,}") if since else "",
         f'<session id="{escape(session)}" date="{date_of(now)}"/>',
         f'<manifest folder="{escape(str(folder))}">{listed}',
@@ -43,5 +51,5 @@ def asking(
 
 
 @cache
-def _instruction() -> str:
-    return Path(__file__).with_name("extract.md").read_text(encoding="utf-8").strip()
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()

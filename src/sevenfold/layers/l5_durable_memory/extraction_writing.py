@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Refused, StorageFailure
+from sevenfold.errors import Mistake, Refused, StorageFailure
 from sevenfold.layers.l5_durable_memory.founding import Founded, Unfit, founded
 from sevenfold.layers.l5_durable_memory.provenance import Sources
 from sevenfold.memory.dates import relative_dates
@@ -22,10 +22,10 @@ from sevenfold.memory.folder.files import HEAD, MemoryFiles, Opened
 from sevenfold.memory.folder.listing import is_topic
 from sevenfold.memory.folder.naming import ENDING, INDEX_NAME, key
 from sevenfold.memory.folder.reaching import Overtaken, Stamp
-from sevenfold.memory.index import HOOK, pointer_line
+from sevenfold.memory.index import HOOK
 from sevenfold.memory.index_rows import Row, rows_of
-from sevenfold.memory.indexing import TEAM
 from sevenfold.memory.merging import resembling, statement, words
+from sevenfold.memory.parts import is_personal, part_of
 from sevenfold.memory.refusing import Guarded
 from sevenfold.memory.revisions import Author
 from sevenfold.memory.store import MemoryStore
@@ -39,7 +39,6 @@ from sevenfold.tools.paths import lexical
 
 KIND: Final = "extraction"
 _TRIES: Final = 5
-_BULLETS: Final = "-*+"
 _LONGEST_ROW: Final = HOOK + 50
 """Characters of a line of the index that is taken from a model."""
 
@@ -124,7 +123,7 @@ class MemoryWriter:
                 continue
             except Guarded as held:
                 raise Unfit(_kinds(held), str(held)) from held
-            except Refused as refused:
+            except Mistake as refused:
                 raise Unfit("form", str(refused)) from refused
             return self._recorded(done)
         raise StorageFailure(f"{self._store.folder / file} could not be written: it keeps changing")
@@ -134,7 +133,7 @@ class MemoryWriter:
     ) -> _Done:
         before = None if old is None else read_topic(old, file)
         proposed = read_topic(text.encode("utf-8", "surrogateescape"), file)
-        if proposed.type == "user" and file.startswith(TEAM):
+        if is_personal(proposed):
             raise Unfit("outside", "what is known about a person is never shared with the team")
         made = founded(proposed, before, self._sources, self._session)
         merged = False
@@ -150,8 +149,6 @@ class MemoryWriter:
         author = Author(KIND, self._session, f"they said: {shortened(made.quote, 200)}")
         self._store.before_write(self._store.folder / file, data, author=author)
         at.write(file, data, stamp)
-        if before is not None:
-            self._retell(at, before, made.topic)
         said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
         if left := relative_dates(f"{made.topic.description}\n{made.topic.body}"):
             said += f" These dates will mean nothing later: {', '.join(left)}. Edit them."
@@ -160,7 +157,11 @@ class MemoryWriter:
     def _known(self, made: Founded) -> Topic | None:
         """The memory whose place a new one takes; `Unfit` when it is there, or may be."""
         new = made.topic
-        like = resembling(new, self._store.topics())
+        part, topics = part_of(new.file), self._store.topics()
+        beside = resembling(new, [one for one in topics if not part.holds(one.file)])
+        if beside is not None and beside.known:
+            raise Unfit("known", f"{beside.topic.file} says so already: nothing to save")
+        like = resembling(new, [one for one in topics if part.holds(one.file)])
         if like is None:
             return None
         old = like.topic
@@ -184,19 +185,6 @@ class MemoryWriter:
         return done.said
 
     # --- the index --------------------------------------------------------------------------------------
-
-    def _retell(self, at: Opened, before: Topic, after: Topic) -> None:
-        """The line that was made from the old description says the new one; a hand-written one stays."""
-        data, stamp = _read(at, INDEX_NAME)
-        lines = (data or b"").decode("utf-8", "surrogateescape").splitlines(keepends=True)
-        for bullet in _BULLETS:
-            old, new = pointer_line(before, bullet), pointer_line(after, bullet)
-            lines = [
-                new + line[len(old) :] if line.rstrip("\r\n") == old else line for line in lines
-            ]
-        text = "".join(lines).encode("utf-8", "surrogateescape")
-        if data is not None and text != data and len(data) <= HEAD:
-            at.write(INDEX_NAME, text, stamp)
 
     def _index(self, at: Opened, text: str, old: bytes, stamp: Stamp | None) -> _Done:
         """Of a new index the lines count that belong to memories of this run; it keeps the others."""

@@ -13,7 +13,7 @@ import msgspec
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.memory.folder.files import HEAD, Opened
 from sevenfold.memory.folder.gating import Gate
-from sevenfold.memory.folder.ledger import UNKNOWN, Ledger, LedgerFile, Row, digest
+from sevenfold.memory.folder.ledger import A_SECRET, UNKNOWN, Ledger, LedgerFile, Row, digest
 from sevenfold.memory.folder.listing import Listing, is_topic
 from sevenfold.memory.folder.reaching import Stamp
 from sevenfold.memory.folder.recording import NONE, Recording
@@ -101,6 +101,18 @@ class Desk:
                 with contextlib.suppress(StorageFailure, Refused):
                     found[file] = self.at.read(file, RECORDED)[0]
         return found
+
+    def holding(self, file: str, index: bytes) -> str:
+        """Why an index that we are about to write stays out of the history; empty: it does not.
+
+        Lines that were harmless apart can become a secret when what stood between them goes.
+        """
+        from sevenfold.memory.guard.secrets import find_secrets
+
+        row = self.ledger.rows.get(file)
+        if row and row.held:
+            return row.held
+        return A_SECRET if find_secrets(index.decode("utf-8", "replace")) else ""
 
     def settle(self) -> None:
         """Keep what is known now. What was not recorded is compared again the next time."""

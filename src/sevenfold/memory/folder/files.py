@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 from sevenfold.errors import Refused
 from sevenfold.memory.folder import reaching
-from sevenfold.memory.folder.naming import checked_file, shown
+from sevenfold.memory.folder.naming import TEAM, checked_file, shown
 from sevenfold.memory.folder.reaching import CAN_HOLD, Overtaken, Stamp
 from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure
 from sevenfold.storage.locking import alone
@@ -200,6 +200,8 @@ class Opened:
         """A folder of ours without files says nothing; one with anything in it stays."""
         while "/" in file:
             file = file.rpartition("/")[0]
+            if f"{file}/" == TEAM:
+                return  # it is there because there is a team
             with contextlib.suppress(OSError), self._above(file) as (at, name):
                 os.rmdir(name, dir_fd=at)
                 continue

@@ -28,7 +28,7 @@ UNKNOWN: Final = "?"
 SETTLED: Final = 100_000_000
 """Nanoseconds after which a file cannot change any more without its stamp changing: file systems count
 time in steps, and two writes within one step may look the same."""
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _TOKEN: Final = 16
 
 
@@ -51,12 +51,14 @@ class Ledger(msgspec.Struct):
 
     head: str = UNKNOWN
     rows: dict[str, Row] = {}
-    full: bool = False
-    """Whether there are memories for which the index has no room."""
+    full: set[str] = set()
+    """The parts of the folder that hold memories for which their index has no room."""
+    purged: str | None = None
+    """The newest revision after a purge, which itself is none; None: nothing was purged."""
     format: int = _FORMAT
 
     def copy(self) -> Ledger:
-        return Ledger(self.head, dict(self.rows), self.full)
+        return Ledger(self.head, dict(self.rows), set(self.full), self.purged)
 
 
 class Pending(msgspec.Struct, frozen=True):

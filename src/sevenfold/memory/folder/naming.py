@@ -19,6 +19,8 @@ from sevenfold.errors import Refused
 ENDING: Final = ".md"
 INDEX_NAME: Final = "MEMORY.md"
 LOGS: Final = "logs"
+TEAM: Final = "team/"
+"""Where the memories are that a team shares."""
 LONGEST_NAME: Final = 200
 """Characters of a memory's name."""
 LONGEST_PART: Final = 200
@@ -29,6 +31,7 @@ DEEPEST: Final = 8
 """Folders below the memory folder, one in another."""
 _SLUG: Final = 80
 _SLUG_BYTES: Final = 150
+_SHOWN: Final = 60
 
 _PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}\.md")
 _RESERVED: Final = frozenset(
@@ -142,13 +145,16 @@ def slug(name: str) -> str:
     return cut.encode("utf-8")[:_SLUG_BYTES].decode("utf-8", "ignore").strip("-")
 
 
-def file_for(name: str, taken: Container[str]) -> str:
-    """A file for a new memory of this name: never one that is taken (`taken` holds `key`s)."""
+def file_for(name: str, taken: Container[str], folder: str = "") -> str:
+    """A file for a new memory of this name: never one that is taken (`taken` holds `key`s).
+
+    `folder` is where it is to be, empty or with a slash at its end.
+    """
     stem = slug(name)
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     tries = [stem, *(f"{stem or 'memory'}-{digest[:size]}" for size in (4, 8, 16, 64))]
     for each in tries:
-        file = each + ENDING
+        file = f"{folder}{each}{ENDING}"
         if not wrong_with_file(file) and key(file) not in taken:
             return file
     raise Refused(f"no file is left for a memory named {shown(name)}; use another name")
@@ -163,4 +169,5 @@ def key(file: str) -> str:
 
 def shown(text: str) -> str:
     """A name as it may be shown in a message: short, and hidden characters written out."""
-    return ascii(text[:60] + "…") if len(text) > 60 or not text.isprintable() else repr(text)
+    quoted = repr(text[:_SHOWN])
+    return quoted if len(text) <= _SHOWN else f"{quoted[:-1]}…{quoted[-1]}"

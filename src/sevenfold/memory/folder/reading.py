@@ -73,13 +73,13 @@ class Reading:
         with self._files.opened() as at:
             return at.read(file, HEAD)[0]
 
-    def index_text(self) -> str:
-        """The index as it is; empty when there is none."""
+    def index_text(self, file: str = INDEX_NAME) -> str:
+        """An index as it is; empty when there is none."""
         try:
             with self._files.opened() as at:
-                if at.stamp(INDEX_NAME) is None:
+                if at.stamp(file) is None:
                     return ""
-                return at.read(INDEX_NAME, LARGEST_INDEX)[0].decode("utf-8", "surrogateescape")
+                return at.read(file, LARGEST_INDEX)[0].decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             return ""
 

@@ -70,6 +70,16 @@ class Recording:
             self._without(error)
             return {}
 
+    def file(self, revision: str, name: str) -> bytes | None:
+        """One file at a revision; None when there is no such thing."""
+        if revision in ("", NONE):
+            return None
+        try:
+            return self.ask(lambda history: history.file_at(revision, name))
+        except StorageFailure as error:
+            self._without(error)
+            return None
+
     def record(
         self,
         changed: Mapping[str, bytes | None] | None,

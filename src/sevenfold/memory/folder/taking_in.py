@@ -15,7 +15,6 @@ from sevenfold.errors import Refused, StorageFailure
 from sevenfold.memory.folder.desk import RECORDED, Action, Desk, Saved, name_in
 from sevenfold.memory.folder.ledger import A_SECRET, SETTLED, Pending, Row, digest, file_time
 from sevenfold.memory.folder.listing import is_topic
-from sevenfold.memory.folder.naming import INDEX_NAME
 from sevenfold.memory.folder.reaching import Stamp
 from sevenfold.memory.indexing import brought_up_to_date
 from sevenfold.memory.revisions import Author
@@ -44,18 +43,29 @@ def taken_in(desk: Desk, author: Author) -> list[Saved]:
         return []
     parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author)
     created = [file for file, one in found.items() if one.action == "created"]
-    index = brought_up_to_date(desk, created)
-    if index is not None:
-        row = desk.ledger.rows.get(INDEX_NAME)
-        desk.write(INDEX_NAME, index, held=row.held if row else "")
-        ours = _Difference("updated", "", index, held=bool(row and row.held))
-        if INDEX_NAME in found or not parts:  # what a hand wrote there is a revision of its own
-            parts.append((author, "brought the index up to date", {INDEX_NAME: ours}))
+    for file, index in brought_up_to_date(desk, created, _retold(desk, found)).items():
+        held = desk.holding(file, index)
+        desk.write(file, index, held=held)
+        ours = _Difference("updated", "", index, held=bool(held))
+        if file in found or not parts:  # what a hand wrote there is a revision of its own
+            parts.append((author, "brought the index up to date", {file: ours}))
         else:
-            parts[-1][2][INDEX_NAME] = ours
+            parts[-1][2][file] = ours
     saved = [one for part in parts for one in _recorded(desk, part)]
     desk.settle()
     return saved
+
+
+def _retold(desk: Desk, found: dict[str, _Difference]) -> dict[str, tuple[bytes, bytes]]:
+    """The memories that say something else: what they said last, as far as the history knows it."""
+    told: dict[str, tuple[bytes, bytes]] = {}
+    head = desk.ledger.head
+    for file, one in found.items():
+        if one.action != "updated" or one.data is None or one.held or not is_topic(file):
+            continue
+        if (before := desk.past.file(head, file)) is not None:
+            told[file] = (before, one.data)
+    return told
 
 
 def _recorded(desk: Desk, part: _Part) -> Iterator[Saved]:

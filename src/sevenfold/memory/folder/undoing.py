@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from sevenfold.errors import Mistake
+from sevenfold.errors import Mistake, Refused
 from sevenfold.memory.folder.desk import Action, Desk, Saved, name_in
 from sevenfold.memory.folder.finding import meant
 from sevenfold.memory.folder.listing import is_topic
 from sevenfold.memory.folder.naming import ENDING, key, slug, wrong_with_file, wrong_with_name
 from sevenfold.memory.folder.recording import NONE
 from sevenfold.memory.folder.writing import applied
+from sevenfold.memory.parts import check_private
 from sevenfold.memory.refusing import NoSuchMemory
 from sevenfold.memory.revisions import Author
 
@@ -27,14 +28,20 @@ def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> lis
 
     It is a revision of its own, so that undoing again brings back what was undone.
     """
+    if asked is None and to is None and desk.ledger.purged == desk.ledger.head:
+        raise Refused(
+            "the last change was a purge, which cannot be undone; name a memory to undo its last change, "
+            "or go back to a revision with --to"
+        )
     file = None if asked is None else ever(desk, asked)
     changes = desk.past.ask(lambda history: history.undone(file, to))
     if not changes:
         raise Mistake(
             f"there is nothing to undo: {asked or 'the folder'} is as it was at {to or 'the start'}"
         )
-    for data in changes.values():
+    for each, data in changes.items():
         desk.gate.refuse_secrets(data or b"")
+        check_private(data, each)
     names = {each: _name(desk, each, data) for each, data in changes.items()}
     actions = {each: _action(desk, each, data) for each, data in changes.items()}
     what = f"undid the last change of {asked or 'the folder'}"
@@ -57,7 +64,7 @@ def purged(desk: Desk, asked: str) -> Saved:
     if file in desk.ledger.rows:
         applied(desk, {file: None}, Author("user"), "removed a memory")
     desk.past.ask(lambda history: history.purge(file, at=desk.now))
-    desk.ledger.head = desk.past.head(desk.now)
+    desk.ledger.head = desk.ledger.purged = desk.past.head(desk.now)
     desk.dirty = True
     desk.settle()
     desk.ledgers.withdraw()

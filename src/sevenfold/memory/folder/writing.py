@@ -16,9 +16,18 @@ from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.finding import meant, named
 from sevenfold.memory.folder.gating import too_large
 from sevenfold.memory.folder.ledger import A_SECRET, Pending, Row, digest
-from sevenfold.memory.folder.naming import INDEX_NAME, checked_name, file_for, key, wrong_with_file
+from sevenfold.memory.folder.naming import checked_name, file_for, key, wrong_with_file
 from sevenfold.memory.folder.reaching import Overtaken
 from sevenfold.memory.indexing import with_changes
+from sevenfold.memory.parts import (
+    INDEXES,
+    OWN,
+    SHARED,
+    check_private,
+    check_team,
+    names_in,
+    part_of,
+)
 from sevenfold.memory.refusing import Guarded
 from sevenfold.memory.revisions import Author
 from sevenfold.memory.topic import TYPES, Origin, Topic, Type, read_topic
@@ -34,14 +43,18 @@ def added(
     description: str,
     body: str,
     origin: Origin | None,
+    team: bool = False,
 ) -> Saved:
-    """A new memory, or a new text for the memory of that name."""
+    """A new memory, or a new text for the memory of that name; with `team` among those of the team."""
     name = checked_name(name)
     if type not in TYPES:
         raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
-    file = named(name, desk.names)
+    if team:
+        check_team(desk.listing)
+    part = SHARED if team else OWN
+    file = named(name, names_in(part, desk.names))
     if file is None:
-        file = file_for(name, desk.listing.taken)
+        file = file_for(name, desk.listing.taken, part.folder)
         data = new_topic(
             file, name=name, description=description, type=type, body=body, origin=origin
         )
@@ -101,6 +114,7 @@ def written(
     desk: Desk, author: Author, file: str, data: bytes, action: Action, summary: str
 ) -> Saved:
     """Write one memory that the guard lets pass."""
+    check_private(data, file)
     desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
     revision = applied(desk, {file: data}, author, summary)
     return Saved(read_topic(data, file).name, desk.folder / file, revision, action)
@@ -116,22 +130,25 @@ def applied(
 ) -> str:
     """Make these changes and what they mean for the index, as one revision."""
     old = {file: _bytes(desk, file) for file in changes if _can_be_put_back(desk, file)}
-    index = with_changes(desk, changes, old, strict=strict)
-    topics = {file: data for file, data in changes.items() if file != INDEX_NAME}
-    digests = {file: "" if data is None else digest(data) for file, data in topics.items()}
-    if index is not None:
-        digests[INDEX_NAME] = digest(index)
+    indexes = with_changes(desk, changes, old, strict=strict)
+    topics = {file: data for file, data in changes.items() if file not in INDEXES}
+    digests = {
+        file: "" if data is None else digest(data) for file, data in {**topics, **indexes}.items()
+    }
     desk.ledgers.announce(Pending(desk.ledger.head, author, summary, digests))
     try:
         for file, data in topics.items():
             _put(desk, file, data)
-        index = _index_written(desk, changes, old, index)
+        indexes = {
+            file: last
+            for file, data in indexes.items()
+            if (last := _index_written(desk, changes, old, file, data)) is not None
+        }
     except StorageFailure:
         _put_back(desk, old)
         raise
     files = dict(topics)
-    if index is not None and not desk.ledger.rows[INDEX_NAME].held:
-        files[INDEX_NAME] = index
+    files |= {file: data for file, data in indexes.items() if not desk.ledger.rows[file].held}
     revision = desk.record(files, author, summary)
     desk.settle()
     return revision
@@ -146,7 +163,7 @@ def _put(desk: Desk, file: str, data: bytes | None) -> None:
 
 def _can_be_put_back(desk: Desk, file: str) -> bool:
     stamp = desk.stamp(file)
-    return file != INDEX_NAME and (stamp is None or stamp.size <= RECORDED)
+    return file not in INDEXES and (stamp is None or stamp.size <= RECORDED)
 
 
 def _bytes(desk: Desk, file: str) -> bytes | None:
@@ -171,17 +188,18 @@ def _index_written(
     desk: Desk,
     changes: Mapping[str, bytes | None],
     old: Mapping[str, bytes | None],
+    file: str,
     index: bytes | None,
 ) -> bytes | None:
     """The second step. When a hand was faster, its lines are taken into account."""
     while index is not None:
         try:
-            row = desk.ledger.rows.get(INDEX_NAME)
-            desk.write(INDEX_NAME, index, held=row.held if row else "")
+            row = desk.ledger.rows.get(file)
+            desk.write(file, index, held=desk.holding(file, index))
         except Overtaken:
-            stamp = desk.at.stamp(INDEX_NAME)
-            desk.know(INDEX_NAME, Row(stamp, "", "", row.held if row else "") if stamp else None)
-            index = with_changes(desk, changes, old, strict=False)
+            stamp = desk.at.stamp(file)
+            desk.know(file, Row(stamp, "", "", row.held if row else "") if stamp else None)
+            index = with_changes(desk, changes, old, strict=False).get(file)
         else:
             return index
     return None
@@ -193,6 +211,7 @@ def released(desk: Desk, author: Author, file: str, data: bytes) -> Saved:
     topic = read_topic(data, file)
     there = file in desk.ledger.rows
     if not there and (wrong_with_file(file) or key(file) in desk.listing.taken):
-        file = file_for(topic.name, desk.listing.taken)
+        file = file_for(topic.name, desk.listing.taken, part_of(file).folder)
+    check_private(data, file)
     revision = applied(desk, {file: data}, author, f"released {topic.name} from quarantine")
     return Saved(topic.name, desk.folder / file, revision, "updated" if there else "created")

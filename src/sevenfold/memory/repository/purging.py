@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from posixpath import normpath
 from typing import Final
@@ -129,8 +129,7 @@ class _Cleaner:
         self.before: dict[bytes, Folder | bytes] = {}
         """New objects of this tree and of the one before: no more of them are kept in memory."""
         self.newer: bytes | None = None
-        parents = {path.rpartition(b"/")[0] for path in paths} | {b""}
-        self.indexes = [parent + b"/" + INDEX if parent else INDEX for parent in parents]
+        self.indexes = sorted({above + INDEX for path in paths for above in _above(path)})
 
     def folder(self, id: bytes) -> Folder:
         new = self.here.get(id, self.before.get(id))
@@ -191,6 +190,12 @@ class _Cleaner:
         id = id_of(BLOB, clean)
         self.here[id] = clean
         return id
+
+
+def _above(path: bytes) -> Iterator[bytes]:
+    """Every folder above a file, with a slash at its end; the outermost is empty."""
+    parts = path.split(b"/")
+    return (b"".join(part + b"/" for part in parts[:depth]) for depth in range(len(parts)))
 
 
 def without_pointers(index: bytes, at: bytes, paths: Sequence[bytes]) -> bytes:

@@ -1,0 +1,130 @@
+"""`sevenfold team`: memories that a team shares through a git repository."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from sevenfold.cli.options import Shared, Yes, shared
+
+if TYPE_CHECKING:
+    from sevenfold.memory.team.team import Team
+    from sevenfold.memory.team.values import Synced
+    from sevenfold.remembering import Memory
+
+_PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+team = typer.Typer(
+    name="team",
+    help="Memories that a team shares through a git repository. Without a command: status.",
+    **_PLAIN,
+)
+Remote: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="REMOTE", help="The repository: a path, file://, ssh:// or https:// address."
+    ),
+]
+TeamFile: TypeAlias = Annotated[
+    str, typer.Argument(metavar="FILE", help="The file, as 'sevenfold team status' names it.")
+]
+
+
+@team.command("init")
+@shared
+def init(shared: Shared, remote: Remote) -> int:
+    """Begin a team in an empty repository; a path that does not exist is made one."""
+    with _opened(shared) as memory:
+        return _said(shared, _team(shared, memory).init(remote, Path.cwd()))
+
+
+@team.command("join")
+@shared
+def join(shared: Shared, remote: Remote) -> int:
+    """Join a team: its memories come into team/, and what lies there already goes to the team."""
+    with _opened(shared) as memory:
+        return _said(shared, _team(shared, memory).join(remote, Path.cwd()))
+
+
+@team.command("status")
+@shared
+def status(shared: Shared) -> int:
+    """Where the team's repository is, what was not sent or taken yet, and what was refused."""
+    from sevenfold.cli.output import result
+    from sevenfold.cli.wording import moment
+    from sevenfold.memory.team.telling import standing
+
+    with _opened(shared) as memory:
+        known = _team(shared, memory).status()
+    when = moment(known.synced) if known.synced is not None else "never"
+    lines = standing(known)
+    result(shared, "\n".join([lines[0], f"last sync: {when}", *lines[1:]]), known)
+    return 0
+
+
+@team.command("sync")
+@shared
+def sync(shared: Shared) -> int:
+    """Take what the team changed and send what changed here. Exit code 1 when that was not possible."""
+    with _opened(shared) as memory:
+        return _said(shared, _team(shared, memory).sync())
+
+
+@team.command("release")
+@shared
+def release(shared: Shared, file: TeamFile, yes: Yes = False) -> int:
+    """Share exactly this text although it looks like a secret, because you say so."""
+    from sevenfold.cli.output import result, say
+
+    with _opened(shared) as memory:
+        if not yes:
+            _ask(file)
+        _team(shared, memory).release(file)
+    say(shared, f"released {file}: the next sync takes or sends this text, and no other")
+    result(shared, "", {"file": file, "released": True})
+    return 0
+
+
+def _opened(shared: Shared) -> Memory:
+    from sevenfold.cli.memory_showing import opened
+
+    return opened(shared)
+
+
+def _team(shared: Shared, memory: Memory) -> Team:
+    from sevenfold.cli.surroundings import look
+    from sevenfold.clock import SystemClock
+    from sevenfold.memory.team.team import Team
+
+    around = look(shared)
+    own = around.environment.tool_environment(around.settings().settings.env)
+    return Team(memory, SystemClock(), own, project=around.places.tree)
+
+
+def _said(shared: Shared, synced: Synced) -> int:
+    from sevenfold.cli.memory_showing import warn
+    from sevenfold.cli.output import result, say
+    from sevenfold.memory.team.telling import remarks, told
+
+    for line in remarks(synced):
+        (warn if line != synced.note else partial(say, shared))(line)
+    (warn if synced.offline is not None else partial(say, shared))(told(synced))
+    result(shared, "", synced)
+    return 0 if synced.offline is None else 1
+
+
+def _ask(file: str) -> None:
+    from sevenfold.errors import Mistake, Refused
+
+    if not sys.stdin.isatty():
+        raise Mistake(f"{file} would be shared with the whole team: add --yes to say so")
+    question = f"Share {file} with the team although it looks like a secret? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"{file} was not released")

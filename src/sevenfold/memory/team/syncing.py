@@ -1,0 +1,248 @@
+"""One sync of a team memory, from beginning to end.
+
+    fetch     the newest commit of the remote, nothing of its past
+    take      merge it into the folder, file by file, under the store's lock      (taking.py)
+    remember  what both sides have in common now: only after the folder was written
+    offer     what changed here, without secrets                                  (offering.py)
+    push      as the next commit of the remote; when somebody was faster, from the top
+
+Each step can be done again: a sync that is killed anywhere is mended by the next one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from sevenfold.memory.folder.desk import Desk
+from sevenfold.memory.folder.naming import INDEX_NAME
+from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.team.addresses import Address
+from sevenfold.memory.team.incoming import MOST, Incoming, looked_over
+from sevenfold.memory.team.offering import Offer, Offering, message
+from sevenfold.memory.team.ours import Ours, id_of_text, read_ours
+from sevenfold.memory.team.repository import TeamRepository
+from sevenfold.memory.team.screening import Screen
+from sevenfold.memory.team.state import StateFile, TeamState, release_of
+from sevenfold.memory.team.taking import Taken, Taking
+from sevenfold.memory.team.texts import Texts
+from sevenfold.memory.team.trees import Tree
+from sevenfold.memory.team.values import Behind, GitFailed, Refusal, Synced, bounded
+from sevenfold.protocols import Clock
+
+TRIES: Final = 8
+"""How often a push is tried when others are faster."""
+_WAIT: Final = 0.2
+"""Seconds before the second try; longer before each next one, and never the same for two of us."""
+REWOUND: Final = (
+    "the team's repository was set back, or begun anew: {} here were kept and are sent again; where it "
+    "says something else, that is in a copy ('sevenfold team status' names it)"
+)
+VANISHED: Final = (
+    "{} vanished from the team's repository at once: that is taken for an accident, and they were kept "
+    "and are sent again. To remove them for all, remove less than half at a time"
+)
+RESTORED: Final = (
+    "the folder of the team was empty: its files were brought back. To remove them for all, remove them "
+    "one by one"
+)
+
+
+class Remote(msgspec.Struct, frozen=True):
+    """The remote as it is now."""
+
+    tip: str | None
+    tree: Tree
+    incoming: Incoming
+    texts: Texts
+    rewound: bool = False
+    """It is not what was there the last time with something more."""
+
+
+@dataclass(slots=True)
+class Sync:
+    """One run. Whoever runs it has the lock for syncs."""
+
+    store: MemoryStore
+    repository: TeamRepository
+    file: StateFile
+    state: TeamState
+    clock: Clock
+    most: int = MOST
+    pause: Callable[[float], None] | None = None
+    pulled: set[str] = field(default_factory=set)
+    pushed: set[str] = field(default_factory=set)
+    removed_here: set[str] = field(default_factory=set)
+    removed_there: set[str] = field(default_factory=set)
+    conflicts: set[str] = field(default_factory=set)
+    refused: list[Refusal] = field(default_factory=list)
+    note: str = ""
+    seen: dict[str, str] = field(default_factory=dict)
+    """The files here, with the ids of their texts, as they were when it was decided what to send."""
+    screen: Screen = field(init=False)
+    _late: str = ""
+    _take_refused: list[Refusal] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.screen = Screen(self.state.released)
+
+    @property
+    def address(self) -> Address:
+        return Address(self.state.remote, self.state.path)
+
+    def run(self) -> Synced:
+        """Until both sides are the same, or it is clear why they cannot be."""
+        self.repository.prepare()
+        for number in range(TRIES):
+            wait = self.pause or self.repository.git.pause
+            try:
+                if number:
+                    wait(_WAIT * number * random.uniform(0.5, 1.5))
+                if self._once():
+                    break
+            except GitFailed as error:
+                return self._ended(str(error))
+        else:
+            return self._ended(f"{self._late} (tried {TRIES} times)")
+        self.repository.tidy()
+        return self._ended(None)
+
+    def _once(self) -> bool:
+        """Whether nothing is left to do; False: somebody else was faster."""
+        remote = self.look()
+        self._take(remote)
+        offer = self._offer(remote)
+        self.refused = [*self._take_refused, *remote.incoming.refused, *offer.refused]
+        if not offer.changes:
+            return True
+        try:
+            self._push(remote, offer)
+        except Behind as error:
+            self._late = str(error)
+            return False
+        return True
+
+    def look(self) -> Remote:
+        """Fetch, and judge what is there by name, kind and size."""
+        try:
+            remote = self._looked()
+        except GitFailed as error:
+            self.repository.begin_anew(error)
+            remote = self._looked()
+        known, left = self.state.agreed, self.state.left
+        changed = [
+            (known.get(file, ""), id)
+            for file, id in remote.incoming.files.items()
+            if known.get(file) != id and (file not in left or left[file].id != id)
+        ]
+        remote.texts.want(id for pair in changed for id in pair)
+        for _, id in changed:
+            self.repository.git.go_on()
+            self.screen.verdict(remote.texts.get(id) or b"")
+        return remote
+
+    def _looked(self) -> Remote:
+        tip = self.repository.fetch(self.address, self.state.branch)
+        if tip is None and self.state.tip:
+            raise GitFailed(
+                f"{self.address.shown} has no branch {self.state.branch!r} any more; everything stays as "
+                "it is here, and 'sevenfold team init' sends it to an empty repository again"
+            )
+        old, rewound = self.state.tip, False
+        if tip is not None and old and tip != old:
+            rewound = not self.repository.descends(self.address, self.state.branch, tip, old)
+        tree = self.repository.tree(tip)
+        incoming = looked_over(
+            tree,
+            self.repository.sizes,
+            self.state.agreed,
+            lambda name: release_of(name) in self.state.released,
+            self.most,
+            self.repository.git.go_on,
+        )
+        return Remote(tip, tree, incoming, Texts(self.repository.read), rewound)
+
+    def _take(self, remote: Remote) -> None:
+        taken = self.store.changing(lambda desk: self._taken(desk, remote))
+        state, tip = self.state, remote.tip or ""
+        known = (state.tip, state.agreed, state.left, state.planned)
+        if known != (tip, taken.agreed, taken.left, {}):
+            state.tip, state.agreed, state.left, state.planned = tip, taken.agreed, taken.left, {}
+            self.file.save(state)
+        self.pulled.update(taken.pulled)
+        self.removed_here.update(taken.removed)
+        self.conflicts.update(copy for copy in taken.copies if taken.covers[copy])
+        self._take_refused = taken.refused
+
+    def _taken(self, desk: Desk, remote: Remote) -> Taken:
+        told = (self.state, remote.incoming, remote.texts, self.screen, remote.rewound)
+        taking = Taking(desk, *told)
+        taken = taking.decide()
+        self._remark(taking, remote.rewound)
+        if taken.planned:
+            self.state.planned = {**self.state.planned, **taken.planned}
+            self.file.save(self.state)
+        taking.write()
+        return taken
+
+    def _remark(self, taking: Taking, rewound: bool) -> None:
+        count = len(taking.kept)
+        files = "1 file" if count == 1 else f"{count:,} files"
+        if taking.lost:
+            self.note = RESTORED
+        elif count:
+            self.note = (REWOUND if rewound else VANISHED).format(files)
+
+    def _offer(self, remote: Remote) -> Offer:
+        ours = self.store.changing(read_ours)
+        self.seen = ours.ids
+        return self.offered(remote, ours)
+
+    def offered(self, remote: Remote, ours: Ours) -> Offer:
+        """What would be sent now."""
+        id = remote.incoming.files.get(INDEX_NAME, "")
+        same = id == ours.ids.get(INDEX_NAME)
+        index = ours.files[INDEX_NAME] if same else remote.texts.get(id) or b""
+        go_on = self.repository.git.go_on
+        offering = Offering(self.state, remote.incoming, ours, self.screen, self.most, go_on)
+        return offering.offer(index.decode("utf-8", "surrogateescape"))
+
+    def _push(self, remote: Remote, offer: Offer) -> None:
+        state = self.state
+        said = message(offer.changes, remote.incoming.files)
+        commit = self.repository.commit(
+            remote.tree, remote.tip, offer.changes, said, self.clock.now()
+        )
+        self.repository.push(self.address, state.branch, commit)
+        for file, data in offer.changes.items():
+            if data is None:
+                state.agreed.pop(file, None)
+            else:
+                state.agreed[file] = id_of_text(data)
+        state.tip = commit
+        self.pushed.update(offer.files)
+        self.removed_there.update(offer.gone)
+
+    def _ended(self, offline: str | None) -> Synced:
+        state, known = self.state, {*self.state.refused}
+        state.offline = offline
+        if offline is None:
+            state.synced = self.clock.now()
+            state.refused, state.more_refused = bounded(self.refused)
+        self.file.save(state)
+        return Synced(
+            tuple(sorted(self.pulled)),
+            tuple(sorted(self.pushed)),
+            tuple(sorted(self.conflicts)),
+            state.refused,
+            state.more_refused,
+            offline,
+            self.note,
+            tuple(sorted(self.removed_here - self.pulled)),
+            tuple(sorted(self.removed_there - self.pushed)),
+            tuple(one for one in state.refused if one not in known),
+        )

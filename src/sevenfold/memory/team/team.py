@@ -1,0 +1,296 @@
+"""A team memory: begun, joined, synchronised, looked at.
+
+    team = Team(store, SystemClock(), environment)
+    team.join("git@example.org:team/memory.git", Path.cwd())
+    team.sync()                      Synced(pulled=…, pushed=…, conflicts=…, refused=…, offline=None)
+
+All plain functions that take as long as git and the network do: callers run them in threads. What a
+sync cannot do because the remote cannot be reached is said in its value; only what is wrong here, or
+with what was asked for, is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from sevenfold.errors import Mistake
+from sevenfold.memory.folder.desk import Desk
+from sevenfold.memory.folder.naming import INDEX_NAME
+from sevenfold.memory.guard.secrets import find_secrets
+from sevenfold.memory.parts import TEAM
+from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.team.addresses import Address, address_of
+from sevenfold.memory.team.git import Git
+from sevenfold.memory.team.incoming import MOST
+from sevenfold.memory.team.naming import is_copy
+from sevenfold.memory.team.ours import Ours, read_ours
+from sevenfold.memory.team.places import check_place
+from sevenfold.memory.team.repository import Heads, TeamRepository
+from sevenfold.memory.team.state import STATE, StateFile, TeamState, release_of
+from sevenfold.memory.team.syncing import Remote, Sync
+from sevenfold.memory.team.values import (
+    GitFailed,
+    Last,
+    Refusal,
+    Status,
+    Synced,
+    bounded,
+    shown_name,
+)
+from sevenfold.memory.team.waiting import in_turn
+from sevenfold.protocols import Clock
+
+
+class Team:
+    """The team memory of one memory folder. Nothing is made or run before it is asked for."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        clock: Clock,
+        environment: Mapping[str, str],
+        *,
+        project: Path | None = None,
+        most: int = MOST,
+        pause: Callable[[float], None] | None = None,
+    ) -> None:
+        """`environment` is what git runs with: PATH, HOME, the ssh agent. `project`: where no repository
+        of the team's belongs. `most`: files of a team. `pause` waits before another try when others
+        were faster."""
+        self.store, self._clock, self._most, self._pause = store, clock, most, pause
+        self._project = project
+        self._handled: dict[str, str] | None = None
+        self._looked: object = None
+        self._folder = store.state / STATE
+        self._file = StateFile(self._folder)
+        repository = self._folder / "repository"
+        self._git = Git(repository, self._folder, environment)
+        self._repository = TeamRepository(repository, self._git)
+
+    @property
+    def joined(self) -> bool:
+        """Whether this memory is shared with a team."""
+        return self._file.there()
+
+    @property
+    def last(self) -> Last:
+        """How the last sync went."""
+        state = self._file.load()
+        return Last(state.synced, state.offline)
+
+    # --- begin ----------------------------------------------------------------------------------------
+
+    def init(self, remote: str, start: Path) -> Synced:
+        """Begin a team in an empty repository; a folder on this machine is made when it is not there."""
+        address, known = self._address(remote, start), self._known(remote, start)
+        with self._alone():
+            self._repository.prepare()
+            made = self._made(address)
+            heads = self._repository.heads(address)
+            if heads.branches:
+                if known is not None:
+                    return self._run(known, "the team is there already")
+                raise Mistake(
+                    f"{address.shown} is not empty: 'sevenfold team join' joins the team that it holds"
+                )
+            released = known.released if known else set[str]()
+            state = TeamState(address.given, address.path, released=released)
+            return self._begin(state, f"made the repository {address.shown}" if made else "")
+
+    def join(self, remote: str, start: Path) -> Synced:
+        """Join the team whose repository this is; what lies in the folder already is merged in."""
+        address, known = self._address(remote, start), self._known(remote, start)
+        with self._alone():
+            self._repository.prepare()
+            if known is not None:
+                return self._run(known, "you had joined this team already")
+            heads = self._repository.heads(address)
+            if not heads.branches:  # begun, and nobody has written anything yet
+                state = TeamState(address.given, address.path)
+                return self._begin(
+                    state, f"{address.shown} is empty: yours will be the first memory"
+                )
+            branch = _branch(heads, address)
+            return self._begin(TeamState(address.given, address.path, branch), "")
+
+    def _address(self, remote: str, start: Path) -> Address:
+        address = address_of(remote, start)
+        for folder in (self.store.folder, self.store.state):
+            if address.path and Path(address.path).is_relative_to(folder):
+                raise Mistake(f"{address.shown} is a part of the memory itself; use another folder")
+        check_place(address, self._project)
+        return address
+
+    def _known(self, remote: str, start: Path) -> TeamState | None:
+        if not self.joined:
+            return None
+        known = self._file.load()
+        if known.remote != address_of(remote, start).given:
+            raise Mistake(
+                f"this memory is shared already, with the team at {_shown(known)}; to leave that team "
+                f"move {self._folder} away"
+            )
+        return known
+
+    def _made(self, address: Address) -> bool:
+        place = Path(address.path)
+        if not address.path or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
+            return False
+        self._repository.make(address.path)
+        return True
+
+    def _begin(self, state: TeamState, note: str) -> Synced:
+        self.store.changing(_make_folder)
+        self._file.save(state)
+        return self._run(state, note)
+
+    # --- go on ----------------------------------------------------------------------------------------
+
+    def sync(self) -> Synced:
+        """Take what the team changed and send what changed here."""
+        if not self.joined:
+            self._file.load()  # says that there is no team
+        try:
+            with self._alone():
+                return self._run(self._file.load())
+        except GitFailed as error:
+            return Synced(offline=str(error))
+
+    def unsent(self) -> bool:
+        """Whether files here changed since the last sync, by whatever hand; what has not changed is not
+        read for it."""
+        stamps = {
+            file: stamp
+            for file, stamp in self.store.listing().files.items()
+            if file.startswith(TEAM)
+        }
+        if stamps == self._looked:
+            return False
+        ours = self.store.changing(read_ours)
+        known = self._handled if self._handled is not None else self._file.load().agreed
+        if ours.ids != known:
+            return True
+        self._looked = stamps
+        return False
+
+    def stop(self) -> None:
+        """End a sync that goes on in another thread; the next one does what is left. Final."""
+        self._git.stop()
+
+    def status(self) -> Status:
+        """How it stands now; what the remote has is asked for, and when it cannot be had, why."""
+        state = self._file.load()
+        sync = self._sync(state)
+        remote, offline = None, state.offline
+        try:
+            with self._alone():
+                self._repository.prepare()
+                remote, offline = sync.look(), None
+        except GitFailed as error:
+            offline = str(error)
+        ours = self.store.changing(read_ours)
+        refused, more = state.refused, state.more_refused
+        held = {one.file for one in refused if one.side == "here"} if remote is None else set[str]()
+        if remote is not None:
+            offer = sync.offered(remote, ours)
+            left = [Refusal(file, one.why, "remote") for file, one in state.left.items()]
+            every = [*remote.incoming.refused, *left, *offer.refused]
+            refused, more = bounded(every)
+            held |= {one.file for one in every if one.side == "here"}
+        ahead = [file for file in _ahead(state, ours) if file not in held]
+        behind = _behind(state, remote) if remote is not None else ()
+        return Status(
+            _shown(state),
+            state.branch,
+            tuple(shown_name(file) for file in ahead if shown_name(file) not in held),
+            tuple(map(shown_name, behind)),
+            tuple(map(shown_name, sorted(filter(is_copy, ours.files)))),
+            refused,
+            more,
+            state.synced,
+            offline,
+        )
+
+    def release(self, file: str) -> None:
+        """Let exactly this text pass from now on, although it looks like a secret: the user says so."""
+        file = file.removeprefix(TEAM)
+        with self._alone():
+            state = self._file.load()
+            ours = self.store.changing(read_ours)
+            left = state.left.get(file)
+            texts = [ours.files.get(file), self._read(left.id) if left else None]
+            found = [data for data in texts if data is not None and find_secrets(_text(data))]
+            found += [file.encode("utf-8", "surrogateescape")] if find_secrets(file) else []
+            if not found:
+                raise Mistake(
+                    f"there is nothing to release in {file}: it is not there, or holds no secret; "
+                    "'sevenfold team status' names what was refused"
+                )
+            state.released |= {release_of(data) for data in found}
+            state.left.pop(file, None)
+            self._file.save(state)
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with in_turn(self._folder / "sync.lock", lambda: self._git.stopped):
+            yield
+
+    def _sync(self, state: TeamState) -> Sync:
+        told = (self._file, state, self._clock, self._most, self._pause)
+        return Sync(self.store, self._repository, *told)
+
+    def _run(self, state: TeamState, note: str = "") -> Synced:
+        sync = self._sync(state)
+        sync.note = note
+        synced = sync.run()
+        self._handled = sync.seen if synced.offline is None else None
+        return synced
+
+    def _read(self, id: str) -> bytes | None:
+        return self._repository.read([id]).get(id)
+
+
+def _make_folder(desk: Desk) -> None:
+    with desk.at.folder(TEAM.rstrip("/"), make=True):
+        pass
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _shown(state: TeamState) -> str:
+    return Address(state.remote, state.path).shown
+
+
+def _branch(heads: Heads, address: Address) -> str:
+    for name in (heads.main, "main", "master"):
+        if name in heads.branches:
+            return name
+    if len(heads.branches) == 1:
+        return heads.branches[0]
+    raise Mistake(f"{address.shown} has several branches and none of them is its main one")
+
+
+def _ahead(state: TeamState, ours: Ours) -> tuple[str, ...]:
+    every = {*ours.files, *state.agreed} - {INDEX_NAME}
+    changed = [file for file in every if ours.ids.get(file) != state.agreed.get(file)]
+    return tuple(sorted(file for file in changed if not ours.blocked(file)))
+
+
+def _behind(state: TeamState, remote: Remote) -> tuple[str, ...]:
+    files, left = remote.incoming.files, state.left
+    every = {*files, *state.agreed} - {INDEX_NAME}
+    changed = [file for file in every if files.get(file) != state.agreed.get(file)]
+    return tuple(
+        sorted(
+            file
+            for file in changed
+            if not remote.incoming.unknown(file)
+            and not (file in left and left[file].id == files.get(file))
+        )
+    )
