@@ -31,6 +31,7 @@ from sevenfold.boundary import TITLES
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import PromptTooLong, StepLimitReached
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l7_agents.forking import SOURCE, Forks
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.layers.switches import Switches
@@ -190,6 +191,7 @@ class Talk:
             forker=forks if self.way.asks else None,
             restore=_files if self.way.files else _nothing,
             switches=msgspec.structs.replace(NOTHING_ELSE, notes=self.way.notes),
+            compaction=CompactionSettings(by_price=False),  # what a full window costs is compared
         )
         self.background = Postponed()
         messages = parsed(list(self.conversation))

@@ -1,81 +1,71 @@
-"""The policies that are compared: ours, as sessions use it, and two rules that others use."""
+"""The policies that are compared: ours as sessions have it, its levers one by one, and rules of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import Final
 
-from sevenfold.cache.prices import Prices
-from sevenfold.events import Cleared, Emit
-from sevenfold.layers.l2_microcompaction.candidates import Candidate, Scan
-from sevenfold.layers.l2_microcompaction.clearing import cleared
-from sevenfold.layers.l2_microcompaction.settings import CLEARABLE, MicroSettings
-from sevenfold.layers.ladder import Lent, standard
+from msgspec.structs import replace
+
+from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l3_session_memory.settings import NotesSettings
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.switches import Switches
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.replay.driving import Unwritten
-from sevenfold.request import Request
-from sevenfold.tokens import Pressure
-from sevenfold.transcript import Results
+from sevenfold.replay.policies import ClearRule, Policy, policy
 
-PRICES = Prices.load()
-
-
-def nothing(emit: Emit) -> Layers:
-    return Layers()
-
-
-def ours(
-    micro: MicroSettings | None = None, switches: Switches | None = None
-) -> Callable[[Emit], Layers]:
-    """Layers 1 and 2. Compaction stays where the recording has it, for every policy alike."""
-    on = switches or Switches(compact=False, reactive=False)
-
-    def layers(emit: Emit) -> Layers:
-        lent = Lent(
-            emit=emit,
-            expect=lambda why: None,
-            able=Capabilities,
-            prices=PRICES,
-            store=Unwritten(),
-            switches=on,
-            micro=micro or MicroSettings(),
-        )
-        made = standard("main", lent)
-        return Layers(intake=made.intake, fit=made.fit[:-1])  # the recording was never blocked
-
-    return layers
-
-
-class _Rule:
-    """Clears by counting alone."""
-
-    def __init__(self, emit: Emit, keep: int) -> None:
-        self._emit, self._keep = emit, keep
-        self._scan, self._store = Scan(CLEARABLE, ()), Unwritten()
-
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
-        self._scan.follow(request.view)
-        old = self._scan.found[: -self._keep]
-        if not old or not self.due(old):
-            return ()
-        shown = cleared(old, request.view, self._store, self._emit)
-        self._emit(Cleared("rule", tuple(shown), 0, 0, 0.0, 0.0, "counted"))
-        return (Results(shown),)
-
-    def due(self, old: Sequence[Candidate]) -> bool:
-        return len(old) >= 10
-
-
-class _Watermark(_Rule):
-    def due(self, old: Sequence[Candidate]) -> bool:
-        return sum(one.tokens for one in old) >= 30_000
-
-
-def rolling(emit: Emit) -> Layers:
-    """Every ten calls, all but the newest five."""
-    return Layers(fit=(_Rule(emit, 5),))
-
-
-def watermark(emit: Emit) -> Layers:
-    """When 30,000 tokens of results have gathered, all but the newest three."""
-    return Layers(fit=(_Watermark(emit, 3),))
+AT_THE_LIMIT: Final = CompactionSettings(by_price=False)
+NOTHING: Final = Switches(
+    tool_results=False, aggregate_budget=False, micro_cost=False, notes=False, payout=False
+)
+NO_NOTES: Final = Switches(notes=False, payout=False)
+WARM: Final = Switches(pre_cold=True)
+AS_RECORDED: Final = Policy(
+    name="append-only, as recorded", flags=NOTHING, compactions="recorded", cache_ttl="recorded"
+)
+"""Compactions and lifetimes as they were: how good the accounts are."""
+APPEND_ONLY: Final = replace(AS_RECORDED, name="append-only, five minutes", cache_ttl="5m")
+DEFAULT: Final = replace(policy("sevenfold"), name="sevenfold (default)")
+CLAUDE_CODE: Final = replace(
+    policy("claude-code"), notes=NotesSettings(grown_share=0, pays_from=0), name="claude-code"
+)
+OTHERS: Final = (
+    AS_RECORDED,
+    APPEND_ONLY,
+    replace(APPEND_ONLY, name="append-only, kept warm twice", keep_warm=2),
+    replace(APPEND_ONLY, name="rolling: every 10 calls, keep 5", clear=ClearRule(every=10, keep=5)),
+    replace(APPEND_ONLY, name="watermark: at 30K, keep 3", clear=ClearRule(tokens=30_000, keep=3)),
+    replace(policy("summarise-at-80"), name="summarise at 80 %"),
+    CLAUDE_CODE,
+)
+LEVERS: Final = (
+    Policy(name="layers 1 and 2, compactions as recorded", compactions="recorded", cache_ttl="5m"),
+    Policy(
+        name="as it was: notes from 10K, compaction at the limit",
+        notes=NotesSettings(pays_from=0),
+        compaction=AT_THE_LIMIT,
+    ),
+    Policy(name="without notes, compaction at the limit", flags=NO_NOTES, compaction=AT_THE_LIMIT),
+    Policy(name="without notes, compaction by price", flags=NO_NOTES),
+    Policy(name="by price, notes from 10K", notes=NotesSettings(pays_from=0)),
+    Policy(name="by price, nothing cleared", flags=Switches(micro_cost=False)),
+    Policy(name="by price, clearing twice as eager", micro=MicroSettings(margin=2)),
+    DEFAULT,
+    replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
+)
+MARGINS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
+FRONTIER: Final = tuple(
+    Policy(
+        name=f"margin {margin:g}{', pre_cold' if warm else ''}",
+        flags=WARM if warm else Switches(),
+        compaction=CompactionSettings(margin=margin),
+    )
+    for warm in (False, True)
+    for margin in MARGINS
+)
+LARGE: Final = (
+    replace(policy("append-only"), name="append-only", cache_ttl="5m"),
+    replace(policy("summarise-at-80"), name="summarise at 80 %", cache_ttl="5m"),
+    replace(CLAUDE_CODE, cache_ttl="5m"),
+    DEFAULT,
+    replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
+)
+"""For a window of a million tokens."""

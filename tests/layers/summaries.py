@@ -11,6 +11,7 @@ from kit import use
 from msgspec.structs import replace
 
 from sevenfold.boundary import TITLES
+from sevenfold.cache.prices import Prices
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Event
 from sevenfold.invariants import completed, paired
@@ -90,6 +91,7 @@ class Compacting:
             lambda: LOG,
             lambda: self.able,
             self.settings,
+            prices=Prices.load(),
             **self.options,
         )
 

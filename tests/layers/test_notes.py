@@ -798,7 +798,8 @@ async def test_on_the_wire_an_update_reads_all_that_its_parent_had_cached(tmp_pa
             talk.events.append,
             lambda: Thresholds.of(able.window, able.max_output),
         )
-        keeping = NotesKeeping(book, forks, lambda: able, talk.events.append)
+        always = NotesSettings(pays_from=0)
+        keeping = NotesKeeping(book, forks, lambda: able, talk.events.append, always)
         turn = talk.turn(Layers(replied=(keeping,)))
         background = turn.background
         assert isinstance(background, Postponed)

@@ -43,7 +43,9 @@ class Recorded:
         return self.replies("", ToolUse(id, "Edit", new))
 
     def needs(self, reply: Id) -> tuple[Need, ...]:
-        return needs_of(self.log.entries).get(reply, ())
+        """Of results alone: what stands elsewhere too is not needed from them."""
+        found = needs_of(self.log.entries).get(reply, ())
+        return tuple(need for need in found if need.of_results)
 
 
 @pytest.fixture

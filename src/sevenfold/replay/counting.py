@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from sevenfold.messages import Message
+from sevenfold.messages import THOUGHTS, Message
 from sevenfold.tokens import FRAME, Size, measure
 from sevenfold.transcript import Entry, Id, Replace, Reply
 
@@ -20,6 +20,10 @@ LEAST, MOST = 0.4, 4.0
 """A difference that makes a token of more or less than this is something else: a cleared result, a hook."""
 USUAL: Final = 1.25
 """Real tokens for an estimated one, where nothing better is known."""
+SHRANK: Final = 0.97
+"""A request smaller than this part of the one before has lost something."""
+LARGEST_FIXED: Final = 45_000
+"""No system prompt with its tools was larger in the sessions looked at: more is inherited history."""
 
 
 @dataclass
@@ -33,9 +37,26 @@ class Counted:
     """What is unseen from a compaction on: inherited history goes with it."""
     rates: dict[Id, float] = field(default_factory=dict)
     usual: float = USUAL
+    shrank: dict[Id, int] = field(default_factory=dict)
+    """Replies to which so much less was sent than before: the recording itself had cleared something."""
 
     def rate(self, id: Id) -> float:
         return self.rates.get(id, self.usual)
+
+    @property
+    def inherited(self) -> int:
+        """What stood before the first message and was conversation: a session that went on from another."""
+        return self.unseen - self.fixed
+
+    @property
+    def fixed(self) -> int:
+        """System prompt and tools, and no history: what a compaction cannot take away.
+
+        A recorded compaction shows an upper limit. Without one, a session that began with more than any
+        system prompt takes is taken to have inherited the rest.
+        """
+        known = list(self.resets.values()) or [LARGEST_FIXED]
+        return min(self.unseen, *known)
 
 
 def estimated(message: Message) -> int:
@@ -44,6 +65,12 @@ def estimated(message: Message) -> int:
 
 def weigh(size: Size) -> int:
     return size.tokens() + size.frames * FRAME
+
+
+def without_thinking(message: Message) -> Message:
+    if not any(isinstance(block, THOUGHTS) for block in message.content):
+        return message
+    return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
 
 
 def counted(entries: Sequence[Entry]) -> Counted:
@@ -60,6 +87,8 @@ def counted(entries: Sequence[Entry]) -> Counted:
                 known.resets[compacted] = unseen
             else:
                 _share_out(known, prompt - before, added)
+                if prompt < SHRANK * before:
+                    known.shrank[entry.id] = before - prompt
             added, before, compacted = {}, prompt, None
         if isinstance(entry.what, Replace):
             compacted = entry.id

@@ -1,218 +1,361 @@
-"""One recorded session through the layers: the recorded words and times, our view, and what it costs."""
+"""One recorded session through the layers: the recorded words and times, our view, and what it costs.
+
+    for each entry of the recording
+        a message    goes through layer 1, and into our transcript
+        a reply      our layers make the request fit; what is needed and gone is read back; the provider
+                     counts; the recorded reply is written; layers that work beside the conversation do
+        a compaction of the recording is carried out, or is none, where the policy compacts by itself
+
+The layers are those of the product, in the turn of the product. Nobody sees what is still to come.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.events import Cleared, Event
-from sevenfold.messages import Block, Message, ToolResult, ToolUse, assistant
-from sevenfold.protocols import Layers
-from sevenfold.replay.counting import counted, estimated
-from sevenfold.replay.needs import Missed, missed, needs_of
+from sevenfold.cache.prices import Price, Prices
+from sevenfold.events import Event
+from sevenfold.layers.l2_microcompaction.gaps import Gaps
+from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.ladder import Lent, standard
+from sevenfold.messages import Message, Text, ToolResult, assistant, user
+from sevenfold.models.capabilities import capabilities
+from sevenfold.protocols import Capabilities, Layers
+from sevenfold.replay.absence import Absence
+from sevenfold.replay.answering import NOTES, RuleModel
+from sevenfold.replay.counting import counted, weigh, without_thinking
+from sevenfold.replay.disk import Disk
+from sevenfold.replay.laying import Unwritten, layers_of
+from sevenfold.replay.needs import Missed, needs_of
+from sevenfold.replay.outcome import Kind, Outcome, Spent
+from sevenfold.replay.policies import Policy
 from sevenfold.replay.provider import Provider
-from sevenfold.request import TTL_SECONDS, Frame
-from sevenfold.storage.results import ResultStore
-from sevenfold.sync import finished
-from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Entry, Id, Placed, Replace, Reply, Transcript
+from sevenfold.replay.silence import Silence
+from sevenfold.replay.tallying import RECORDING, Tally
+from sevenfold.replay.watching import Watching
+from sevenfold.request import Frame, Request, Ttl
+from sevenfold.restore import Files, StartContext, restored
+from sevenfold.sync import run_sync
+from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed
+from sevenfold.tokens import REFERENCE_WINDOW, TEXT_RATE, Thresholds, Usage, measure
+from sevenfold.tools.editing import EDIT_SCHEMA
+from sevenfold.transcript import Entry, Id, Placed, Replace, Reply, Transcript, View
 from sevenfold.turn import Turn
 
 CALL_OUTPUT: Final = 120
 """Tokens of the call that reads something back."""
-FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
-"""About as long as such a path is."""
-KEEP_WARM_AT: Final = 0.9
-"""Of the cache's lifetime."""
+ANALYSIS: Final = 1.5
+"""What a model wrote for a recorded summary, for each token of it: the analysis is not in the file."""
+
+LEAST_INHERITED: Final = 2_000
+"""Tokens of inherited history that are worth a message of their own."""
+FILLER: Final = "x" * 199 + "\n"
+"""What stands for words that are not in the file: it says nothing that anybody could need."""
+
+Make = Callable[[Lent], Layers]
 
 
-@dataclass
-class Outcome:
-    """What a session would have used, and what was missing when it was needed."""
+def drive(
+    entries: Sequence[Entry],
+    policy: Policy,
+    model: str,
+    price: Price,
+    *,
+    window: int | None = None,
+    prices: Prices | None = None,
+) -> Outcome:
+    """One session under one policy. `window`: how large it was, where the recording does not show it."""
+    ttl = ttl_of(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
+    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl)
+    able = replace(capabilities(model), window=window or window_of(entries))
+    limits = Thresholds.of(
+        able.window, able.max_output, compact_percent=policy.auto_compact_percent
+    )
+    driven = Drive(
+        entries,
+        partial(layers_of, policy),
+        frame,
+        limits,
+        price,
+        able=able,
+        keep_warm=policy.keep_warm,
+        compacts=policy.compactions == "own",
+        prices=prices,
+    )
+    return driven.run()
 
-    requests: int = 0
-    usage: Usage = field(default_factory=Usage)
-    """Input of all requests, and the output of those that only read something back."""
-    extra_requests: int = 0
-    """Requests made only to read back what had been cleared."""
-    kept_warm: int = 0
-    clearings: int = 0
-    cleared: int = 0
-    cleared_tokens: int = 0
-    needed: int = 0
-    needed_robust: int = 0
-    needed_tokens: int = 0
-    context: int = 0
-    """Tokens sent, summed over requests."""
-    events: list[Event] = field(default_factory=list)
+
+def window_of(entries: Sequence[Entry]) -> int:
+    """The usual window, or a large one where prompts were longer than that."""
+    prompts = (e.what.usage.prompt for e in entries if isinstance(e.what, Reply))
+    return 1_000_000 if max(prompts, default=0) > REFERENCE_WINDOW else REFERENCE_WINDOW
 
 
-class Unwritten(ResultStore):
-    """Names where a result would be kept, and writes nothing: a replay needs the words alone."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda: FOLDER)
-
-    def keep(self, use_id: str, content: str | tuple[Block, ...], *, lasting: bool = True) -> Path:
-        return FOLDER / f"{use_id}.txt"
+def ttl_of(entries: Sequence[Entry]) -> Ttl:
+    """How long prefixes were paid to be kept, then."""
+    hour = any(e.what.usage.cache_write_1h for e in entries if isinstance(e.what, Reply))
+    return "1h" if hour else "5m"
 
 
 class Drive:
-    """Drives one session. `layers` makes the layers, given whom to tell what happens."""
+    """Drives one session. `layers` makes the layers of what they are lent."""
 
     def __init__(
         self,
         entries: Sequence[Entry],
-        layers: Callable[[Callable[[Event], object]], Layers],
+        layers: Make,
         frame: Frame,
         thresholds: Thresholds,
+        price: Price,
         *,
+        able: Capabilities | None = None,
         keep_warm: int = 0,
+        compacts: bool = False,
+        prices: Prices | None = None,
     ) -> None:
-        self._entries, self._keep_warm = entries, keep_warm
-        self._needs = needs_of(entries)
-        self._clock = FakeClock(entries[0].at if entries else 0.0)
-        self.outcome = Outcome()
+        """`compacts`: the policy compacts by itself, and recorded compactions are not carried out."""
+        self._entries, self._compacts = entries, compacts
+        self._make, self._frame, self._thresholds, self._price = layers, frame, thresholds, price
+        self._able = able or Capabilities(window=thresholds.window)
+        self._prices = prices or Prices.load()
+        began = process_time()
+        self._needs = needs_of(entries, resets=not compacts)
         self._counted = counted(entries)
+        self._spent = Spent(tracing=process_time() - began)
+        self._inside = 0.0
+        """Seconds of the simulator and of our books while layers were at work."""
+        self._clock = FakeClock(entries[0].at if entries else 0.0)
         self._rates: dict[Id, float] = {}
-        self._provider = Provider(self._counted.unseen, self._weigh, self._counted.known)
+        self._ours: dict[Id, Id] = {}
+        """Entries of ours by those of the recording, and the other way round."""
+        self._theirs: dict[Id, Id] = {}
+        self._turn_began: Id = 0
+        self._inherited: Id | None = None
+        self._gaps = Gaps()
+        self._disk = Disk()
+        self._provider = Provider(self._counted.fixed, self._weigh, self._counted.known)
+        self._tally = Tally(price, frame.ttl)
         self._transcript = Transcript(self._clock.now)
-        self._ids: dict[Id, Id] = {}
-        self._uses: dict[str, ToolUse] = {}
-        self._results: dict[str, tuple[ToolResult, Id]] = {}
-        self._first: dict[str, str] = {}
-        """Whose result a result that was read back repeats."""
-        self._gone: dict[str, int] = {}
-        self._turn = Turn(
-            model=ScriptedModel(),
-            frame=frame,
-            tools=FakeTools(),
-            layers=layers(self._heard),
-            transcript=self._transcript,
-            background=Postponed(),
-            accounts=NoAccounts(),
-            clock=self._clock,
-            emit=self._heard,
-            thresholds=thresholds,
-        )
+        self._absence = Absence(self._counted.rate, self._theirs, lambda: self._transcript.view)
+        self._watching = Watching(self._tally, self._absence, self._transcript, self._provider)
+        self._watching.weigh = self._weigh
+        known = self._clock, self._transcript, self._provider, self._tally
+        self._silence = Silence(frame, *known, keep_warm)
+        self._background = Postponed()
+        self._model = RuleModel(self._able, self._charged, self._beside)
 
     def run(self) -> Outcome:
+        with TemporaryDirectory(prefix="sevenfold-replay-") as folder:
+            return run_sync(self._run, Path(folder))
+
+    async def _run(self, folder: Path) -> Outcome:
+        began = process_time()
+        self._turn = self._open(folder)
+        self._inherit()
         for entry in self._entries:
             match entry.what:
                 case Reply() as reply:
-                    self._reply(entry, reply)
+                    await self._reply(entry, reply)
                 case Message() as message:
-                    self._said(entry, message)
+                    await self._said(entry, message)
                 case Replace() as compaction:
                     self._compacted(entry, compaction)
                 case _:
                     pass
-        return self.outcome
+        whole, spent = process_time() - began, self._spent
+        asking, simulator = self._model.seconds, self._provider.seconds
+        layers = max(0.0, spent.layers - asking - self._inside)
+        other = max(0.0, whole - layers - asking - simulator)
+        spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
+        return self._tally.outcome(spent)
+
+    def _open(self, folder: Path) -> Turn:
+        return Turn(
+            model=self._model,
+            frame=self._frame,
+            tools=FakeTools(),
+            layers=self._make(self._lent(folder)),
+            transcript=self._transcript,
+            background=self._background,
+            accounts=NoAccounts(),
+            clock=self._clock,
+            emit=self._heard,
+            thresholds=self._thresholds,
+        )
+
+    def _lent(self, folder: Path) -> Lent:
+        alone = Lent(
+            emit=self._heard,
+            expect=lambda why: None,
+            able=lambda: self._able,
+            prices=self._prices,
+            store=Unwritten(),
+            transcript=lambda: folder / "session.jsonl",
+            until=self._silence.until,
+            gaps=lambda: self._gaps,
+            keep_warm=self._silence.kept_warm,
+            clock=self._clock,
+            restore=self._restored,
+        )
+        layers = standard("fork", alone)
+        thresholds = lambda: self._thresholds  # noqa: E731
+        forks = Forks(
+            lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers
+        )
+        return with_fields(alone, forker=forks, aside=forks)
+
+    def _inherit(self) -> None:
+        """A session that went on from another: what it had then is there, whatever it said."""
+        if (tokens := self._counted.inherited) < LEAST_INHERITED:
+            return
+        message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
+        [self._inherited] = self._transcript.add(message, by=RECORDING)
+        self._rates[self._inherited] = tokens / max(1, weigh(measure(message)))
+        self._watching.view = self._transcript.view
 
     # --- what happened ------------------------------------------------------------------------------------
 
-    def _said(self, entry: Entry, message: Message) -> None:
-        self._idle_until(entry.at)
+    async def _said(self, entry: Entry, message: Message) -> None:
+        await self._silence.pass_until(entry.at, lambda: self._turn)
+        self._absence.came(message, entry.id)
         if message.results and entry.by == "tools":
-            for result in message.results:
-                self._results[result.tool_use_id] = result, entry.id
-            batch = message.results
-            for layer in self._turn.layers.intake:
-                batch = layer.intake(batch, self._transcript.view)
-            rest = tuple(b for b in message.content if not isinstance(b, ToolResult))
-            message = Message("user", (*batch, *rest))
+            self._add(entry, self._taken_in(message), entry.by)
+            self._watching.stored(message)
+            return
+        spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
+        if spoken and (replied := self._transcript.view.replied_at) is not None:
+            self._gaps = self._gaps.after(entry.at - replied)
         self._add(entry, message, entry.by)
+        if spoken and not self._price.keeps_thinking:
+            self._turn_began = self._ours[entry.id]
+            self._provider.reweigh()
 
-    def _reply(self, entry: Entry, reply: Reply) -> None:
-        self._uses.update((use.id, use) for use in reply.message.tool_uses)
+    def _taken_in(self, message: Message) -> Message:
+        for result in message.results:
+            if (use := self._absence.use_of(result.tool_use_id)) is not None:
+                self._disk.take(use, result)
+        began, batch = process_time(), message.results
+        for layer in self._turn.layers.intake:
+            batch = layer.intake(batch, self._transcript.view)
+        self._took(began)
+        rest = tuple(b for b in message.content if not isinstance(b, ToolResult))
+        return Message("user", (*batch, *rest))
+
+    async def _reply(self, entry: Entry, reply: Reply) -> None:
+        self._absence.came(reply.message, entry.id)
         if not len(self._transcript.view):
             self._add(entry, reply, "model")
             return
-        self._fit()
-        gone = missed(self._needs.get(entry.id, ()), self._gone.keys())
-        if gone:
+        if shrank := self._counted.shrank.get(entry.id):
+            self._tally.happened(RECORDING, f"left out {shrank:,} tokens by itself")
+        began = process_time()
+        self._turn.attach()
+        await self._turn.fit()
+        self._took(began)
+        if gone := self._absence.missed(self._needs.get(entry.id, ())):
             self._read_back(gone)
-        usage = self._ask()
+        usage = replace(self._ask(), output=reply.usage.output)
+        self._tally.asked("turn", self._clock.time, usage, reply.usage)
         self._clock.time = max(self._clock.time, entry.at)
         self._provider.answered(self._clock.time)
-        self._add(entry, replace(reply, usage=replace(usage, output=reply.usage.output)), "model")
+        self._add(entry, replace(reply, usage=usage), "model")
+        await self._afterwards()
+
+    async def _afterwards(self) -> None:
+        """What layers do beside the conversation; the turn collects it before the next request."""
+        if not self._turn.layers.replied:
+            return
+        began, request = process_time(), self._turn.request
+        for layer in self._turn.layers.replied:
+            name = getattr(layer, "__name__", type(layer).__name__)
+            self._background.start(name, partial(layer, request))
+        await self._background.run()
+        self._took(began)
 
     def _compacted(self, entry: Entry, compaction: Replace) -> None:
-        first, last = self._ids.get(compaction.first), self._ids.get(compaction.last)
+        before = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
+        if self._compacts:
+            after = self._counted.resets.get(entry.id, 0)
+            self._tally.happened(RECORDING, "was compacted here, we were not")
+            self._tally.recording_compacted(max(0, before - after))
+            return
+        first, last = self._ours.get(compaction.first), self._ours.get(compaction.last)
         if first is None or last is None:
             return
-        self._ask()  # the summary is asked for on the whole view
+        first = first if self._inherited is None else self._inherited
+        words = sum(weigh(measure(m)) for m in compaction.by) * self._counted.rate(entry.id)
+        usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
+        self._tally.asked("summary", self._clock.time, usage)
         self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)
         self._add(entry, replace(compaction, first=first, last=last), entry.by)
-        self._gone.clear()
+        self._inherited = None
+        after = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
+        self._tally.happened(RECORDING, "was compacted", 0, "compacted")
+        self._tally.recording_compacted(before - after)
+        self._tally.compacted("recorded", before, after)
+        self._absence.gone.clear()
 
     # --- what we do ---------------------------------------------------------------------------------------
 
     def _add(self, entry: Entry, what: Message | Reply | Replace, by: str) -> None:
         [id] = self._transcript.add(what, by=by)
-        self._ids[entry.id] = id
+        self._ours[entry.id], self._theirs[id] = id, entry.id
         self._rates[id] = self._counted.rate(entry.id)
+        self._watching.view = self._transcript.view
 
     def _weigh(self, placed: Placed) -> int:
-        return round(estimated(placed.message) * self._rates.get(placed.id, self._counted.usual))
-
-    def _fit(self) -> None:
-        finished(self._turn.fit())
+        """Real tokens. Some models are not shown what they thought before the user last spoke."""
+        size = placed.size
+        if placed.id < self._turn_began:
+            size = measure(without_thinking(placed.message))
+        return round(weigh(size) * self._rates.get(placed.id, self._counted.usual))
 
     def _ask(self) -> Usage:
-        usage = self._provider.ask(self._turn.request, self._clock.time)
-        self.outcome.requests += 1
-        self.outcome.usage += usage
-        self.outcome.context += usage.prompt
-        return usage
+        return self._provider.ask(self._turn.request, self._clock.time)
 
     def _heard(self, event: Event) -> None:
-        self.outcome.events.append(event)
-        if isinstance(event, Cleared):
-            self.outcome.clearings += 1
-            self.outcome.cleared += len(event.use_ids)
-            for use in event.use_ids:
-                tokens = self._weight(use)
-                self.outcome.cleared_tokens += tokens
-                self._gone[self._first.get(use, use)] = tokens
+        began = process_time()
+        self._watching.heard(event)
+        self._inside += process_time() - began
 
-    def _weight(self, use: str) -> int:
-        result, id = self._results[use]
-        return round(estimated(Message("user", (result,))) * self._counted.rate(id))
+    def _took(self, began: float) -> None:
+        """Time of our layers; what the simulator and the writer by rule took in it is taken out at last."""
+        layers = self._spent.layers + process_time() - began
+        self._spent = replace(self._spent, layers=layers)
 
     def _read_back(self, gone: Sequence[Missed]) -> None:
         """What the model would do: ask for all of it at once, and have it in the view again."""
-        self.outcome.extra_requests += 1
-        uses, results = list[ToolUse](), list[ToolResult]()
-        for one in gone:
-            result, id = self._results[one.use_id]
-            self.outcome.needed += 1
-            self.outcome.needed_robust += one.robust
-            self.outcome.needed_tokens += self._gone.pop(one.use_id)
-            again = f"{one.use_id}.again{self.outcome.needed}"
-            uses.append(replace(self._uses[one.use_id], id=again))
-            self._uses[again], self._first[again] = uses[-1], one.use_id
-            results.append(replace(result, tool_use_id=again))
-            self._results[again] = results[-1], id
-        usage = self._ask()
-        self.outcome.usage += Usage(output=CALL_OUTPUT * len(uses))
-        said = Reply(assistant(*uses), replace(usage, output=CALL_OUTPUT * len(uses)))
-        self._transcript.add(said, by="model")
+        lost = [self._absence.gone[one.use_id] for one in gone]
+        for one, what in zip(gone, lost, strict=True):
+            self._tally.needed(one, what)
+        pairs = list(self._absence.read_back(gone))
+        uses, results = zip(*pairs, strict=True)
+        usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
+        self._tally.asked("read back", self._clock.time, usage, blame=lost[0].layer)
+        self._transcript.add(Reply(assistant(*uses), usage), by="model")
         self._transcript.add(Message("user", tuple(results)), by="tools")
+        self._watching.view = self._transcript.view
 
-    def _idle_until(self, then: float) -> None:
-        """Nobody speaks; what keeps the cache warm happens meanwhile."""
-        last, ttl = self._transcript.view.replied_at, TTL_SECONDS[self._turn.frame.ttl]
-        for n in range(1, self._keep_warm + 1):
-            at = (last or then) + n * KEEP_WARM_AT * ttl
-            if at < then:
-                self._clock.time = at
-                self._ask()
-                self.outcome.requests -= 1
-                self.outcome.kept_warm += 1
-        self._clock.time = max(self._clock.time, then)
+    # --- beside the conversation --------------------------------------------------------------------------
+
+    def _charged(self, request: Request) -> Usage:
+        began = process_time()
+        usage = self._provider.ask(request, self._clock.time)
+        self._inside += process_time() - began
+        return usage
+
+    def _beside(self, request: Request, usage: Usage) -> None:
+        kind: Kind = "notes" if request.source == NOTES else "summary"
+        self._tally.asked(kind, self._clock.time, usage)
+
+    def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
+        again = (Files(self._disk.read), StartContext())
+        return restored(view, gone, again, window, room)

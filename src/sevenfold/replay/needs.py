@@ -1,121 +1,184 @@
-"""Which tool results a recorded session went back to, and when.
+"""What of a recorded session a later reply went back to, and where it stood.
 
-A result counts as needed by a reply when something in the reply can only have come from there: a line that
-an Edit replaces, or a rare word (an identifier, a path, a number with a shape of its own) that stands in
-that result and nowhere else in the view. Where several results hold it, each of them would have done.
+A reply needs something when a trace in it can only have come from there: a line that an Edit replaces, or
+a rare word (an identifier, a path, a number with a shape of its own). Every place in the session that holds
+the trace is a source, and one that is in view is enough:
+
+    toolu_1      the result of a tool use
+    toolu_1<     what the model put into the call: the text of a file it wrote
+    @12          words of the user or the model, by the entry
+    ~12          what the model thought, by the entry; only for what stands nowhere else
+
 Needs of meaning, without such a trace, are not seen.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
 
-from sevenfold.messages import Json, Message, Text, ToolUse
+from sevenfold.messages import Json, Message, Text, Thinking, ToolUse
 from sevenfold.transcript import Entry, Id, Replace, Reply
 
 SHORTEST_LINE: Final = 12
 """A shorter line (a bracket, a return) could have come from anywhere."""
 SHORTEST_WORD: Final = 5
 MOST_SOURCES: Final = 3
-"""A word that stands in more results than this is not rare."""
+"""A word that stands in more places than this is not rare."""
+NEWEST_LINES: Final = 6
+"""Of a line, so many places are remembered, the newest ones."""
 ROBUST: Final = 2
 """So many rare words of one result in one reply are no accident."""
-ELSEWHERE: Final = ""
-"""The source of what the user or the model itself said."""
+INPUT, SAID, THOUGHT = "<", "@", "~"
+"""How the names of sources that are no results end or begin."""
 
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t:-]")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
-_SHAPED: Final = re.compile(r"[_\d./-]|[a-z][A-Z]")
+_SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")
+"""One hyphen makes no name: line-based, re-run."""
+_SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
+"""Arguments whose values a tool itself names: nobody has to look them up."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Something in a reply that these results, and nothing else in the view, could have told."""
+    """A trace in a reply, and every place that could have told it, oldest first."""
 
     sources: tuple[str, ...]
-    """Tool-use ids, oldest first."""
     line: bool
     """A line that an Edit replaces; else a rare word."""
+    part: str = ""
+
+    @property
+    def of_results(self) -> bool:
+        """Whether it stands in results alone."""
+        return all(is_result(source) for source in self.sources)
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """What a reply needed of one result that was not in the view."""
+    """What a reply needed of one source that was not in the view."""
 
     use_id: str
+    """The source: a tool use, or what was put into one."""
     robust: bool
 
 
-def needs_of(entries: Iterable[Entry]) -> dict[Id, tuple[Need, ...]]:
-    """By the id of the reply that needed them."""
+def is_result(source: str) -> bool:
+    return not source.endswith(INPUT) and not source.startswith((SAID, THOUGHT))
+
+
+def can_be_asked_for(source: str) -> bool:
+    """Whether reading it back is something an agent could do: words that are gone are gone."""
+    return not source.startswith(SAID)
+
+
+def needs_of(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple[Need, ...]]:
+    """By the id of the reply that needed them.
+
+    `resets`: a compaction of the recording takes everything before it out of every view. Without it, the
+    recorded compaction is none: for a policy that compacts by itself.
+    """
     found: dict[Id, tuple[Need, ...]] = {}
-    seen = _Seen()
+    wanted = _Wanted(entry.what.message for entry in entries if isinstance(entry.what, Reply))
+    seen = _Seen(wanted)
     for entry in entries:
         match entry.what:
             case Reply(message):
                 if needs := tuple(seen.needs(message)):
                     found[entry.id] = needs
-                seen.take(message)
+                seen.take(message, entry.id)
             case Message() as message:
-                seen.take(message)
-            case Replace(by=messages):
-                seen = _Seen()  # what was read before has left every view alike
+                seen.take(message, entry.id)
+            case Replace(by=messages) if resets:
+                seen = _Seen(wanted)
                 for message in messages:
-                    seen.take(message)
+                    seen.take(message, entry.id)
             case _:
                 pass
     return found
 
 
-def missed(needs: Sequence[Need], gone: AbstractSet[str]) -> list[Missed]:
-    """The results among `gone` that these needs go back to; of several the newest would do."""
+def missed(
+    needs: Sequence[Need],
+    gone: AbstractSet[str],
+    told: Callable[[str], bool] = lambda part: False,
+) -> list[Missed]:
+    """The sources among `gone` that these needs go back to; of several the newest would do.
+
+    `told`: whether a trace stands in something else that is in view, such as a summary.
+    """
     words: dict[str, int] = {}
     lines: set[str] = set()
     for need in needs:
-        if all(source in gone for source in need.sources):
-            newest = need.sources[-1]
+        if not all(source in gone for source in need.sources) or told(need.part):
+            continue
+        newest = next((s for s in reversed(need.sources) if can_be_asked_for(s)), None)
+        if newest is not None:
             words[newest] = words.get(newest, 0) + 1
             if need.line:
                 lines.add(newest)
     return [Missed(use, use in lines or count >= ROBUST) for use, count in words.items()]
 
 
-class _Seen:
-    """Where each line and each rare word of the view stands."""
+class _Wanted:
+    """The traces that any reply has: nothing else of a long session need be remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, replies: Iterable[Message]) -> None:
+        self.lines: set[str] = set()
+        self.words: set[str] = set()
+        for message in replies:
+            self.lines.update(*(lines_of(old) for u in message.tool_uses for old in _replaced(u)))
+            self.words.update(*map(words_of, _own_words(message)))
+
+
+class _Seen:
+    """Where each line and each rare word stands."""
+
+    def __init__(self, wanted: _Wanted) -> None:
+        self._wanted = wanted
         self._lines: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}
+        self._thought: dict[str, list[str]] = {}
 
-    def take(self, message: Message) -> None:
+    def take(self, message: Message, id: Id) -> None:
         for result in message.results:
             self._note(result.text, result.tool_use_id)
-        for text in _own_words(message):
-            self._note(text, ELSEWHERE)
+        for block in message.content:
+            if isinstance(block, Text):
+                self._note(block.text, f"{SAID}{id}")
+            elif isinstance(block, ToolUse):
+                self._note("\n".join(strings(block.input)), block.id + INPUT)
+            elif isinstance(block, Thinking):
+                for word in words_of(block.thinking) & self._wanted.words:
+                    _put(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
 
     def needs(self, message: Message) -> Iterator[Need]:
         for use in message.tool_uses:
             for old in _replaced(use):
-                yield from _needs(self._lines, lines_of(old), True)
-        spoken = {word for text in _own_words(message) for word in words_of(text)}
-        yield from _needs(self._words, spoken, False)
+                for line in sorted(lines_of(old)):
+                    if sources := self._lines.get(line):
+                        yield Need(tuple(sources), True, line)
+        for word in sorted({w for text in _own_words(message) for w in words_of(text)}):
+            sources = self._words.get(word) or self._thought.get(word)
+            if sources and len(sources) <= MOST_SOURCES:
+                yield Need(tuple(sources), False, word)
 
     def _note(self, text: str, source: str) -> None:
-        for known, parts in ((self._lines, lines_of(text)), (self._words, words_of(text))):
-            for part in parts:
-                sources = known.setdefault(part, [])
-                if source not in sources and len(sources) <= MOST_SOURCES:
-                    sources.append(source)
+        for line in lines_of(text) & self._wanted.lines:
+            _put(self._lines, line, source, NEWEST_LINES)
+            del self._lines[line][:-NEWEST_LINES]
+        for word in words_of(text) & self._wanted.words:
+            _put(self._words, word, source, MOST_SOURCES)
 
 
-def _needs(known: Mapping[str, list[str]], parts: Iterable[str], line: bool) -> Iterator[Need]:
-    for part in parts:
-        sources = known.get(part, ())
-        if sources and len(sources) <= MOST_SOURCES and ELSEWHERE not in sources:
-            yield Need(tuple(sources), line)
+def _put(known: dict[str, list[str]], part: str, source: str, most: int) -> None:
+    """One more than `most` says that there are too many."""
+    sources = known.setdefault(part, [])
+    if source not in sources and len(sources) <= most:
+        sources.append(source)
 
 
 def _replaced(use: ToolUse) -> Iterator[str]:
@@ -131,18 +194,19 @@ def _own_words(message: Message) -> Iterator[str]:
         if isinstance(block, Text):
             yield block.text
         elif isinstance(block, ToolUse):
-            yield from _strings(block.input)
+            yield from strings(block.input)
 
 
-def _strings(value: Json | list[object] | object) -> Iterator[str]:
+def strings(value: Json | list[object] | object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
+        for key, inner in value.items():
+            if key not in _SCHEMA:
+                yield from strings(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _strings(inner)
+            yield from strings(inner)
 
 
 def lines_of(text: str) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
+from time import process_time
 from typing import Final
 
 from sevenfold.messages import ToolResult, ToolUse
@@ -15,6 +16,8 @@ from sevenfold.transcript import Placed
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
+SLACK: Final = 100
+"""Tokens by which shares of the first request may be off."""
 SYSTEM: Final = ("system", 0, 0, "text")
 
 
@@ -22,56 +25,79 @@ class Provider:
     """Answers what a request would read from the cache, write to it, and send plain."""
 
     def __init__(self, unseen: int, weigh: Callable[[Placed], int], known: int = 0) -> None:
-        self.unseen = unseen
-        """Tokens before the first message."""
+        self._unseen = unseen
         self._known = known
         """So many of them the provider had in its cache before the first request."""
         self._weigh = weigh
         self._cache = PromptCache()
         self._last: Prompt | None = None
         self._placed: list[Placed] = []
-        self._digests: list[bytes] = []
-        self._tokens: list[int] = []
+        self._blocks: list[int] = []
+        """Where the blocks of each message begin."""
+        self._prompt = Prompt()
+        self._begin()
+        self.seconds = 0.0
+
+    @property
+    def unseen(self) -> int:
+        """Tokens before the first message."""
+        return self._unseen
+
+    @unseen.setter
+    def unseen(self, tokens: int) -> None:
+        if tokens != self._unseen:
+            self._unseen = tokens
+            self._begin()
+
+    def reweigh(self) -> None:
+        """Tokens are counted otherwise from now on; what is in the cache stays there."""
+        self._begin()
 
     def ask(self, request: Request, now: float) -> Usage:
         """The usage of this request, without its output; what it marks is kept from then on."""
-        prompt = self._prompt(request)
+        began = process_time()
+        prompt = self._asked(request)
         if self._last is None:
-            first = Prompt(prompt.digests[:1], prompt.upto[:1], prompt.places[:1], prompt.marks[:1])
-            self._cache.write(SCOPE, first, MINIMUM, now)
+            self._cache.write(SCOPE, self._had(prompt), MINIMUM, now)
         verdict = self._cache.look(SCOPE, prompt, MINIMUM, now)
         self._cache.write(SCOPE, prompt, MINIMUM, now)
         self._last = prompt
+        self.seconds += process_time() - began
         return verdict.usage()
 
     def answered(self, now: float) -> None:
         """A prefix lives from the end of the reply: recorded sessions read it that long."""
         if self._last is not None:
+            began = process_time()
             self._cache.look(SCOPE, self._last, MINIMUM, now)
+            self.seconds += process_time() - began
 
-    def _prompt(self, request: Request) -> Prompt:
+    def _had(self, prompt: Prompt) -> Prompt:
+        """What of the first request others had sent before."""
+        most = self._known + SLACK
+        end = max((n for n, tokens in enumerate(prompt.upto, 1) if tokens <= most), default=1)
+        ttl = prompt.marks[0][1]
+        return Prompt(
+            prompt.digests[:end], prompt.upto[:end], prompt.places[:end], [(end - 1, ttl)]
+        )
+
+    def _begin(self) -> None:
+        """Nothing but what stands before the messages."""
+        stable = min(self._known, self._unseen)
+        self._placed.clear()
+        self._blocks.clear()
+        digests = [b"system", b"%d" % self._unseen]
+        self._prompt = Prompt(digests, [stable, self._unseen], [SYSTEM, SYSTEM])
+
+    def _asked(self, request: Request) -> Prompt:
         self._follow(request)
         ttl = int(TTL_SECONDS[request.frame.ttl])
-        marked = {request.view.where(id) for id in request.breakpoints}
-        rest = b"%d" % self.unseen
-        stable = min(self._known, self.unseen)
-        prompt = Prompt(
-            [b"system", rest], [stable, self.unseen], [SYSTEM, SYSTEM], [(0, ttl), (1, ttl)]
-        )
-        tokens = self.unseen
-        for at, placed in enumerate(self._placed):
-            digest = self._digests[at]
-            for block in placed.message.content:
-                kind = "tool_use" if isinstance(block, ToolUse) else "text"
-                kind = "tool_result" if isinstance(block, ToolResult) else kind
-                prompt.digests.append(digest + b"%d" % len(prompt.digests))
-                prompt.upto.append(tokens)
-                prompt.places.append(("messages", at, 0, kind))
-            tokens += self._tokens[at]
-            prompt.upto[-1] = tokens
-            if at in marked:
-                prompt.marks.append((len(prompt.digests) - 1, ttl))
-        return prompt
+        known, view = self._prompt, request.view
+        marks = [(0, ttl), (1, ttl)]
+        for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
+            end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
+            marks.append((end - 1, ttl))
+        return Prompt(known.digests, known.upto, known.places, marks)
 
     def _follow(self, request: Request) -> None:
         """Hashes and weights of the view; only what differs from the last one is worked out."""
@@ -80,11 +106,29 @@ class Provider:
             if old is not new:
                 break
             same += 1
-        del self._placed[same:], self._digests[same:], self._tokens[same:]
-        wires = encoded(view)
+        if same < len(self._placed):
+            self._cut(same)
+        wires, prompt = encoded(view), self._prompt
         for at in range(same, len(view)):
-            before = self._digests[at - 1] if at else b"%d" % self.unseen
-            digest = blake2b(before + wires[at], digest_size=16).digest()
-            self._placed.append(view[at])
-            self._digests.append(digest)
-            self._tokens.append(self._weigh(view[at]))
+            placed, chain = view[at], prompt.digests[-1]
+            digest = blake2b(chain + wires[at], digest_size=16).digest()
+            tokens, weight = prompt.upto[-1], self._weigh(placed)
+            self._placed.append(placed)
+            self._blocks.append(len(prompt))
+            for n, block in enumerate(placed.message.content):
+                prompt.digests.append(digest + b"%d" % n)
+                prompt.upto.append(tokens)
+                prompt.places.append(("messages", at, 0, _kind(block)))
+            prompt.upto[-1] = tokens + weight
+
+    def _cut(self, same: int) -> None:
+        """Go back to these messages. The lists belong to an earlier request too: new ones are made."""
+        end, old = self._blocks[same], self._prompt
+        del self._placed[same:], self._blocks[same:]
+        self._prompt = Prompt(old.digests[:end], old.upto[:end], old.places[:end])
+
+
+def _kind(block: object) -> str:
+    if isinstance(block, ToolUse):
+        return "tool_use"
+    return "tool_result" if isinstance(block, ToolResult) else "text"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sevenfold.boundary import BOUNDARY
 from sevenfold.cache.breakpoints import as_cached
+from sevenfold.cache.prices import Prices
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Emit, Failed, Progress
 from sevenfold.invariants import open_uses
@@ -49,7 +50,9 @@ class NotesKeeping:
         able: Callable[[], Capabilities],
         emit: Emit,
         settings: NotesSettings | None = None,
+        prices: Prices | None = None,
     ) -> None:
+        self._prices = prices
         self._book, self._fork, self._able, self._emit = notebook, fork, able, emit
         self._set = settings or NotesSettings()
         self._low: int | None = None
@@ -62,6 +65,8 @@ class NotesKeeping:
 
     async def __call__(self, request: Request) -> Sequence[Mark]:
         if request.source != "main" or not len(request.view) or self._book.busy:
+            return ()
+        if self._book.covered(request.view) is not None and not self._pays(request):
             return ()
         request = replace(request, view=as_cached(request.view))
         tokens = _tokens(request)
@@ -102,6 +107,13 @@ class NotesKeeping:
         if tokens - self._low < step:
             return False
         return self._calls >= self._set.tool_calls or not _calling(view)
+
+    def _pays(self, request: Request) -> bool:
+        """Every update reads the context once: where that costs, more than the first has to be worth it."""
+        price = self._prices.of(request.frame.model) if self._prices else None
+        if price is None or not price.input:
+            return True
+        return _tokens(request) >= scaled(self._set.pays_from, self._able().window)
 
     def _look_at_what_is_new(self, view: View, covered: Covered | None, tokens: int) -> None:
         """Cost grows with what came since the last look."""

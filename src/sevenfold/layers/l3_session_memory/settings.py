@@ -36,6 +36,16 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             examples=[0.15],
         ),
     ] = 0.15
+    pays_from: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Where tokens cost money, notes once begun are brought up to date only from so "
+            "many tokens of context on: below that they cost more than the summary they stand in for. 0: "
+            "as everywhere else.",
+            examples=[155_000],
+        ),
+    ] = 155_000
     tool_calls: Annotated[
         int,
         Meta(

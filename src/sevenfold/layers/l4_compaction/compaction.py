@@ -23,6 +23,7 @@ import anyio
 from msgspec.structs import replace
 
 from sevenfold.boundary import Boundary
+from sevenfold.cache.prices import Prices
 from sevenfold.cutting import UNKNOWN_GAP, applied
 from sevenfold.events import Emit, Failed, Notice, Progress
 from sevenfold.hook_contract import NOTHING, Outcome
@@ -31,18 +32,22 @@ from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Wanted,
 from sevenfold.layers.l4_compaction.breaker import Breaker
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.drafts import Draft, from_digest, from_summary
-from sevenfold.layers.l4_compaction.planning import AUTOMATIC, BY, Plan, plan
+from sevenfold.layers.l4_compaction.planning import AUTOMATIC, BY, PRICE, Plan, plan
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l4_compaction.stretch import beginning, replied
 from sevenfold.layers.l4_compaction.summary import scope_text
+from sevenfold.layers.l4_compaction.worth import Rates, begins_a_turn, worth
 from sevenfold.messages import Message
 from sevenfold.protocols import Capabilities, Fit, Forker, Handback
 from sevenfold.request import Request
-from sevenfold.tokens import Pressure, Usage, scaled
+from sevenfold.tokens import REFERENCE_WINDOW, Pressure, Usage, scaled
 from sevenfold.transcript import Id, Placed, View
 
 RESTORED: Final = 0.5
 """The most of the room that a compaction leaves that restored context may take."""
+
+BUSY: Final = 3.0
+"""In the middle of a task, when what was just read is in use, it has to pay so many times better."""
 
 Before: TypeAlias = Callable[[str, str], Awaitable[Outcome]]
 """The user's hooks, with `auto` or `manual` and the instructions so far: they add to them, or refuse."""
@@ -86,24 +91,55 @@ class Compaction:
         auto: bool = True,
         reactive: bool = True,
         asks: bool = True,
+        prices: Prices | None = None,
     ) -> None:
-        """`asks`: whether there is time for a model when the window is full; else it is the digest."""
+        """`asks`: whether there is time for a model when the window is full; else it is the digest.
+
+        `prices`: what tokens cost, for a compaction that pays before the window is full.
+        """
         self._digest, self._emit, self._expect = digest, emit, expect
         self._where, self._able = where, able
         self.settings = settings or CompactionSettings()
         self._summarise = Summariser(fork, self.settings, emit)
         self._before, self._after, self._restore, self._score = before, after, restore, fidelity
         self._auto, self._reactive, self._asks = auto, reactive, asks
+        self._prices = prices
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
-        if not self.due(pressure):
-            return ()
-        trigger = "refused" if pressure.refused else "auto"
-        return await self.compact(request, pressure, trigger=trigger)
+        if self.due(pressure):
+            trigger = "refused" if pressure.refused else "auto"
+            return await self.compact(request, pressure, trigger=trigger)
+        if self._pays(request, pressure):
+            return await self.compact(request, pressure, trigger=PRICE)
+        return ()
 
     def due(self, pressure: Pressure) -> bool:
         full = pressure.tokens > pressure.thresholds.auto_compact
         return self._reactive if pressure.refused else self._auto and full
+
+    def _pays(self, request: Request, pressure: Pressure) -> bool:
+        """Whether a summary is worth its price now. Where nothing is known of prices, it is not."""
+        settings = self.settings
+        if not (settings.by_price and self._auto and self._asks and request.source == "main"):
+            return False
+        if pressure.refused or pressure.tokens < scaled(settings.least_tokens, pressure.window):
+            return False
+        price = self._prices.of(request.frame.model) if self._prices else None
+        if price is None or not price.input:
+            return False
+        rates = Rates.of(price, request.frame.ttl, self._able().caches_prompts)
+        sums = worth(request, pressure, rates, settings)
+        large = pressure.window > REFERENCE_WINDOW
+        margin = settings.large_margin if large else settings.margin
+        if sums.times < margin * (1.0 if begins_a_turn(request.view) else BUSY):
+            return False
+        if Breaker.of(request.view, request.frame.model).why_open(settings):
+            return False
+        self._say(
+            f"a summary is expected to save {sums.saving:,.0f}, {sums.times:.1f} times the "
+            f"{sums.price:,.0f} that it costs (in base-price tokens)"
+        )
+        return True
 
     async def compact(
         self,
@@ -212,8 +248,8 @@ class Compaction:
         return Wanted(request, on, scope, planned.stretch, instructions, longest, gap)
 
     def _without_a_model(self, planned: Plan, used: Usage) -> Draft | None:
-        """The last rung. When asked for by hand it is only for a window that is full."""
-        if not planned.automatic and not (planned.full and planned.first == 0):
+        """The last rung, for a window that is full."""
+        if planned.trigger == PRICE or not (planned.automatic or planned.full_from_the_start):
             return None
         made = self._digest.draft(planned.request, planned.pressure)
         return None if made is None else from_digest(made, used)

@@ -32,7 +32,9 @@ from sevenfold.transcript import Id, Placed, Replace, View
 BY: Final = "Compaction"
 AHEAD: Final = "ahead"
 """The trigger of a summary that was prepared before it was needed."""
-AUTOMATIC: Final = ("auto", "refused", AHEAD)
+PRICE: Final = "price"
+"""The trigger of a summary that pays although the window is not full."""
+AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)
 """The triggers that nobody pulled by hand."""
 NEWEST: Final = 0.75
 """The most of the room that what is kept may take."""
@@ -94,6 +96,11 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def full(self) -> bool:
         return self.before > self.pressure.thresholds.auto_compact
+
+    @property
+    def full_from_the_start(self) -> bool:
+        """Whether what is replaced is the older part of a full window."""
+        return self.full and self.first == 0
 
     @property
     def promising(self) -> bool:

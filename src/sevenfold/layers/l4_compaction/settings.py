@@ -20,6 +20,48 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             examples=[20_000],
         ),
     ] = 20_000
+    by_price: Annotated[
+        bool,
+        Meta(
+            description="When the user speaks, compact before the window is full, if that is expected "
+            "to save more than it costs. Without it only a full window is compacted.",
+            examples=[False],
+        ),
+    ] = True
+    margin: Annotated[
+        float,
+        Meta(
+            ge=1,
+            description="`byPrice`: the expected saving must be this many times what it costs.",
+            examples=[2.5],
+        ),
+    ] = 2.5
+    large_margin: Annotated[
+        float,
+        Meta(
+            ge=1,
+            description="`byPrice`: the same for windows over 200,000 tokens, where there is room and "
+            "less need be lost.",
+            examples=[8],
+        ),
+    ] = 8.0
+    requests_ahead: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="`byPrice`: how many requests a session is expected to make from any point on.",
+            examples=[50],
+        ),
+    ] = 50
+    least_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="`byPrice`: a context below this is left alone, whatever it would save; scaled "
+            "down for windows below 200,000.",
+            examples=[70_000],
+        ),
+    ] = 70_000
     server: Annotated[
         Literal["threshold", "onDemand"],
         Meta(

@@ -1,0 +1,95 @@
+"""`sevenfold replay`: the command and its options. What it does is in `replaying`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from sevenfold.cli.options import Shared, shared
+
+Paths: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...",
+        help="Recorded sessions, or folders of them: Sevenfold, Claude Code, Codex or lists of messages; "
+        "also gzipped.",
+        show_default=False,
+    ),
+]
+PolicyNames: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME|FILE",
+        help="append-only, clear-every-10, summarise-at-80, claude-code, sevenfold (without this option), "
+        "or a TOML file. May be given several times.",
+    ),
+]
+Without: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="LAYER",
+        help="Leave a layer out: tool_results, micro, notes, compaction, keep_warm, or a flag. May be "
+        "given several times; with --compare each is a policy of its own.",
+    ),
+]
+Compare: TypeAlias = Annotated[
+    bool,
+    typer.Option("--compare", help="Policies side by side: those named, or all that we have."),
+]
+PriceModel: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--price",
+        metavar="MODEL",
+        help="Count with the prices of this model, whatever model a session was with.",
+    ),
+]
+HtmlFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write a report that a browser shows offline."),
+]
+Jobs: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="So many sessions at a time; one for each core without it.",
+    ),
+]
+
+
+@shared
+def replay(
+    shared: Shared,
+    paths: Paths,
+    policy: PolicyNames = None,
+    without: Without = None,
+    compare: Compare = False,
+    price: PriceModel = None,
+    html: HtmlFile = None,
+    jobs: Jobs = None,
+) -> int:
+    """What recorded sessions would have cost, and what they would have forgotten.
+
+    The recorded words and times go through the layers again, without a key and without a network. What
+    cannot be read is said for each file, the rest goes on, and the exit code is 1 then.
+    """
+    from sevenfold.cli.replaying import Wanted, run
+
+    return run(
+        shared,
+        Wanted(
+            paths=tuple(paths),
+            policies=tuple(policy or ()),
+            without=tuple(without or ()),
+            compare=compare,
+            price=price,
+            html=html,
+            jobs=jobs,
+        ),
+    )

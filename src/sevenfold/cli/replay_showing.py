@@ -1,0 +1,259 @@
+"""A replay as JSON for programs and as tables for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from sevenfold.cli.wording import count, money, one_line, tokens
+from sevenfold.messages import Json
+from sevenfold.replay.figures import Cost, Figures, total
+from sevenfold.replay.outcome import Regret
+from sevenfold.replay.running import Replayed
+
+LONGEST_NAME: Final = 20
+"""Of a session in a table."""
+
+
+# --- JSON -----------------------------------------------------------------------------------------------
+
+
+def as_json(done: Sequence[Replayed], names: Sequence[str]) -> Json:
+    """The document that INTERFACE promises: with several policies, one object for each."""
+    if len(names) == 1:
+        return _of_policy(done, names[0])
+    return {"policies": {name: _of_policy(done, name) for name in names}}
+
+
+def _of_policy(done: Sequence[Replayed], name: str) -> Json:
+    whole = total([one.by_policy[name] for one in done if name in one.by_policy])
+    return {
+        "policy": name,
+        "files": [_file(one, name) for one in done],
+        "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
+        | {key: value for key, value in _figures(whole).items() if key not in ("breaks",)}
+        | {"breaks": len(whole.breaks), "break_reasons": reasons(whole)},
+    }
+
+
+def _file(one: Replayed, name: str) -> Json:
+    known = one.by_policy.get(name, Figures())
+    return {
+        "path": one.path,
+        "format": one.format or None,
+        "session": one.session or None,
+        "title": one.title or None,
+        "model": one.model or None,
+        "policy": name,
+        **_figures(known),
+        "errors": list(one.errors),
+        "notes": list(one.notes),
+    }
+
+
+def _figures(known: Figures) -> Json:
+    used = known.usage
+    return {
+        "requests": known.requests,
+        "turns": known.turns,
+        "extra_requests": known.extra,
+        "beside_requests": known.beside,
+        "tokens": used.prompt,
+        "input": used.input,
+        "cache_read": used.cache_read,
+        "cache_write": used.cache_write,
+        "output": used.output,
+        "breaks": known.breaks,
+        "simulated_cost": known.cost,
+        "paid_cost": known.paid,
+        "of_paid": _rounded(known.of_paid),
+        "regret": _regret(known),
+        "fidelity": _rounded(known.fidelity),
+        "compactions": known.compactions,
+        "layers": known.layers,
+        "accounting_error": _rounded(median(known.accounting) if known.accounting else None),
+        "seconds": {**_seconds(known)},
+    }
+
+
+def _regret(known: Figures) -> Json:
+    regret: Regret = known.regret
+    return {
+        "cleared": regret.removed,
+        "needed_again": regret.needed,
+        "robust": regret.robust,
+        "cleared_tokens": regret.removed_tokens,
+        "needed_tokens": regret.needed_tokens,
+        "share": _rounded(regret.share),
+        "robust_share": _rounded(regret.robust_share),
+        "token_share": _rounded(regret.token_share),
+        "extra_per_100": _rounded(known.extra_per_100),
+        "by_layer": {
+            layer: {"cleared": gone, "needed_again": needed}
+            for layer, (gone, needed) in regret.by_layer.items()
+        },
+    }
+
+
+def _seconds(known: Figures) -> dict[str, float]:
+    spent = known.spent
+    return {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")}
+
+
+def reasons(known: Figures) -> dict[str, int]:
+    """How often the cache broke, by why."""
+    return dict(Counter(broke.reason for broke in known.breaks).most_common())
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def drawn(done: Sequence[Replayed], names: Sequence[str]) -> str:
+    known = [one for one in done if one.by_policy]
+    if not known:
+        return ""
+    if len(names) == 1:
+        parts = [_sessions(known, names[0]), _summary(known, names[0])]
+    else:
+        parts = [_side_by_side(known, names), _counts(known, names)]
+    return "\n\n".join(part for part in [*parts, _legend(known, names)] if part)
+
+
+_Column = tuple[str, Callable[[Figures], str]]
+_COLUMNS: Final[tuple[_Column, ...]] = (
+    ("requests", lambda f: f"{f.requests:,}"),
+    ("sent", lambda f: tokens(f.usage.prompt)),
+    ("hit", lambda f: f"{f.usage.hit_rate:.0%}"),
+    ("breaks", lambda f: f"{len(f.breaks):,}"),
+    ("cost", lambda f: _cost(f.cost)),
+    ("paid", lambda f: _cost(f.paid)),
+    ("of paid", lambda f: _percent(f.of_paid)),
+    ("extra/100", lambda f: f"{f.extra_per_100:.1f}"),
+    ("robust", lambda f: _percent(f.regret.robust_share) if f.regret.removed else "–"),
+    ("by tokens", lambda f: _percent(f.regret.token_share) if f.regret.removed else "–"),
+    ("compact.", lambda f: f"{len(f.compactions):,}"),
+    ("fidelity", lambda f: _percent(f.fidelity)),
+)
+
+
+def _sessions(known: Sequence[Replayed], name: str) -> str:
+    rows = [[_name(one), *_cells(one.by_policy[name])] for one in known if name in one.by_policy]
+    if len(rows) > 1:
+        whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+        rows.append([f"all {len(rows):,}", *_cells(whole)])
+    return columns(["session", *(head for head, _ in _COLUMNS)], rows)
+
+
+def _side_by_side(known: Sequence[Replayed], names: Sequence[str]) -> str:
+    rows = []
+    for name in names:
+        whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+        rows.append([name, *_cells(whole)])
+    return columns(["policy", *(head for head, _ in _COLUMNS)], rows)
+
+
+def _counts(known: Sequence[Replayed], names: Sequence[str]) -> str:
+    """How good our counts are, by the policy that was held against most recorded requests."""
+    wholes = [total([one.by_policy[n] for one in known if n in one.by_policy]) for n in names]
+    name, best = max(zip(names, wholes, strict=True), key=lambda pair: len(pair[1].accounting))
+    return f"  {name}: {_off(best)}" if best.accounting else ""
+
+
+def _off(whole: Figures) -> str:
+    return (
+        f"our count of a request is off the recorded one by {median(whole.accounting):.1%} "
+        f"(median of {len(whole.accounting):,} requests before anything changed)"
+    )
+
+
+def _cells(known: Figures) -> list[str]:
+    return [cell(known) for _, cell in _COLUMNS]
+
+
+def _summary(known: Sequence[Replayed], name: str) -> str:
+    """What the layers did, why the cache broke, and what it took us."""
+    whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+    rows = [
+        [
+            layer,
+            f"{did.times:,}",
+            tokens(max(0, did.tokens)),
+            tokens(round(did.saved)),
+            tokens(round(did.cost)),
+            f"{'' if did.net >= 0 else '-'}{tokens(round(abs(did.net)))}",
+        ]
+        for layer, did in whole.layers.items()
+    ]
+    parts = []
+    if rows:
+        parts.append(columns(["layer", "times", "removed", "saved", "cost", "net"], rows))
+    if whole.breaks:
+        why = ", ".join(f"{reason} {n}" for reason, n in reasons(whole).items())
+        parts.append(f"  cache breaks: {why}")
+    if whole.accounting:
+        parts.append(f"  {_off(whole)}")
+    parts.append(_time(whole))
+    return "\n".join(parts)
+
+
+def _time(whole: Figures) -> str:
+    spent = whole.spent
+    speed = f" ({whole.requests / spent.layers:,.0f} requests/s)" if spent.layers > 0 else ""
+    return (
+        f"  our time: reading {spent.parsing:.1f} s, layers {spent.layers:.1f} s{speed}, "
+        f"simulator {spent.simulator:.1f} s, tracing needs {spent.tracing:.1f} s"
+    )
+
+
+def _legend(known: Sequence[Replayed], names: Sequence[str]) -> str:
+    paid = sum(
+        one.by_policy[names[0]].paid is not None for one in known if names[0] in one.by_policy
+    )
+    unpaid = len(known) - paid
+    lines = [
+        "  cost and paid: input, and output of requests that a policy adds; k: base-price tokens",
+        "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+    ]
+    if unpaid and paid:
+        lines.append(f"  paid is not known for {count(unpaid, 'session')}")
+    return "\n".join(lines)
+
+
+def _name(one: Replayed) -> str:
+    name = Path(one.path).name
+    for end in (".gz", ".jsonl", ".json", ".ndjson"):
+        name = name.removesuffix(end)
+    return one_line(name, LONGEST_NAME)
+
+
+def _cost(cost: Cost | None) -> str:
+    if cost is None:
+        return "–"
+    units = tokens(round(cost.units))
+    return units if cost.amount is None else f"{units} {_amount(cost.amount, cost.currency)}"
+
+
+def _amount(amount: float, currency: str | None) -> str:
+    return money(round(amount, 2) if amount >= 0.1 else amount, currency or "USD")
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table: the first column to the left, numbers to the right."""
+    widths = [max(len(str(row[i])) for row in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = [f"{row[0]:<{widths[0]}}"]
+        cells += [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

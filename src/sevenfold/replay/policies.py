@@ -1,0 +1,133 @@
+"""Policies: which layers work on a replayed session, and how they are set. Small TOML files say it.
+
+The tables and keys are those of the settings; what is left out is as the product has it by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from sevenfold.errors import Mistake
+from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l3_session_memory.settings import NotesSettings
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.switches import Switches
+from sevenfold.replay.policy_files import read_policy, suggestion
+
+FOLDER: Final = Path(__file__).with_name("builtin")
+BUILT_IN: Final = ("append-only", "clear-every-10", "summarise-at-80", "claude-code", "sevenfold")
+DEFAULT: Final = "sevenfold"
+Lifetime: TypeAlias = Literal["5m", "1h", "recorded"]
+
+
+class ClearRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A rule that clears old tool results by counting alone, as others have it, in place of layer 2."""
+
+    every: Annotated[
+        int, Meta(ge=0, description="Clear when so many results are old. 0: not by number.")
+    ] = 0
+    tokens: Annotated[
+        int, Meta(ge=0, description="Clear when old results hold so many tokens. 0: not by size.")
+    ] = 0
+    keep: Annotated[int, Meta(ge=1, description="So many of the newest are not old.")] = 5
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a session is kept small, from its first request to its last."""
+
+    name: Annotated[str, Meta(description="Unset: the name of the file.")] = ""
+    description: Annotated[str, Meta(description="A sentence for people.")] = ""
+    cache_ttl: Annotated[
+        Lifetime,
+        Meta(description="How long the provider keeps a prefix; `recorded`: as it was paid for."),
+    ] = "5m"
+    keep_warm: Annotated[
+        int,
+        Meta(ge=0, description="Requests in a row that only keep the cache warm in a silence."),
+    ] = 0
+    auto_compact_percent: Annotated[
+        Annotated[float, Meta(gt=0, le=100)] | None,
+        Meta(description="Compact when this much of the window is used. It only lowers the limit."),
+    ] = None
+    compactions: Annotated[
+        Literal["own", "recorded"],
+        Meta(description="Compact where the policy does, or where the recording did."),
+    ] = "own"
+    clear: ClearRule | None = None
+    flags: Switches = Switches()
+    tool_results: ToolResultSettings = ToolResultSettings()
+    micro: MicroSettings = MicroSettings()
+    notes: NotesSettings = NotesSettings()
+    compaction: CompactionSettings = CompactionSettings()
+
+
+LAYERS: Final[dict[str, dict[str, bool]]] = {
+    "tool_results": {"tool_results": False, "aggregate_budget": False},
+    "micro": {
+        "micro_cost": False,
+        "micro_time": False,
+        "micro_cache_edit": False,
+        "micro_api": False,
+    },
+    "notes": {"notes": False, "payout": False},
+    "compaction": {"compact": False, "reactive": False, "snip": False, "collapse": False},
+    "keep_warm": {"pre_cold": False},
+}
+"""What can be switched off, and the flags that do it."""
+
+
+def policy(name: str) -> Policy:
+    """A policy that comes with this package, or the one in a file."""
+    if name in BUILT_IN:
+        return _named(FOLDER / f"{name}.toml", name)
+    path = Path(name).expanduser()
+    if not path.is_file():
+        near = suggestion(name, BUILT_IN)
+        raise Mistake(
+            f"there is no policy {name!r}: {near or 'it is neither a file nor one of ours'}; "
+            f"ours are {', '.join(BUILT_IN)}"
+        )
+    return _named(path, path.stem)
+
+
+def _named(path: Path, name: str) -> Policy:
+    found = read_policy(path, Policy)
+    return found if found.name else replace(found, name=name)
+
+
+def without(policy: Policy, layers: Sequence[str]) -> Policy:
+    """The same policy with some layers, or single flags, switched off; its name says so."""
+    flags, left_out = {}, list[str]()
+    for given in layers:
+        layer = given.strip().replace("-", "_")
+        if layer in LAYERS:
+            flags.update(LAYERS[layer])
+        elif layer in Switches.__struct_fields__:
+            flags[layer] = False
+        else:
+            near = suggestion(layer, (*LAYERS, *Switches.__struct_fields__))
+            raise Mistake(
+                f"there is no layer {given!r} to leave out: {near or 'it is not known'}; "
+                f"the layers are {', '.join(LAYERS)}"
+            )
+        left_out.append(layer)
+    if not left_out:
+        return policy
+    return replace(
+        policy,
+        name=f"{policy.name} without {', '.join(left_out)}",
+        flags=replace(policy.flags, **flags),
+        keep_warm=0 if "keep_warm" in left_out else policy.keep_warm,
+        clear=None if "micro" in left_out else policy.clear,
+        # The plain rule is a setting, and on whatever the flags say.
+        micro=replace(policy.micro, policy="cost") if "micro" in left_out else policy.micro,
+        # A window that nobody compacts would overflow: then what the recording did is done.
+        compactions="recorded" if "compaction" in left_out else policy.compactions,
+    )

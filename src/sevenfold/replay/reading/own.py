@@ -1,0 +1,130 @@
+"""Reads the transcripts that Sevenfold itself writes, without locking or mending them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.entries import Entry, Mark, Replace, Results, Undo, check_format, decode_entry
+from sevenfold.messages import Block, Message, ToolResult
+from sevenfold.replay.reading.parsing import text
+from sevenfold.replay.reading.thread import Thread
+from sevenfold.storage.lines import lines_of
+from sevenfold.storage.recorded import Clearing, Compaction, Recorded, SessionReader
+from sevenfold.transcript import Reply
+
+FORMAT: Final = "sevenfold"
+_LOOKED_AT: Final = 5
+"""Lines by which one of our files is told from others."""
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+class _Line(msgspec.Struct):
+    id: int
+    at: float
+    what: _Kind
+
+
+class Own:
+    """The reader, for those who take any."""
+
+    format = FORMAT
+
+    def recognises(self, head: bytes) -> bool:
+        for line in head.split(b"\n")[:_LOOKED_AT]:
+            try:
+                msgspec.json.decode(line, type=_Line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return True
+        return False
+
+    def read(self, source: Path | bytes) -> Recorded:
+        reading = _Reading()
+        entries: list[tuple[int, Entry]] = []
+        for number, line in lines_of(source, reading.thread.problems):
+            try:
+                entry = decode_entry(line, len(entries))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                reading.thread.wrong(number, str(error))
+                continue
+            check_format(entry)
+            entries.append((number, entry))
+        undone: set[int] = set()
+        for _, entry in reversed(entries):  # one that was itself undone undoes nothing
+            if isinstance(entry.what, Undo) and entry.id not in undone:
+                undone |= entry.what.ids
+        for number, entry in entries:
+            reading.take(number, entry, undone)
+        return reading.recorded()
+
+
+_fits: type[SessionReader] = Own
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.thread = Thread(FORMAT)
+        self._about: dict[str, object] = {}
+        self._visible: list[int] = []
+        """Ids of what the model saw, in order: a compaction says by id what it took away."""
+
+    def take(self, line: int, entry: Entry, undone: set[int]) -> None:
+        if entry.id in undone:
+            self.thread.skipped["undone"] += 1
+            return
+        match entry.what:
+            case Reply() as reply:
+                self._reply(line, entry, reply)
+            case Message() as message:
+                self._message(line, entry, message)
+            case Replace() as edit:
+                self._replaced(line, entry, edit)
+            case Results(shown):
+                ids = tuple(self.thread.known(id) for id in shown)
+                self.thread.happened(Clearing(ids, entry.by), line, entry.at)
+            case Mark("session", dict() as about):
+                self._about = about
+            case _:
+                self.thread.skipped[type(entry.what).__name__.lower()] += 1
+
+    def _reply(self, line: int, entry: Entry, reply: Reply) -> None:
+        if not reply.message.content:
+            return
+        model = reply.model or text(self._about.get("model"))
+        self.thread.stopped("")
+        for block in reply.message.content:
+            self.thread.wrote(block, line, entry.at, model=model, uuid=str(entry.id))
+        self.thread.charged(reply.usage)
+        self._visible.append(entry.id)
+
+    def _message(self, line: int, entry: Entry, message: Message) -> None:
+        rest: list[Block] = [b for b in message.content if not isinstance(b, ToolResult)]
+        for result in message.results:
+            self.thread.result(result, line, entry.at)
+        if message.results:
+            self.thread.beside(rest, message.results[-1].tool_use_id)
+        elif rest:
+            self.thread.said(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
+        self._visible.append(entry.id)
+
+    def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
+        """A compaction takes the beginning away; folding elsewhere is for a replay to decide anew."""
+        ends = [id in self._visible for id in (edit.first, edit.last)]
+        if not all(ends) or edit.first != self._visible[0] or not edit.by:
+            self.thread.skipped[f"folded by {entry.by}"] += 1
+            return
+        kept = self._visible[self._visible.index(edit.last) + 1 :]
+        blocks = tuple(block for message in edit.by for block in message.content)
+        compaction = Compaction(entry.by, 0, Message("user", blocks), str(kept[0]) if kept else "")
+        self.thread.happened(compaction, line, entry.at, uuid=str(entry.id))
+        self._visible = [entry.id, *kept]
+
+    def recorded(self) -> Recorded:
+        about = self._about
+        return self.thread.recorded(session=text(about.get("id")), folder=text(about.get("root")))

@@ -1,0 +1,180 @@
+"""Puts the page together. Every word that comes from a file goes through `safe`."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from sevenfold.replay.figures import Figures, total
+from sevenfold.replay.policies import DEFAULT, Policy
+from sevenfold.replay.report import tables
+from sevenfold.replay.report.context_chart import chart
+from sevenfold.replay.report.drawing import amount, percent, safe, tokens
+from sevenfold.replay.report.waterfall import difference, frontier, waterfall
+from sevenfold.replay.running import Replayed
+
+HERE: Final = Path(__file__).parent
+MOST_DRAWN: Final = 60
+"""Sessions that get a drawing: those that cost most. All are in the table."""
+
+
+def page(done: Sequence[Replayed], policies: Sequence[Policy], now: float) -> str:
+    """The report as HTML."""
+    names = [policy.name for policy in policies]
+    main = DEFAULT if DEFAULT in names else names[-1]
+    wholes = {
+        name: total([one.by_policy[name] for one in done if name in one.by_policy])
+        for name in names
+    }
+    known = [one for one in done if main in one.by_policy]
+    costly = sorted(known, key=lambda one: -one.by_policy[main].cost.units)[:MOST_DRAWN]
+    drawn = {one.number for one in costly}
+    sections = [
+        _policies(policies, wholes),
+        _layers(wholes),
+        _regret(wholes),
+        _section("wrong", "What could not be read or known", tables.errors(done)),
+        _section("sessions", "Sessions", tables.sessions(done, names, main, drawn)),
+        _drawings([one for one in known if one.number in drawn], names, main, len(known)),
+    ]
+    template = Template((HERE / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title="Sevenfold replay",
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        about=_about(done, known, now),
+        main=safe(main),
+        tiles=_tiles(wholes[main], known),
+        sections="\n".join(section for section in sections if section),
+    )
+
+
+def _about(done: Sequence[Replayed], known: Sequence[Replayed], now: float) -> str:
+    day = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%d")
+    formats = sorted({one.format for one in known})
+    broken = sum(bool(one.errors) for one in done)
+    wrong = f" {broken:,} of {len(done):,} files had something wrong with them." if broken else ""
+    return (
+        f"{len(known):,} recorded sessions ({safe(', '.join(formats))}), replayed on {day}: what they "
+        f"would have cost, and what they would have forgotten.{wrong}"
+    )
+
+
+def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
+    usage, regret = whole.usage, whole.regret
+    tiles = [
+        ("simulated cost", amount(whole.cost), f"{tokens(whole.cost.units)} base-price tokens"),
+        ("really paid", amount(whole.paid), difference(whole.cost, whole.paid) or "not recorded"),
+        ("requests", f"{whole.requests:,}", f"{whole.turns:,} of the sessions' own"),
+        ("from the cache", percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
+        (
+            "read back",
+            f"{whole.extra_per_100:.1f} per 100",
+            f"{regret.needed:,} of {regret.removed:,} things removed",
+        ),
+        (
+            "robust regret",
+            percent(regret.robust_share) if regret.removed else "–",
+            f"{percent(regret.token_share) if regret.removed else '–'} by tokens",
+        ),
+        ("fidelity", percent(whole.fidelity), f"{len(whole.compactions):,} compactions"),
+    ]
+    return "\n".join(
+        f"<div><dt>{name}</dt><dd>{value}<small>{safe(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+
+
+def _section(id: str, title: str, body: str) -> str:
+    if not body:
+        return ""
+    return f'<section aria-labelledby="{id}"><h2 id="{id}">{safe(title)}</h2>\n{body}\n</section>'
+
+
+def _policies(policies: Sequence[Policy], wholes: Mapping[str, Figures]) -> str:
+    told = "".join(
+        f"<li><b>{safe(policy.name)}</b>: {safe(policy.description, 300)}</li>"
+        for policy in policies
+        if policy.description
+    )
+    picture = frontier(wholes)
+    figure = f"<figure>{picture}</figure>" if picture else ""
+    body = f"<ul>{told}</ul>{tables.policies(wholes)}{figure}{tables.reasons(wholes)}"
+    return _section("policies", "Policies" if len(wholes) > 1 else "The policy", body)
+
+
+def _layers(wholes: Mapping[str, Figures]) -> str:
+    parts = [
+        f"<h3>{safe(name)}</h3><figure>{waterfall(f'w{n}', name, whole)}</figure>"
+        f"{tables.layers(name, whole)}"
+        for n, (name, whole) in enumerate(wholes.items())
+        if whole.layers
+    ]
+    note = '<p class="note">In base-price tokens; green saves, red costs.</p>'
+    return _section("layers", "Cost by layer", note + "".join(parts) if parts else "")
+
+
+def _regret(wholes: Mapping[str, Figures]) -> str:
+    rows = [
+        [
+            safe(name),
+            f"{whole.regret.removed:,}",
+            f"{whole.regret.needed:,}",
+            f"{whole.regret.robust:,}",
+            percent(whole.regret.robust_share) if whole.regret.removed else "–",
+            percent(whole.regret.token_share) if whole.regret.removed else "–",
+            f"{whole.extra_per_100:.1f}",
+            f"{len(whole.compactions):,}",
+            percent(whole.fidelity),
+            percent(
+                min((c.fidelity for c in whole.compactions if c.fidelity is not None), default=None)
+            ),
+        ]
+        for name, whole in wholes.items()
+    ]
+    head = (
+        "policy", "removed", "needed again", "beyond doubt", "robust", "by tokens", "extra per 100",
+        "compactions", "fidelity", "worst",
+    )  # fmt: skip
+    return _section("regret", "Regret and fidelity", tables.table("What was forgotten", head, rows))
+
+
+def _drawings(known: Sequence[Replayed], names: Sequence[str], main: str, every: int) -> str:
+    if not known:
+        return ""
+    parts = [_legend(names, main)]
+    if every > len(known):
+        parts.append(f'<p class="note">The {len(known)} sessions that cost most, of {every:,}.</p>')
+    for one in known:
+        title = f"{one.title} · " if one.title else ""
+        shown = {name: one.by_policy[name] for name in names if name in one.by_policy}
+        parts.append(
+            f'<figure id="s{one.number}"><h3><bdi>{safe(title + tables.called(one))}</bdi></h3>'
+            f"{chart(f'c{one.number}', f'Context of {tables.called(one)}', shown, main)}</figure>"
+        )
+    return _section("contexts", "Context over time", "".join(parts))
+
+
+def _legend(names: Sequence[str], main: str) -> str:
+    def key(kind: str, shape: str) -> str:
+        body = f'<polyline class="{kind}" points="0,5 32,5"/>'
+        if shape == "area":
+            body = f'<rect class="{kind}" width="32" height="10"/>'
+        return f'<svg viewBox="0 0 32 10" aria-hidden="true">{body}</svg>'
+
+    items = [
+        (key("sent", "area"), "sent and paid in full or written"),
+        (key("read", "area"), "read from the cache"),
+        (key("main", "line"), safe(main)),
+        (key("recorded", "line"), "as recorded"),
+        (key("silence", "line"), "silence of over 5 minutes"),
+        (key("miss", "area"), "less than half from the cache"),
+    ]
+    items += [
+        (key(f"policy p{n % 6}", "line"), safe(name))
+        for n, name in enumerate(names)
+        if name != main
+    ]
+    return f'<ul class="legend">{"".join(f"<li>{svg}{name}</li>" for svg, name in items)}</ul>'

@@ -1,0 +1,38 @@
+"""A report of small sessions, one of them with a title that means harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+from replay import sessions
+
+from sevenfold.replay.policies import policy
+from sevenfold.replay.reading.finding import Found
+from sevenfold.replay.report.page import page
+from sevenfold.replay.running import Job, Replayed, run
+
+HOSTILE = (
+    '</title><script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&\u202egnp.exe'
+)
+POLICIES = ("append-only", "claude-code", "sevenfold")
+
+
+def replayed(folder: Path) -> list[Replayed]:
+    chosen = tuple(policy(name) for name in POLICIES)
+    done = []
+    for n, rounds in enumerate((3, 30)):
+        path = folder / f"{n}.jsonl"
+        path.write_bytes(sessions.claude_code(rounds))
+        done.append(run(Job(n, Found(str(path)), chosen, drawn=True)))
+    done[0] = replace(done[0], title=HOSTILE, model=HOSTILE)
+    broken = Replayed(number=2, path=f"/{HOSTILE}.jsonl", errors=(HOSTILE,) * 9)
+    return [*done, broken]
+
+
+def written(folder: Path) -> Path:
+    """The page, on disk."""
+    path = folder / "report.html"
+    chosen = [policy(name) for name in POLICIES]
+    path.write_text(page(replayed(folder), chosen, sessions.BEGAN), encoding="utf-8")
+    return path

@@ -1,0 +1,243 @@
+"""A policy that compacts by itself is charged for all of it: the summary, and what is missed afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Prices
+from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.switches import Switches
+from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.replay.answering import SUMMARY_OUTPUT
+from sevenfold.replay.counting import LARGEST_FIXED, counted, estimated
+from sevenfold.replay.disk import TOO_LONG, Disk
+from sevenfold.replay.driving import drive
+from sevenfold.replay.outcome import Outcome
+from sevenfold.replay.policies import Policy, policy
+from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.testing import FakeClock
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Entry, Reply, Transcript
+
+SESSIONS = Path(__file__).parents[2] / "../shared/data/sessions"
+MODEL = "claude-opus-4-5"
+FIXED = 20_000
+LINE = "return compute_total(order_of_the_day)"
+QUIET = Switches(notes=False, payout=False)
+OURS = Policy(name="ours", flags=QUIET)
+FULL = replace(OURS, compaction=CompactionSettings(by_price=False), auto_compact_percent=50)
+
+
+class Talk:
+    """A session written by hand; the usage that is recorded makes every estimated token one real one."""
+
+    def __init__(self, inherited: int = 0) -> None:
+        self.clock = FakeClock(0.0)
+        self.log = Transcript(self.clock.now)
+        self.prompt = FIXED + inherited
+        self.calls = 0
+
+    def _grow(self, message: Message) -> None:
+        self.prompt += estimated(message)
+
+    def says(self, text: str, after: float = 1.0) -> None:
+        self.clock.time += after
+        self.log.add(user(text))
+        self._grow(user(text))
+
+    def replies(self, *blocks: Text | ToolUse | Thinking) -> None:
+        self.clock.time += 1.0
+        said = assistant(*blocks)
+        reply = Reply(said, Usage(cache_write=self.prompt, output=10), model=MODEL)
+        self.log.add(reply, by="model")
+        self._grow(said)
+
+    def reads(self, text: str, path: str = "/other", **more: int) -> str:
+        self.calls += 1
+        use = ToolUse(f"toolu_{self.calls}", "Read", {"file_path": path, **more})
+        self.replies(Text(f"reading, number {self.calls}"), use)
+        answer = Message("user", (ToolResult(use.id, text),))
+        self.clock.time += 1.0
+        self.log.add(answer, by="tools")
+        self._grow(answer)
+        return use.id
+
+    def edits(self, old: str) -> None:
+        use = ToolUse("e", "Edit", {"file_path": "/order.py", "old_string": old, "new_string": "-"})
+        self.replies(Text("now the change"), use)
+        answer = Message("user", (ToolResult("e", "done"),))
+        self.log.add(answer, by="tools")
+        self._grow(answer)
+
+    def goes_on(self, times: int) -> None:
+        for n in range(times):
+            self.says(f"and what about step {n}?")
+            self.replies(Text("that is done as well"))
+
+    @property
+    def entries(self) -> list[Entry]:
+        return self.log.entries
+
+
+def long_talk(*, needed: bool, limit: int | None = 1, inherited: int = 0) -> Talk:
+    """Much is read, and the user goes on; in the end a line of the first file is edited, or not."""
+    talk = Talk(inherited)
+    talk.says("please look at the orders")
+    more = {} if limit is None else {"limit": limit}
+    talk.reads(f"{LINE}\n" + "a plain word here\n" * 600, "/order.py", **more)
+    for _ in range(9):
+        talk.reads("some other words there\n" * 1_600)
+    talk.replies(Text("I have seen it all."))
+    talk.goes_on(8)
+    if needed:
+        talk.edits(LINE)
+    talk.replies(Text("all done"))
+    return talk
+
+
+def driven(talk: Talk, under: Policy = OURS) -> Outcome:
+    price = Prices.load().of(MODEL)
+    assert price
+    return drive(talk.entries, under, MODEL, price)
+
+
+def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
+    outcome = driven(long_talk(needed=False))
+
+    [made] = outcome.compactions
+    assert made.by == "summary"
+    assert made.tokens_after < 0.6 * made.tokens_before
+    assert made.fidelity is not None
+    assert made.fidelity > 0.9
+    [asked] = [row for row in outcome.rows if row.kind == "summary"]
+    assert asked.usage.output == SUMMARY_OUTPUT
+    assert asked.usage.cache_read > 0.9 * asked.context, "it is asked for on the cached prefix"
+    assert outcome.turns == sum(isinstance(e.what, Reply) for e in long_talk(needed=False).entries)
+    assert outcome.extra_requests == 0
+    assert outcome.layers["compaction"].cost > SUMMARY_OUTPUT * 5
+    assert outcome.layers["compaction"].saved > 0
+
+
+def test_without_it_nothing_is_compacted_before_the_window_is_full() -> None:
+    never = replace(OURS, compaction=CompactionSettings(by_price=False))
+
+    assert driven(long_talk(needed=False), never).compactions == ()
+    assert driven(long_talk(needed=False), FULL).compactions != ()
+
+
+def test_what_a_summary_took_and_a_later_reply_needs_is_read_back_and_paid_for() -> None:
+    outcome = driven(long_talk(needed=True))
+
+    assert outcome.extra_requests == 1
+    assert (outcome.regret.needed, outcome.regret.robust) == (1, 1)
+    removed, needed = outcome.regret.by_layer["compaction"]
+    assert (removed, needed) == (10, 1)
+    back = next(row for row in outcome.rows if row.kind == "read back")
+    after = outcome.rows[outcome.rows.index(back) + 1]
+    assert after.context > back.context + 1_500, "it is in the view again"
+
+
+def test_a_file_that_was_given_back_after_the_summary_is_not_missed() -> None:
+    outcome = driven(long_talk(needed=True, limit=None))
+
+    assert len(outcome.compactions) == 1
+    assert outcome.extra_requests == 0, "the files worked on last were read again"
+
+
+def test_a_result_that_layer_1_stored_is_missed_when_its_middle_is_needed() -> None:
+    talk = Talk()
+    talk.says("run it")
+    use = ToolUse("b", "Bash", {"command": "make"})
+    talk.replies(Text("running"), use)
+    lines = "\n".join(f"plain output of the build, line {n}" for n in range(1_500))
+    message = Message("user", (ToolResult("b", f"{lines}\n{LINE}\n{lines}"),))
+    talk.log.add(message, by="tools")
+    talk._grow(message)
+    talk.goes_on(1)
+    talk.edits(LINE)
+    outcome = driven(talk)
+
+    assert outcome.regret.by_layer["tool results"] == (1, 1)
+    assert outcome.extra_requests == 1
+
+
+def test_inherited_history_is_conversation_that_a_summary_can_take_away() -> None:
+    talk = long_talk(needed=False, inherited=60_000)
+    known = counted(talk.entries)
+    outcome = driven(talk)
+
+    assert known.fixed == LARGEST_FIXED
+    assert known.inherited == pytest.approx(FIXED + 60_000 - LARGEST_FIXED, rel=0.02)
+    assert outcome.rows[0].context == pytest.approx(FIXED + 60_000, rel=0.02)
+    assert outcome.compactions[0].tokens_after < LARGEST_FIXED + 20_000
+
+
+def test_some_models_are_not_shown_what_they_thought_before_the_user_last_spoke() -> None:
+    talk = Talk()
+    talk.says("think")
+    talk.replies(Thinking("hm " * 4_000, "signed"), Text("I have thought."))
+    talk.goes_on(2)
+    keeps = Prices.load().of(MODEL)
+    assert keeps
+    forgets = replace(keeps, keeps_thinking=False)
+    with_it = drive(talk.entries, OURS, MODEL, keeps)
+    without = drive(talk.entries, OURS, MODEL, forgets)
+
+    assert with_it.rows[1].context - without.rows[1].context > 2_000
+    assert without.rows[1].usage.cache_read > 0, "and that breaks nothing"
+
+
+def test_a_file_is_known_as_the_calls_show_it() -> None:
+    disk = Disk()
+    disk.take(ToolUse("r", "Read", {"file_path": "/a"}), ToolResult("r", "  1→one\n  2→two\n"))
+    disk.take(
+        ToolUse("e", "Edit", {"file_path": "/a", "old_string": "two", "new_string": "three"}),
+        ToolResult("e", "done"),
+    )
+    disk.take(ToolUse("w", "Write", {"file_path": "/b", "content": "new"}), ToolResult("w", "ok"))
+    disk.take(ToolUse("p", "Read", {"file_path": "/c", "offset": 5}), ToolResult("p", "  5→five\n"))
+    failed = ToolResult("x", "no such file", is_error=True)
+    disk.take(ToolUse("x", "Read", {"file_path": "/d"}), failed)
+
+    assert disk.read("/a") == "one\nthree"
+    assert disk.read("/b") == "new"
+    assert disk.read("/c") == TOO_LONG
+    assert disk.read("/d") is None
+
+
+def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() -> None:
+    def away() -> Talk:
+        talk = Talk()
+        talk.says("please look")
+        talk.reads("some other words there\n" * 4_000)
+        talk.reads("some other words there\n" * 4_000)
+        talk.replies(Text("I have seen it."))
+        talk.says("go on", after=400)
+        talk.replies(Text("done"))
+        return talk
+
+    cold = driven(away())
+    warm = driven(away(), replace(OURS, flags=replace(QUIET, pre_cold=True)))
+
+    assert [one.why for one in cold.breaks] == ["silence"]
+    assert warm.count("keep warm") == 1
+    assert warm.breaks == ()
+
+
+@pytest.mark.skipif(
+    not SESSIONS.is_dir(), reason="the shared sessions are not beside this checkout"
+)
+def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_little() -> None:
+    path = sorted(SESSIONS.glob("08940314*.jsonl.gz"))[0]
+    entries = to_transcript(read_session(path)).entries
+    price = Prices.load().of("claude-sonnet-4-5")
+    assert price
+    outcome = drive(entries, policy("sevenfold"), price.model, price)
+
+    assert price.units(outcome.charged) < 0.9 * price.units(outcome.paid)
+    assert outcome.extra_per_100 < 8
+    assert outcome.regret.robust_share < 0.06
+    assert all(made.by != "recorded" for made in outcome.compactions)

@@ -1,0 +1,112 @@
+"""Policies are small files: ours, a user's own, and what is wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sevenfold.errors import Mistake, SettingsError
+from sevenfold.layers.switches import Switches
+from sevenfold.replay.policies import BUILT_IN, LAYERS, ClearRule, Policy, policy, without
+from sevenfold.settings.schema import Settings
+
+
+def test_each_of_ours_has_its_name_and_says_what_it_does() -> None:
+    for name in BUILT_IN:
+        assert policy(name).name == name
+        assert policy(name).description
+
+
+def test_sevenfold_is_what_the_product_does_when_nothing_is_set() -> None:
+    ours, product = policy("sevenfold"), Settings()
+
+    assert ours.flags == product.flags
+    assert ours.tool_results == product.tool_results
+    assert ours.micro == product.micro
+    assert ours.notes == product.notes
+    assert ours.compaction == product.compaction
+    assert ours.cache_ttl == product.cache_ttl
+    assert ours.auto_compact_percent == product.auto_compact_percent
+
+
+def test_the_others_differ_from_it_as_their_names_say() -> None:
+    assert policy("clear-every-10").clear == ClearRule(every=10, keep=5)
+    assert policy("summarise-at-80").auto_compact_percent == 80
+    assert policy("claude-code").micro.policy == "plain"
+    assert not any(policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold")
+    quiet = policy("append-only").flags
+    assert {quiet.tool_results, quiet.micro_cost, quiet.micro_time, quiet.notes} == {False}
+
+
+def test_a_file_of_ones_own_is_laid_over_what_the_product_does(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'cacheTtl = "1h"\nkeepWarm = 2\n[micro]\nkeepRecent = 9\n[flags]\nnotes = false\n',
+        encoding="utf-8",
+    )
+
+    mine = policy(str(path))
+
+    assert (mine.name, mine.cache_ttl, mine.keep_warm) == ("mine", "1h", 2)
+    assert mine.micro == replace(Policy().micro, keep_recent=9)
+    assert mine.flags == replace(Switches(), notes=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("[micro]\n\nkeepRecnt = 3\n", 3, "micro.keepRecnt is not a key.*'keepRecent'"),
+        ("[notes]\n[mirco]\n", 2, "mirco is not a key of a policy; did you mean 'micro'"),
+        ("[micro]\nkeepRecent = 'x'\n", 2, "micro.keepRecent: expected int, got str"),
+        ("# a\ncacheTtl = '9m'\n", 2, "cacheTtl: invalid enum value '9m'"),
+        ("[clear]\nevery = -1\n", 2, "clear.every: expected int >= 0"),
+        ("[flags]\nmicro_cost = 1\n", 2, "flags.micro_cost: expected bool, got int"),
+        ("a = \n", 1, "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_by_file_and_line(
+    text: str, line: int, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(SettingsError, match=why) as caught:
+        policy(str(path))
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+def test_a_name_that_is_no_policy_gets_a_suggestion() -> None:
+    with pytest.raises(Mistake, match="did you mean 'append-only'"):
+        policy("apend-only")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_can_be_left_out(layer: str) -> None:
+    on = replace(policy("sevenfold"), keep_warm=2, clear=ClearRule(every=3))
+
+    less = without(on, [layer.replace("_", "-")])
+
+    assert less.name == f"sevenfold without {layer}"
+    assert not any(getattr(less.flags, flag) for flag in LAYERS[layer])
+    assert (less.keep_warm == 0) is (layer == "keep_warm")
+    assert (less.clear is None) is (layer == "micro")
+
+
+def test_the_plain_rule_is_left_out_with_its_layer() -> None:
+    assert without(policy("claude-code"), ["micro"]).micro.policy == "cost"
+
+
+def test_without_compaction_the_recorded_ones_are_carried_out() -> None:
+    assert without(policy("sevenfold"), ["compaction"]).compactions == "recorded"
+
+
+def test_a_single_flag_can_be_left_out_and_nothing_unknown() -> None:
+    assert not without(policy("sevenfold"), ["payout"]).flags.payout
+    with pytest.raises(Mistake, match="did you mean 'micro'"):
+        without(policy("sevenfold"), ["mirco"])
+
+
+def test_without_anything_left_out_it_is_the_same() -> None:
+    assert without(policy("sevenfold"), []) == policy("sevenfold")

@@ -1,0 +1,79 @@
+"""Which price a session is counted at, and how large its window was."""
+
+from __future__ import annotations
+
+import pytest
+
+from sevenfold.cache.prices import Prices
+from sevenfold.errors import Mistake
+from sevenfold.messages import Text, assistant, user
+from sevenfold.replay.pricing import LARGE, asked_for, priced
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Entry, Reply
+
+PRICES = Prices.load()
+
+
+def session(*models: str, prompt: int = 1_000) -> list[Entry]:
+    replies = [Reply(assistant(Text("x")), Usage(prompt), model=model) for model in models]
+    return [Entry(0, 0.0, user("x")), *(Entry(1 + n, 0.0, r) for n, r in enumerate(replies))]
+
+
+def test_the_model_that_answered_most_is_the_model() -> None:
+    found = priced(session("gpt-5", "claude-opus-4-5", "claude-opus-4-5", ""), PRICES, None)
+
+    assert (found.model, found.price.model, found.known) == (
+        "claude-opus-4-5",
+        "claude-opus-4-5",
+        True,
+    )
+
+
+def test_the_price_that_is_asked_for_goes_before_the_models_own() -> None:
+    found = priced(session("gpt-5"), PRICES, "claude-opus-4-5")
+
+    assert (found.model, found.price.model, found.error) == ("gpt-5", "claude-opus-4-5", "")
+
+
+@pytest.mark.parametrize(("model", "why"), [("who", "no price is known for who"), ("", "no model")])
+def test_an_unknown_price_is_said_and_nothing_is_guessed(model: str, why: str) -> None:
+    found = priced(session(model), PRICES, None)
+
+    assert not found.known
+    assert why in found.error
+    assert "--price" in found.error
+
+
+def test_a_price_that_is_not_known_cannot_be_asked_for() -> None:
+    assert asked_for(PRICES, "claude-opus-4-5") == "claude-opus-4-5"
+    with pytest.raises(Mistake, match="did you mean 'claude-opus-4-5'"):
+        asked_for(PRICES, "claude-opus-4-55")
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "window"),
+    [
+        ("gpt-5", 1_000, 400_000),
+        ("gpt-4o", 1_000, 128_000),
+        ("claude-opus-4-5", 1_000, 200_000),
+        ("claude-opus-4-5", 300_000, None),
+        ("claude-opus-4-6", 1_000, None),
+        ("who", 1_000, 200_000),
+    ],
+)
+def test_the_window_is_the_models_where_it_has_only_one(
+    model: str, prompt: int, window: int | None
+) -> None:
+    found = priced(session(model, prompt=prompt), PRICES, None)
+
+    assert found.window == window
+    assert prompt <= (found.window or LARGE)
+
+
+@pytest.mark.parametrize(
+    "model", ["who", "openai:gpt-5", "local:a.gguf", "claude-opus-4-5-20251101"]
+)
+def test_layers_decide_by_the_same_price_whatever_the_model_is_called(model: str) -> None:
+    found = priced(session(model), PRICES, "claude-opus-4-5")
+
+    assert found.prices.of(found.model) == found.price

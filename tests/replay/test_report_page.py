@@ -1,0 +1,157 @@
+"""The report is one well-formed page that fetches nothing, runs nothing and trusts no title."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from replay import reports, sessions
+
+from sevenfold.replay.figures import Cost, Figures, Layer
+from sevenfold.replay.policies import policy
+from sevenfold.replay.report.drawing import amount, safe, span, steps, tokens
+from sevenfold.replay.report.page import MOST_DRAWN, page
+from sevenfold.replay.report.waterfall import waterfall
+from sevenfold.replay.running import Replayed
+
+EMPTY = frozenset({"meta", "link", "br", "hr", "img", "input"})
+
+
+class Tags(HTMLParser):
+    """Holds that tags nest, and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return reports.written(tmp_path_factory.mktemp("report")).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tags(html: str) -> Tags:
+    parsed = Tags()
+    parsed.feed(html)
+    parsed.close()
+    return parsed
+
+
+def test_tags_nest_and_all_are_closed(tags: Tags) -> None:
+    assert tags.open == []
+
+
+def test_nothing_is_fetched_and_nothing_runs(html: str, tags: Tags) -> None:
+    names = {name for name, _ in tags.seen}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    for _, attributes in tags.seen:
+        assert not any(key.startswith("on") for key in attributes)
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#").startswith("#")
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_a_hostile_title_is_text_and_cannot_turn_the_line_round(html: str) -> None:
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert safe(reports.HOSTILE, 60) in html
+
+
+def test_ids_are_unique_and_every_reference_leads_somewhere(tags: Tags) -> None:
+    ids = [str(a["id"]) for _, a in tags.seen if "id" in a]
+    assert len(ids) == len(set(ids))
+    links = {str(a["href"])[1:] for _, a in tags.seen if "href" in a}
+    labels = {
+        i for _, a in tags.seen if "aria-labelledby" in a for i in str(a["aria-labelledby"]).split()
+    }
+    assert links | labels <= set(ids)
+
+
+def test_every_drawing_is_named_and_described_and_every_table_has_a_caption(
+    html: str, tags: Tags
+) -> None:
+    drawings = [a for name, a in tags.seen if name == "svg" and a.get("aria-hidden") != "true"]
+    assert drawings
+    assert all(a.get("role") == "img" and a.get("aria-labelledby") for a in drawings)
+    assert html.count("<table>") == html.count("<caption>")
+    assert "Under sevenfold the" in html
+
+
+def test_it_shows_what_the_issue_asks_for(html: str) -> None:
+    for heading in (
+        "Policies",
+        "Cost by layer",
+        "Regret and fidelity",
+        "Sessions",
+        "Context over time",
+    ):
+        assert f">{heading}</h2>" in html
+    for word in ("cache hit", "as recorded", "really paid", "carrying everything"):
+        assert word in html
+
+
+def test_a_file_that_could_not_be_read_is_listed_with_a_few_of_its_troubles(html: str) -> None:
+    listed = html.split("What could not be read or known")[1].split("</section>")[0]
+    assert listed.count("<li>") == 1 + 5 + 1
+    assert "and 4 more" in listed
+
+
+def test_only_the_costliest_of_many_sessions_are_drawn_and_all_are_listed(tmp_path: Path) -> None:
+    one = reports.replayed(tmp_path)[0]
+    many = [replace(one, number=n) for n in range(MOST_DRAWN + 20)]
+
+    html = page(many, [policy("sevenfold")], sessions.BEGAN)
+
+    assert len(re.findall(r'<figure id="s\d+">', html)) == MOST_DRAWN
+    assert f"The {MOST_DRAWN} sessions that cost most, of {MOST_DRAWN + 20}." in html
+    table = html.split("<caption>Each session, under")[1].split("</table>")[0]
+    assert table.count("<tr>") == 1 + MOST_DRAWN + 20
+
+
+def test_a_page_without_a_single_session_is_still_a_page() -> None:
+    broken = Replayed(number=0, path="x", errors=("no",))
+
+    html = page([broken], [policy("sevenfold")], sessions.BEGAN)
+
+    parsed = Tags()
+    parsed.feed(html)
+    assert parsed.open == []
+    assert "0 recorded sessions" in html
+
+
+def test_a_waterfall_goes_from_carrying_everything_to_what_it_costs() -> None:
+    layers = {"compaction": Layer(2, 500, 900.0, 100.0), "notes": Layer()}
+
+    svg = waterfall("w", "mine", Figures(cost=Cost(1_000.0), paid=Cost(1_500.0), layers=layers))
+
+    told = svg.split("<desc")[1].split("</desc>")[0]
+    assert "carrying everything 1.8k, compaction saves −900, compaction costs +100" in told
+    assert "simulated 1k, really paid 1.5k" in told
+    assert "notes" not in told
+
+
+def test_numbers_are_short() -> None:
+    assert [tokens(n) for n in (0, 950, 12_345, 2_000_000)] == ["0", "950", "12.3k", "2M"]
+    assert [span(s) for s in (5, 600, 7_200, 400_000)] == ["5 s", "10 min", "2.0 h", "5 days"]
+    assert steps(167_000) == [0, 50_000, 100_000, 150_000]
+    assert steps(0) == [0]
+    assert amount(Cost(5_000.0)) == "5k"
+    assert amount(Cost(1.0, 1_234.5, "EUR")) == "EUR 1,234.50"
