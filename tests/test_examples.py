@@ -10,6 +10,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SAYS = {
+    "agents.py": "plan.txt:2: TODO: buy paint",
     "ask.py": "requests",
     "context_anthropic.py": "tokens less in each request\n4 requests, ",
     "context_openai.py": "tokens less in each request\n4 requests, ",

@@ -19,7 +19,7 @@ class Audience:
     def __init__(self) -> None:
         self._subscribers: list[Callable[[Event], object]] = []
         self._early: deque[Event] = deque(maxlen=EARLY)
-        self._telemetry: Callable[[Event], object] | None = None
+        self._overhearing: list[Callable[[Event], object]] = []
 
     def subscribe(self, subscriber: Callable[[Event], object]) -> Callable[[], None]:
         """Be told everything that happens; returns how to stop being told.
@@ -31,9 +31,13 @@ class Audience:
             subscriber(self._early.popleft())
         return partial(self._subscribers.remove, subscriber)
 
+    def overhear(self, listener: Callable[[Event], object]) -> None:
+        """Be told everything from now on, and take nothing from whoever subscribes first."""
+        self._overhearing.append(listener)
+
     def emit(self, event: Event) -> None:
-        if self._telemetry:
-            self._telemetry(event)
+        for listener in self._overhearing:
+            listener(event)
         if not self._subscribers:
             self._early.append(event)
         for subscriber in tuple(self._subscribers):

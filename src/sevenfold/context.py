@@ -99,7 +99,7 @@ class Context(Audience):
         self.model = measured_by(model, self.settings.window)
         self.id = conversation_id(id) if id is not None else new_session_id(self.clock.now())
         if self.settings.telemetry.enabled:
-            self._telemetry = Telemetry(self.id)
+            self.overhear(Telemetry(self.id))
         self._asked: Asked | None = None
         self._sent: Request | None = None
         self._sent_at = 0.0

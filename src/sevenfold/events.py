@@ -184,6 +184,40 @@ class Forked(Event, frozen=True):
     seconds: float = 0.0
 
 
+class AgentStarted(Event, frozen=True):
+    """A conversation beside the main one begins, or is taken up again."""
+
+    id: str
+    name: str
+    kind: str
+    """The definition it follows, or `fork`."""
+    description: str = ""
+    background: bool = False
+    depth: int = 1
+
+
+class AgentEnded(Event, frozen=True):
+    """An agent has nothing more to do, for now."""
+
+    id: str
+    name: str
+    kind: str
+    status: str
+    """done, failed, stopped or idle."""
+    said: str = ""
+    steps: int = 0
+    usage: Usage = Usage()
+    seconds: float = 0.0
+
+
+class Mail(Event, frozen=True):
+    """A message between agents was delivered; it is never the user's word."""
+
+    sender: str
+    summary: str
+    id: str
+
+
 class Compacted(Event, frozen=True):
     """The older part of the view has been replaced: by what, why, and what came of it."""
 

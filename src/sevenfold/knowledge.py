@@ -23,6 +23,7 @@ from sevenfold.layers.l5_durable_memory.prompt import is_opening, memory_prompt
 from sevenfold.layers.l5_durable_memory.prompt import opening as opened_with
 from sevenfold.layers.l5_durable_memory.selecting import Sources, Start
 from sevenfold.memory.age import age, caveat
+from sevenfold.memory.agents.scopes import state_of
 from sevenfold.memory.guard.instructions import find_instructions
 from sevenfold.memory.history import Author
 from sevenfold.memory.instructions import InstructionFiles, Loaded, rendered
@@ -58,6 +59,7 @@ class Knowledge:
         self._at, self._clock, self._emit = at, clock, emit
         self._own, self._waiting = threading.get_ident(), deque[Event]()
         self.store: MemoryStore | None = None
+        self._others: list[MemoryStore] = []
         if at.memory.off is None:
             author, place = Author("agent", session), at.memory
             self.store = MemoryStore(
@@ -74,6 +76,9 @@ class Knowledge:
         self._opened_again = False
         if known:  # resumed: what was said stays, and rules for certain files wait for these again
             self.files.load()
+        self._team = at.flags.team and self.store is not None and _shared(self.store)
+        self.measured: Callable[[float, int], object] | None = None
+        """Told at the end how many memories turned out wrong, and how many are quarantined."""
 
     def _instruction_files(self, already: Sequence[object]) -> InstructionFiles:
         at = self._at
@@ -100,7 +105,8 @@ class Knowledge:
             return ()
         place, guidelines = self._at.memory, self._at.settings.guidelines
         logs = self._at.settings.assistant_mode
-        return (memory_prompt(place.folder, self._at.places.project, guidelines, logs=logs),)
+        project, team = self._at.places.project, self._team
+        return (memory_prompt(place.folder, project, guidelines, logs=logs, team=team),)
 
     def opening(self) -> tuple[Message | Mark, ...]:
         """What opens the conversation: instruction files and the index, read now."""
@@ -109,10 +115,16 @@ class Knowledge:
         found = self.files.load()
         for text in found.warnings:
             self._emit(Notice(text, "warning"))
-        said = opened_with(self._index(), rendered(found))
+        team = self._index(team=True) if self._team else ""
+        said = opened_with(self._index(), rendered(found), team)
         if said is None:
             return ()
         return opening.context(said), Mark(LOADED, list(self.files.known))
+
+    def rules(self) -> tuple[Message, ...]:
+        """The instruction files alone, for agents: they work in the same project."""
+        said = opened_with("", rendered(self._instruction_files(()).load()))
+        return () if said is None else (opening.context(said),)
 
     name = "instruction files and memory index"
 
@@ -123,9 +135,9 @@ class Knowledge:
         self._opened_again = True
         return next((one for one in self.opening() if isinstance(one, Message)), None)
 
-    def _index(self) -> str:
+    def _index(self, *, team: bool = False) -> str:
         try:
-            return self.store.loaded_index() if self.store else ""
+            return self.store.loaded_index(team=team) if self.store else ""
         except SevenfoldError as error:
             self._emit(Failed(BY, str(error)))
             return ""
@@ -160,6 +172,20 @@ class Knowledge:
     def keeper(self) -> Keeper | None:
         return MemoryKeeper(self.store, self._clock, self._tell) if self.store else None
 
+    def keeper_of(self, folder: Path) -> Keeper | None:
+        """Looks after the memory of an agent, as it does after the session's own."""
+        if self.store is None:
+            return None
+        store = MemoryStore(
+            folder,
+            state_of(folder, self._at.environment.home),
+            self._clock,
+            emit=self._tell,
+            author=self.store.author,
+        )
+        self._others.append(store)
+        return MemoryKeeper(store, self._clock, self._tell)
+
     async def prepare(self) -> Sequence[Handback]:
         """Take in what others wrote since, and bring the search up to date; nobody waits for it."""
         if self.store is not None and self.store.folder.is_dir():
@@ -174,9 +200,22 @@ class Knowledge:
             claim_memory(self._at.memory, self._at.places.root)
 
     def close(self) -> None:
-        if self.store is not None:
-            self.store.close()
+        self._measure()
+        for store in (self.store, *self._others):
+            if store is not None:
+                store.close()
         self._flush()
+
+    def _measure(self) -> None:
+        if self.measured is None or self.store is None or not self.store.folder.is_dir():
+            return
+        from sevenfold.memory.pollution import pollution  # the rules of dreams: slow to import
+
+        try:
+            rate = pollution(self.store, self._clock.now()).rate
+            self.measured(rate, len(self.store.quarantine.list()))
+        except SevenfoldError as error:
+            self._emit(Failed(BY, str(error)))
 
     def _tell(self, event: Event) -> None:
         """Tools and searches run in threads; whoever listens is not made for that."""
@@ -187,6 +226,11 @@ class Knowledge:
     def _flush(self) -> None:
         while self._waiting:
             self._emit(self._waiting.popleft())
+
+
+def _shared(store: MemoryStore) -> bool:
+    """Whether there is a team; its folder may have vanished, and is brought back by the next sync."""
+    return store.has_team or (store.state / "team" / "team.json").exists()
 
 
 class MemoryKeeper:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -126,6 +127,91 @@ class Forker(Protocol):
         max_tokens: int = 0,
     ) -> ForkReply:
         """`tools` decides what the fork's calls do; without it every call is denied."""
+        ...
+
+
+class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation beside the main one, as somebody wants it begun."""
+
+    id: str
+    name: str
+    """What others call it."""
+    kind: str
+    """The definition it follows, or `fork`."""
+    depth: int = 1
+    """1 for an agent of the main conversation, 2 for an agent of such an agent."""
+    parent: str = ""
+    """The id of the agent that started it; empty: the main conversation did."""
+    system: tuple[str, ...] = ()
+    """What its requests begin with instead of the session's own prompt."""
+    opening: tuple[Message, ...] = ()
+    """What stands in its transcript before it is asked anything: the index of its memory."""
+    tools: tuple[str, ...] | None = None
+    """The names of the tools it has; None: all there are."""
+    model: str | None = None
+    """None: the model of the conversation it comes from."""
+    max_steps: int = 0
+    """0: as many as the session has."""
+    folder: Path | None = None
+    """A work tree of its own."""
+    memory: Path | None = None
+    """The folder of its own memory."""
+    for_memory: tuple[str, ...] = ()
+    """Tools that it has for that folder alone."""
+    only_looks: bool = False
+    """Whether it may change nothing, whatever the rules say."""
+    asks: bool = True
+    """Whether somebody may be asked for permission: not where nobody watches."""
+    on: Request | None = None
+    """What a fork goes on from."""
+    resumes: bool = False
+    """Whether it goes on from its file."""
+
+
+class Agent(Protocol):
+    """A conversation beside the main one. It is asked one thing after another."""
+
+    @property
+    def spec(self) -> AgentSpec: ...
+    @property
+    def path(self) -> Path:
+        """Its transcript."""
+        ...
+
+    @property
+    def request(self) -> Request:
+        """What it would send now; a fork of it goes on from here."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """Of all its requests so far."""
+        ...
+
+    @property
+    def steps(self) -> int: ...
+
+    def unattended(self) -> None:
+        """Nobody watches it from here on, so nobody is asked."""
+        ...
+
+    async def run(self, said: Message | None = None) -> Reply:
+        """One turn; without words it goes on with what was attached meanwhile."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Spawner(Protocol):
+    """Begins conversations beside the main one, or takes them up again."""
+
+    def __call__(
+        self,
+        spec: AgentSpec,
+        own: Callable[[Agent], Sequence[Tool]] = lambda agent: (),
+        attach: Sequence[Attach] = (),
+    ) -> Agent:
+        """`own` makes the tools that are its alone; `attach` brings what arrives for it."""
         ...
 
 

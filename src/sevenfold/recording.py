@@ -18,7 +18,7 @@ from sevenfold.request import Frame
 from sevenfold.storage.jsonl import Log, read_log
 from sevenfold.storage.results import ResultStore
 from sevenfold.tokens import Calibration
-from sevenfold.transcript import FORMAT, Mark, Transcript
+from sevenfold.transcript import FORMAT, Mark, Transcript, View
 
 RESULTS: Final = "tool-results"
 """The folder of a session's whole tool results."""
@@ -50,6 +50,10 @@ class Recording:
         if calibration is not None:
             marks.append(Mark("calibration", msgspec.to_builtins(calibration)))
         self.transcript.add(*marks, by="session")
+
+    def branch(self, view: View, clock: Clock) -> None:
+        """Go on from another conversation's view; only what is added from here on is in this file."""
+        self.transcript = Transcript.on(view, clock.now, self._write)
 
     def resume(self, clock: Clock) -> Frame | None:
         """Read it back, mend what a crash left open, and return the frame it was sent with."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace as with_fields
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -13,13 +14,14 @@ import anyio
 import msgspec
 
 from sevenfold import opening
-from sevenfold.audience import Audience
 from sevenfold.background import Tray, owned_tasks
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
+from sevenfold.company import Company
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Asked, Closed, Ended, Notice, Started
+from sevenfold.face import Face
 from sevenfold.framing import (
     first_budget,
     frame_for,
@@ -34,6 +36,7 @@ from sevenfold.idling import watch
 from sevenfold.knowledge import Knowledge
 from sevenfold.layers.l4_compaction.server import ServerCompaction
 from sevenfold.layers.l5_durable_memory.recall import Recall
+from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.ladder import standard
 from sevenfold.learned import Learned
 from sevenfold.lending import Lender, watched
@@ -41,15 +44,17 @@ from sevenfold.messages import Message, user, with_whole_characters
 from sevenfold.models import connect
 from sevenfold.protocols import Clock, Layers, Model, Tool
 from sevenfold.recording import Recording, frame_mark
-from sevenfold.request import Frame, Request
-from sevenfold.settings import Environment, Settings
-from sevenfold.steering import Alone, PastTurn, Report, Steering, compaction_hooks
+from sevenfold.request import Frame
+from sevenfold.settings import Environment
+from sevenfold.spawning import Spawning
+from sevenfold.steering import Alone, Steering, compaction_hooks
 from sevenfold.storage.cleanup import DailyCleanup, Limits
-from sevenfold.storage.places import Places, claim, find_session, new_session_id
+from sevenfold.storage.places import claim, find_session, new_session_id
+from sevenfold.teamwork import Teamwork
 from sevenfold.telemetry import Telemetry
 from sevenfold.tokens import Usage
 from sevenfold.tools.gate import Ask
-from sevenfold.transcript import Mark, Reply, View
+from sevenfold.transcript import Mark, Reply
 from sevenfold.turn import Turn
 from sevenfold.workplace import Toolset, Workplace
 
@@ -57,7 +62,7 @@ STOP_BLOCKS: Final = 8
 """How often in a row stop hooks may send the model back to work."""
 
 
-class Session(Audience):
+class Session(Face):
     """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
 
     def __init__(
@@ -133,11 +138,12 @@ class Session(Audience):
         stack.callback(self._recording.close)
         stored = self._recording.resume(self.clock) if self._resume else None
         chosen = self._chosen or (stored.model if stored else self.at.default_model)
-        self.model = self._connect(chosen) if isinstance(chosen, str) else chosen
+        self.model = self.connect(chosen) if isinstance(chosen, str) else chosen
         self._stored_frame = stored
         self.flags = self.at.flags.as_begun(self.view.marks.get("session"))
 
-    def _connect(self, name: str) -> Model:
+    def connect(self, name: str) -> Model:
+        """A model of this name, which is closed with the session."""
         model = connect(name, self.at.access, clock=self.clock)
         self._connected.append(model)
         return model
@@ -145,11 +151,14 @@ class Session(Audience):
     def _open_tools(self, stack: AsyncExitStack) -> None:
         self.knowledge = self._open_knowledge()
         stack.callback(self.knowledge.close)
+        self.spawning = Spawning(self)
+        self.company = Company(self.spawning, self._tasks, interactive=self._interactive)
+        self._teamwork = Teamwork(self)
         self.tools = Toolset(
             self.at,
             self.flags,
             self._recording.path,
-            self._own_tools,
+            self.company.joining(self._own_tools),
             self._asker,
             self.clock,
             self.emit,
@@ -187,7 +196,8 @@ class Session(Audience):
         if self._stored_frame:
             self.ledger.recall(self._stored_frame, self._recording.transcript)
         if self.settings.telemetry.enabled:
-            self._telemetry = Telemetry(self.id)
+            self.overhear(telemetry := Telemetry(self.id))
+            self.knowledge.measured = telemetry.memory
 
     def _layers(self, accounts: ServerCompaction) -> Layers:
         lender = Lender(
@@ -209,7 +219,8 @@ class Session(Audience):
             emit=self.emit,
             hooks=compaction_hooks(self.tools.hooks, self._take_from_hook),
         )
-        return standard("main", lender.lent())
+        self.lent = with_fields(lender.lent(), mail=self.company.attach)
+        return standard("main", self.lent)
 
     def _frame(self) -> Frame:
         """Resumed: the very frame that was sent before, unless another model was asked for."""
@@ -241,6 +252,8 @@ class Session(Audience):
         self._cleanup = DailyCleanup(self.places.project, self.id, limits, self.clock, self.emit)
         self.tray.start("clean-up", self._cleanup)
         self.tray.start("memory", self.knowledge.prepare)
+        self._teamwork.start(self._tasks)
+        await self.company.start(self.folder, self.view)
         if self.turn.layers.idle:
             self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
 
@@ -249,12 +262,13 @@ class Session(Audience):
         for layer in self.turn.layers.attach:
             if isinstance(layer, Recall):  # nobody waits for it any more
                 layer.stop()
+        await self.company.close()
         left = await self.tray.drain(drain_seconds)
         if left:
-            self.emit(
-                Notice(f"still running at the end, and stopped: {', '.join(left)}", "warning")
-            )
+            names = ", ".join(left)
+            self.emit(Notice(f"still running at the end, and stopped: {names}", "warning"))
         self.turn.collect()
+        await self._teamwork.close()
         await self.tools.hooks.run("SessionEnd", {"reason": self.ended_by})
         if self._recording.begun:
             self._recording.sync()
@@ -278,12 +292,24 @@ class Session(Audience):
         if not self._open:
             raise Mistake("the session is not open: use it inside 'async with Session(...)'")
         opening.check(message, self.turn.thresholds.block - self.turn.frame.tokens)
+        return await self._take_turn(message)
+
+    async def go_on(self) -> Reply:
+        """A turn without the user's words, because agents have something to say."""
+        if not self._open or not self.company.heard:
+            raise Mistake("there is nothing to go on with: no agent has said anything new")
+        return await self._take_turn(None)
+
+    async def _take_turn(self, message: Message | None) -> Reply:
         began, requests = perf_counter(), len(self.ledger.lines)
         stop = "failed"
         try:
             with self._alone() as scope:
-                await self._submit(message)
-                self.emit(Asked(message.text))
+                if message is not None:
+                    await self._submit(message)
+                await self._begin()
+                if message is not None:
+                    self.emit(Asked(message.text))
                 reply = await self._until_the_hooks_agree(message)
                 stop = reply.stop
             if scope.cancelled_caught:
@@ -291,33 +317,28 @@ class Session(Audience):
                 reply = Reply(Message("assistant", ()), stop=stop)
             return reply
         finally:
+            self.turn.append("Notices", self.agents.notices.expected(self.view))
             self._recording.sync()
             lines = self.ledger.lines[requests:]
             used = sum((line.usage for line in lines), Usage())
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
 
-    async def compact(
-        self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
-    ) -> Report:
-        """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
-        return await self.steering.compact(instructions, since=since, up_to=up_to)
-
-    def rewind(self, number: int) -> PastTurn:
-        """Go back to before this turn; the transcript keeps everything."""
-        return self.steering.rewind(number)
-
-    def stop(self) -> bool:
-        """Stop the turn or the compaction that is running, if one is."""
-        return self._alone.stop()
+    @property
+    def agents(self) -> Roster:
+        """Who works beside this conversation."""
+        return self.company.roster
 
     async def _submit(self, message: Message) -> None:
-        """Let hooks see it, and say first what the model must know before it."""
+        """Let hooks see it before anybody else does."""
         outcome = await self.tools.hooks.run("UserPromptSubmit", {"prompt": message.text})
         if outcome.block or outcome.stop:
             raise Refused(f"a hook refused the prompt: {outcome.reason}")
         self._take_from_hook(outcome)
+        self._habits.spoke(self.view.replied_at)
+
+    async def _begin(self) -> None:
+        """Before anything is sent: the file, what the project says, and where we are."""
         t, now = self._recording.transcript, self.clock.now()
-        self._habits.spoke(t.view.replied_at)
         if not self._recording.begun:
             places = claim(self.at.places)
             self._recording.path = places.session_file(self.id)
@@ -327,10 +348,9 @@ class Session(Audience):
                 "model": self.model.name,
                 "flags": msgspec.to_builtins(self.flags),
             }
-            self._recording.begin(
-                about, self.turn.frame, Learned(self.environment.home).of(self.model.name)
-            )
+            self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))
             self.knowledge.claim()
+            await self._teamwork.ready()
             if opened := self.knowledge.opening():
                 t.add(*opened, by="session")
         here = opening.surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
@@ -344,7 +364,7 @@ class Session(Audience):
         self.emit(Notice(f"a hook ended the turn: {why}"))
         self.stop()
 
-    async def _until_the_hooks_agree(self, message: Message) -> Reply:
+    async def _until_the_hooks_agree(self, message: Message | None) -> Reply:
         reply = await self.turn.run(message)
         for blocked in range(STOP_BLOCKS):
             outcome = await self.tools.hooks.run("Stop", {"stop_hook_active": blocked > 0})
@@ -363,37 +383,10 @@ class Session(Audience):
         """Go on with another model. The next request says what that costs before it is sent."""
         self._learned.keep(self.model.name, self.view.calibration)
         self.ledger.expect("the model changed")
-        self.model = self.turn.model = self._connect(name)
+        self.model = self.turn.model = self.connect(name)
         self.turn.thresholds = thresholds(self.model, self.settings)
         self.turn.max_tokens = first_budget(self.model, self.settings)
         if self._recording.begun:
             self.turn.frame = self._hand_over(self.turn.frame)
         else:
             self.turn.frame = frame_for(self.model, self.turn.frame, self.at, self.flags)
-
-    # --- looking ----------------------------------------------------------------------------------------
-
-    @property
-    def view(self) -> View:
-        return self._recording.transcript.view
-
-    @property
-    def settings(self) -> Settings:
-        return self.at.settings
-
-    @property
-    def places(self) -> Places:
-        return self.at.places
-
-    @property
-    def request(self) -> Request:
-        return self.turn.request
-
-    @property
-    def path(self) -> Path:
-        return self._recording.path
-
-    @property
-    def folder(self) -> Path:
-        """Where this session keeps what is too big for its transcript."""
-        return self._recording.path.with_suffix("")

@@ -43,7 +43,7 @@ MOST_NOTES: Final = 1 << 20
 SUMMARIES: Final = (SOURCE + KIND, SOURCE + PLAIN)
 """Where the ledger counts what summaries cost."""
 _BY_HAND: Final = ("manual", "from", "up_to")
-_LASTING: Final = ("session", "frame", "calibration")
+_LASTING: Final = ("session", "frame", "calibration", "mail", "agents")
 """Marks about the session and its model, which going back in the conversation does not change."""
 
 

@@ -29,6 +29,7 @@ from sevenfold.events import (
     Event,
     Failed,
     HookRan,
+    Progress,
     ReadAgain,
     Remembered,
     Replied,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 SCOPE: Final = "sevenfold"
 AGENT: Final = "sevenfold"
+_DREAM: Final = "dream"
+"""Whose events are those of a dream."""
 _GOOD_ENDS: Final = frozenset({"end_turn", "stop", "stop_sequence", "tool_use", "max_tokens"})
 _TOKEN_STEPS: Final = [4**n for n in range(14)]
 _SECOND_STEPS: Final = [0.01 * 2**n for n in range(14)]
@@ -67,6 +70,7 @@ _COUNTERS: Final = {
     "sevenfold.compactions": ("{compaction}", "How often the older part of the view was replaced."),
     "sevenfold.memories_recalled": ("{memory}", "Memories attached to what the user said."),
     "sevenfold.memory_writes": ("{memory}", "Memories saved, changed or removed."),
+    "sevenfold.dreams": ("{dream}", "Dreams that ended, by how they did."),
     "sevenfold.regret": ("{result}", "Cleared results that the model asked for again."),
 }
 
@@ -100,7 +104,8 @@ class Telemetry:
             Denied: self._denied,
             Ended: self._ended,
             Closed: self._closed,
-            Failed: lambda e: self._count("sevenfold.failures", {"sevenfold.by": e.by}),
+            Failed: self._failed,
+            Progress: self._progress,
             Declined: lambda e: self._count("sevenfold.declined", {"sevenfold.by": e.by}),
             Retrying: lambda e: self._count("sevenfold.retries", {}),
             CacheBroke: lambda e: self._count(
@@ -121,6 +126,12 @@ class Telemetry:
             ReadAgain: lambda e: self._count("sevenfold.regret", {"gen_ai.tool.name": e.tool}),
             Compacted: self._compacted,
         }
+
+    def memory(self, pollution: float, quarantined: int) -> None:
+        """How it stands with memory: the rate of `memory.pollution`, and what the guard holds back."""
+        if self._on:
+            self._pollution.set(pollution, {"gen_ai.conversation.id": self._session})
+            self._quarantined.set(quarantined, {"gen_ai.conversation.id": self._session})
 
     def __call__(self, event: Event) -> None:
         if self._on and (taken := self._taken.get(type(event))):
@@ -153,6 +164,14 @@ class Telemetry:
             "1",
             "The part of a prompt that came from the provider's cache.",
             explicit_bucket_boundaries_advisory=_SHARE_STEPS,
+        )
+        self._pollution = meter.create_gauge(
+            "sevenfold.memory_pollution",
+            "1",
+            "The part of the memories saved in 30 days that were undone, contradicted or quarantined.",
+        )
+        self._quarantined = meter.create_gauge(
+            "sevenfold.memory_quarantine", "{text}", "Texts that the guard of memory holds back."
         )
         self._fidelity = meter.create_histogram(
             "sevenfold.fidelity",
@@ -217,6 +236,15 @@ class Telemetry:
                 if result.is_error:
                     _fail(span, "tool_error")
                 span.end()
+
+    def _failed(self, event: Failed) -> None:
+        self._count("sevenfold.failures", {"sevenfold.by": event.by})
+        if event.by == _DREAM:
+            self._count("sevenfold.dreams", {"sevenfold.outcome": "failed"})
+
+    def _progress(self, event: Progress) -> None:
+        if event.by == _DREAM and event.done:
+            self._count("sevenfold.dreams", {"sevenfold.outcome": "ended"})
 
     def _denied(self, event: Denied) -> None:
         self._count("sevenfold.denials", {"gen_ai.tool.name": event.use.name})

@@ -361,9 +361,14 @@ class Transcript:
         return new
 
     @classmethod
-    def on(cls, view: View, now: Callable[[], float]) -> Transcript:
-        """A child on this view: shares every byte, writes nowhere."""
-        child = cls(now)
+    def on(
+        cls,
+        view: View,
+        now: Callable[[], float],
+        write: Callable[[bytes], object] | None = None,
+    ) -> Transcript:
+        """A child on this view: shares every byte; only what it adds is its own to write."""
+        child = cls(now, write)
         child.view = child._base = replace(view, buffer=view._own_buffer())
         child._next = max((p.id for p in view), default=-1) + 1
         return child

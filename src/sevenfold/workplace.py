@@ -30,7 +30,9 @@ from sevenfold.whereabouts import MemoryPlace, memory_place
 
 DEFAULT_MODEL: Final = "claude-sonnet-5-5"
 """With a key and nothing else said."""
-ELSEWHERE: Final = ("WebFetch", "WebSearch", "Agent", "SendMessage")
+FREE: Final = ("Agent", "SendMessage")
+"""Tools that need no permission: what an agent does has to pass the same rules."""
+ELSEWHERE: Final = ("WebFetch", "WebSearch", *FREE)
 """Tools that rules may speak of although not every session has them."""
 LARGEST_RESTORED: Final = 256 << 10
 """Bytes of a file that is given back after a compaction."""
@@ -141,8 +143,11 @@ class Toolset:
         # A summary and the rules of memory send the model to transcripts: it may look there unasked.
         memory = (at.memory.folder,) if at.memory.off is None else ()
         places = (folder, transcript, at.places.project)
-        self.permissions = Permissions(settings.permissions, readable=places, memory_dirs=memory)
-        gate = Gate(self.permissions, self.workspace, ask)
+        self.permissions = Permissions(
+            settings.permissions, readable=places, memory_dirs=memory, free=FREE
+        )
+        self.gate = gate = Gate(self.permissions, self.workspace, ask)
+        self.own = tuple(own)
         self.all: list[Tool] = [*standard_tools(self.workspace), *own]
         self.hooks = Hooks(
             settings.hooks,

@@ -282,7 +282,7 @@ def test_the_footer_says_how_full_the_window_is_and_what_was_spent(world: World)
         with at_terminal(world, "--bare", "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
             t.ask("first", "Yes.")
-            t.wait_for("claude-sonnet-4-5 · 1% of 200k · $0.0", "· cache 0%")
+            t.wait_for("claude-sonnet-4-5 · 2% of 200k · $0.0", "· cache 0%")
             t.line("/exit")
             assert t.wait_for_end() == 0
 

@@ -28,6 +28,15 @@ def test_the_demo_resumes_to_the_same_bytes_and_mostly_reads_the_cache(world: Wo
     assert days["saved"][0] in days["recalled"], "what one day taught, the next one knows"
     assert "whole cents" in days["reply"]
     assert days["dream"] == "completed"
+    agents = found["agents"]
+    assert [fork["from_cache"] > 0.95 for fork in agents["forks"]] == [True, True]
+    assert "TAX_RATE = 0.08" in agents["forks"][0]["said"]
+    assert "2_001" in agents["forks"][1]["said"]
+    assert "scout" in agents["message"]
+    assert "8471" in agents["meanwhile"], "the conversation went on while scout worked"
+    assert agents["scout"] == "done"
+    assert "lead says: the audit of the till is on Friday" in agents["read"]
+    assert "Agent scout found:" in agents["told"]
     assert not world.home.exists(), "all of it was thrown away"
 
 
@@ -38,7 +47,7 @@ def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
     assert ran.code == 0, ran.err
     assert "identical, byte for byte" in ran.out
     assert (world.home / "demo-project" / "till.py").read_text(encoding="utf-8").count("0.08") == 1
-    assert len(world.transcripts) == 3
+    assert len(world.transcripts) == 4
     assert world.run("demo", "--home", str(world.home)).code == 0, "it can be run again"
 
 

@@ -101,6 +101,31 @@ def test_what_is_ignored_is_named(here: Here, world: World) -> None:
     assert any("nonsense" in text for text in found)
 
 
+def test_trust_is_no_remedy_for_what_a_project_never_sets(here: Here, world: World) -> None:
+    world.write(".sevenfold/settings.json", json.dumps({"memoryDirectory": "/x", "window": 9_000}))
+
+    fixes = {
+        key: check["fix"]
+        for check in checks(here)["settings"]
+        for key in ("memoryDirectory", "window")
+        if f": {key}" in check["found"]
+    }
+
+    assert fixes == {
+        "memoryDirectory": "",
+        "window": "sevenfold trust, if you know where it comes from",
+    }
+
+
+def test_an_absurd_value_in_a_folder_that_is_not_trusted_stops_no_command(
+    here: Here, world: World
+) -> None:
+    world.write(".sevenfold/settings.json", json.dumps({"maxSteps": 10**9}))
+
+    assert here("memory", "list").code == 0
+    assert any("maxSteps" in check["found"] for check in checks(here)["settings"])
+
+
 def test_a_home_that_others_can_read_is_noted(here: Here, world: World) -> None:
     world.home.mkdir(mode=0o755)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -117,6 +120,31 @@ def test_review_asks_and_takes_over_only_what_was_accepted(here: Here, folder: P
     assert yes.json["revision"]
     assert len([file for file in texts(folder) if file.startswith("tabs")]) == 1
     assert here("dream", "undo").code == 0
+
+
+def test_without_a_terminal_nobody_is_asked_and_the_review_waits(
+    world: World, here: Here, folder: Path
+) -> None:
+    reading, writing = os.pipe()  # nobody writes there, and nobody closes it
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "sevenfold", "dream", "--review", "--json"],
+            stdin=reading,
+            capture_output=True,
+            env=world.env,
+            cwd=world.project,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    seen = json.loads(ran.stdout)
+    assert seen["review"]
+    assert "tabs" in seen["diff"]
+    assert "the dream waits" in seen["why"]
+    assert b"Take this over?" not in ran.stderr
+    assert {"tabs.md", "tabs-too.md"} <= texts(folder).keys()
 
 
 def test_a_dry_run_has_nothing_to_review(here: Here, folder: Path) -> None:
@@ -279,12 +307,14 @@ def test_dream_and_tasks_in_the_chat(world: World, here: Here, folder: Path) -> 
         terminal.wait_for("dreamt: 1 merged")
         terminal.line("/tasks")
         terminal.wait_for("last dream: dreamt: 1 merged")
+        terminal.line("/dream status")
+        terminal.wait_for("completed: dreamt: 1 merged", "next: the last dream was less than")
         terminal.line("/dream undo")
         terminal.wait_for("undid the dream")
         terminal.line("/dream kill")
         terminal.wait_for("no dream is going on in this session")
         terminal.line("/dream nonsense")
-        terminal.wait_for("/dream [review|accept|reject|undo|kill]", PROMPT)
+        terminal.wait_for("/dream [status|review|accept|reject|undo|kill]", PROMPT)
         terminal.press(CTRL_D)
         assert terminal.wait_for_end() == 0
     assert {"tabs.md", "tabs-too.md"} <= texts(folder).keys()

@@ -129,3 +129,21 @@ def test_waiting_for_a_pipe_can_be_interrupted(world: World) -> None:
         assert process.wait(PATIENCE) == 130
         assert b"waiting for what is piped in" in said
     os.close(write)
+
+
+def test_an_interrupt_while_agents_are_waited_for_keeps_the_answer_and_says_so(
+    world: World,
+) -> None:
+    words = ("-p", "in the background, run sleep 97", "--allow", "Bash(sleep:*)")
+    process = world.start(*words, "--output-format", "stream-json")
+    with process:
+        wait_for_event(process, "Ended")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stdout is not None
+        *_, last = process.stdout.read().splitlines()
+    answer = json.loads(last)
+    assert process.returncode == 130
+    assert answer["stop"] == "interrupted"
+    assert answer["is_error"] is True
+    assert answer["result"] != ""
+    assert not is_running("sleep 97")

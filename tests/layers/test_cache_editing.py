@@ -103,7 +103,7 @@ async def test_our_count_follows_what_was_deleted_before_the_provider_says_so(
         (pin,) = pins(talk, turn.transcript)
         before, after = counts[-2], counts[-1]
         note = turn.transcript.view.calibration.tokens(turn.transcript.view[-2].size)
-        assert before - after == pin.frees - note
+        assert abs((before - after) - (pin.frees - note)) <= 1  # each is rounded for itself
         reported = talk.sim.ledger[-1].tokens
         counted = reported.input + reported.cache_write_5m + reported.cache_read
         assert abs(after - counted) < 0.05 * counted

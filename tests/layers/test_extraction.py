@@ -546,6 +546,56 @@ async def test_a_fact_that_is_known_is_not_written_a_second_time(learner: Learne
     assert learner.layer.refused == {"known": 1}
 
 
+async def test_where_there_is_a_team_it_is_told_what_goes_there(learner: Learner) -> None:
+    learner.say(TABS)
+    learner.says("Nothing to save.")
+    await learner.rest()
+    assert "**Whose folder.**" not in learner.asked[-1]
+    (learner.memory / "team").mkdir(parents=True)
+    learner.say("And now the tests, please.")
+    learner.says("Nothing to save.")
+    await learner.rest()
+    assert "A memory of type `user` never goes there." in learner.asked[-1]
+
+
+async def test_a_rule_for_all_is_saved_for_the_team_and_a_person_never_is(learner: Learner) -> None:
+    (learner.memory / "team").mkdir(parents=True)
+    learner.say(TABS)
+    learner.say("I am a radiologist and new to Docker.")
+    about = topic("role", "The user is a radiologist.", "I am a radiologist", type="user")
+    told = await learner.learn(
+        learner.write("team/tabs.md", INDENT), learner.write("team/role.md", about)
+    )
+    assert told[0] == "Saved team/tabs.md."
+    assert "never shared with the team" in told[1]
+    assert learner.store.index_text(team=True).startswith("- [tabs](tabs.md) — Indent with tabs")
+    assert [one.file for one in learner.store.topics()] == ["team/tabs.md"]
+
+
+async def test_without_a_team_nothing_is_saved_for_one(learner: Learner) -> None:
+    learner.say(TABS)
+    (told,) = await learner.learn(learner.write("team/tabs.md", INDENT))
+    assert "there is no team memory here" in told
+    assert learner.saved() == []
+
+
+async def test_what_is_private_is_not_merged_into_what_the_team_has(learner: Learner) -> None:
+    (learner.memory / "team").mkdir(parents=True)
+    old = "The audit of the billing system ends on 2026-09-30."
+    learner.store.add(type="project", name="audit", description=old, body=old, team=True)
+    new = "The audit of the billing system ends on 2026-11-15."
+    learner.say("The audit of the billing system ends on 2026-11-15 instead.")
+    quote = "audit of the billing system ends on 2026-11-15"
+    text = topic("audit-end", new, quote, type="project")
+    (told,) = await learner.learn(learner.write("audit-end.md", text))
+    assert told == "Saved audit-end.md."
+    assert learner.store.get("team/audit").description == old
+    learner.say(old)
+    again = topic("audit-old", old, old, type="project")
+    (told,) = await learner.learn(learner.write("audit-old.md", again))
+    assert told == "not done: team/audit.md says so already: nothing to save"
+
+
 async def test_the_same_fact_with_another_date_takes_the_place_of_the_old_one(
     learner: Learner,
 ) -> None:

@@ -208,6 +208,34 @@ def test_another_name_for_the_mode_is_no_way_around_trust(places: Places) -> Non
     assert loaded.ignored == (f"{places.project_file}:3: permissions.mode",)
 
 
+def test_what_is_wrong_in_a_file_of_an_untrusted_folder_stops_nothing(places: Places) -> None:
+    wrong = {
+        "maxSteps": -1,
+        "flags": {"dream": "no", "notes": False},
+        "permissions": {"deny": [7, "Bash(", "Edit", 8, "Read(x)"], "mode": "nonsense"},
+        "hooks": {"Stop": [{"hooks": [{"type": "command"}]}]},
+        "window": "large",
+    }
+    places.write(places.project_file, wrong)
+
+    loaded = places.load()
+
+    assert loaded.settings.permissions.deny == ("Edit", "Read(x)"), "the rest of it still restricts"
+    assert not loaded.settings.flags.notes
+    assert loaded.settings.max_steps == Settings().max_steps
+    told = "\n".join(loaded.warnings)
+    assert f"{places.project_file}:2: maxSteps must be" in told
+    assert told.count("It is ignored.") == 8
+    with pytest.raises(SettingsError, match="maxSteps must be"):
+        places.load(trusted=True)
+
+
+def test_what_is_wrong_in_the_users_own_file_is_an_error_wherever_they_are(places: Places) -> None:
+    places.write(places.user_file, {"maxSteps": -1})
+    with pytest.raises(SettingsError, match="maxSteps must be"):
+        places.load()
+
+
 @pytest.mark.parametrize("name", ["project_file", "local_file"])
 def test_nothing_hostile_gets_through_before_the_folder_is_trusted(
     places: Places, name: str

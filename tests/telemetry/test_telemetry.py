@@ -30,6 +30,7 @@ from sevenfold.events import (
     Failed,
     HookRan,
     Notice,
+    Progress,
     ReadAgain,
     Replied,
     Retrying,
@@ -273,6 +274,23 @@ def test_a_reply_nobody_announced_is_counted_all_the_same(recording: Recording) 
     recording.see(Started("s1", MODEL, "startup"), replied())
 
     assert [span.name for span in recording.spans] == [f"chat {MODEL}"]
+
+
+def test_dreams_are_counted_and_the_state_of_memory_is_told(recording: Recording) -> None:
+    recording.see(
+        Progress("dream", "dreaming: starting"),
+        Progress("dream", SECRET, done=True),
+        Progress("extraction", SECRET, done=True),
+        Failed("dream", SECRET),
+    )
+    recording.telemetry.memory(0.25, 3)
+    metrics = recording.metrics()
+
+    dreams = {one.attributes["sevenfold.outcome"]: one.value for one in metrics["sevenfold.dreams"]}
+    assert dreams == {"ended": 1, "failed": 1}
+    assert [one.value for one in metrics["sevenfold.failures"]] == [1]
+    assert [one.value for one in metrics["sevenfold.memory_pollution"]] == [0.25]
+    assert [one.value for one in metrics["sevenfold.memory_quarantine"]] == [3]
 
 
 def test_a_session_that_closes_in_the_middle_leaves_no_span_open(recording: Recording) -> None:

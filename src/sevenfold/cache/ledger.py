@@ -24,8 +24,9 @@ BROKEN_BELOW: Final = 0.95
 """Reading less than this share of what was cached is a break ..."""
 BROKEN_BY: Final = 2_000
 """... if it is also at least this many tokens less."""
-FORK, PLAIN = "fork:", "-plain"
-"""How the source of a fork begins, and how it ends when it does not share the prefix."""
+MAIN: Final = "main"
+FORK, PLAIN, OF = "fork:", "-plain", "@"
+"""How the source of a fork begins, how it ends when it does not share the prefix, and whose it is."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ class Ledger:
             )
         return whole
 
-    def expect(self, why: str, source: str = "main") -> None:
+    def expect(self, why: str, source: str = MAIN) -> None:
         """A layer says that the next request of this source breaks the prefix on purpose."""
         self._expected[source] = why
 
@@ -94,7 +95,7 @@ class Ledger:
             return
         usage = last.what.usage
         cached = usage.cache_read + usage.cache_write
-        self._last["main"] = Sent(frame, transcript.view, last.at, cached)
+        self._last[MAIN] = Sent(frame, transcript.view, last.at, cached)
         self.warmth.recall(frame, last.at, cached)
         since = (e for e in reversed(transcript.entries) if e.id > last.id)
         if any(isinstance(e.what, Edit) and e.by != "session" for e in since):
@@ -134,7 +135,8 @@ class Ledger:
     def _compared(self, source: str) -> Sent | None:
         """A fork lives on the prefix of the conversation; what is asked plainly has one of its own."""
         on_prefix = source.startswith(FORK) and not source.endswith(PLAIN)
-        return self._last.get("main" if on_prefix else source)
+        parent = source.partition(OF)[2] or MAIN
+        return self._last.get(parent if on_prefix else source)
 
     def _broke(self, request: Request, reply: Reply) -> str:
         usage = reply.usage

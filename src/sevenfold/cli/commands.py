@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Account
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.cli import dream_chat, memory_chat, steer
+from sevenfold.cli import agents_chat, dream_chat, memory_chat, steer
 from sevenfold.cli.outcomes import Doing, Leave, Next, Offer, Open, Said
 from sevenfold.cli.sessions import summaries, table
 from sevenfold.cli.window import drawn, saved_in, saved_lines, window_of
@@ -54,7 +54,8 @@ def _help(session: Session, rest: str) -> Next:
     keys = (
         "  Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.\n"
         "  Esc on an empty line, or while a reply is written, brings back your last words to edit.\n"
-        "  Ctrl-C stops the turn or the compaction, twice leaves; Ctrl-D leaves."
+        "  Ctrl-C stops the turn or the compaction, twice leaves; Ctrl-D leaves.\n"
+        "  Enter on an empty line lets agents and other sessions have their say, when they have one."
     )
     return Said("\n".join([*lines, keys]))
 
@@ -166,7 +167,9 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], Next], str, str]]] = {
         "[review|accept|reject|undo|kill]",
         "put the memories in order, in the background; look at what it did",
     ),
-    "/tasks": (dream_chat.tasks, "[kill dream]", "what goes on in the background"),
+    "/tasks": (dream_chat.tasks, "[kill NAME]", "what goes on in the background; stop one of it"),
+    "/agents": (agents_chat.agents, "[show NAME|stop NAME]", "who works beside the conversation"),
+    "/send": (agents_chat.send, "NAME TEXT", "write to an agent, * for all teammates"),
     "/clear": (_clear, "", "begin anew; this session stays on disk"),
     "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),
     "/model": (_model, "[NAME]", "which model answers, or another one"),

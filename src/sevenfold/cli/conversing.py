@@ -156,6 +156,8 @@ class Chat:
             if line is None:
                 return commands.Leave()
             if not line.strip():
+                if session.company.heard:  # agents or other sessions have something to say
+                    await self._turn(session, None)
                 continue
             if not commands.is_command(line):
                 await self._turn(session, line)
@@ -231,15 +233,16 @@ class Chat:
             self._aside.say(Line("Ctrl-C again leaves"))
             return ""
 
-    async def _turn(self, session: Session, line: str) -> None:
-        self._said, self._escaped = line, False
+    async def _turn(self, session: Session, line: str | None) -> None:
+        """Without a line it goes on with what agents have said."""
+        self._said, self._escaped = line or "", False
         async with owned_tasks() as tasks:
             tasks.start_soon(self._screen.keep_drawing)
             tasks.start_soon(self._keys.listen)
             reply: Reply | None = None
             try:
                 with anyio.CancelScope() as self._asking:
-                    reply = await session.ask(line)
+                    reply = await (session.go_on() if line is None else session.ask(line))
                 if (reply is None or reply.stop == "interrupted") and not self._interrupts.leaving:
                     self._aside.say(Line("stopped; what was complete is kept"))
             except SevenfoldError as error:

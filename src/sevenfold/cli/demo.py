@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.demo_agents import with_agents
 from sevenfold.cli.demo_days import two_days
 from sevenfold.cli.demo_project import lay_out
 from sevenfold.cli.options import Shared
@@ -118,11 +119,12 @@ async def _demo(shared: Shared, folder: Path) -> int:
         after = await _talk(told, folder, project, environ, SECOND, resume=before.session)
         same = _compare(told, before, after)
         days = await two_days(told.line, MODEL, folder, project, environ)
+        agents = await with_agents(told.line, MODEL, folder, project, environ)
         _ledger(told, simulator.ledger)
         _saved(told, after.saved)
     _goodbye(told, shared, folder)
-    found = {"turns": told.turns, "resume": same, "days": days, "total": _total(simulator.ledger)}
-    result(shared, "", found)
+    found = {"turns": told.turns, "resume": same, "days": days, "agents": agents}
+    result(shared, "", {**found, "total": _total(simulator.ledger)})
     return 0 if same["identical"] else 1
 
 

@@ -29,6 +29,7 @@ from sevenfold.models import connect
 from sevenfold.models.access import host_of
 from sevenfold.remembering import Memory
 from sevenfold.settings import Environment, Loaded, Switches
+from sevenfold.settings.merging import NEVER
 from sevenfold.tools.standard import standard_tools
 from sevenfold.tools.workspace import Workspace
 from sevenfold.whereabouts import MemoryPlace
@@ -128,7 +129,8 @@ def _settings(around: Surroundings, loaded: Loaded) -> Iterator[Check]:
     for warning in loaded.warnings:
         yield Check("settings", "note", warning)
     for ignored in loaded.ignored:
-        fix = "" if around.trusted else "sevenfold trust, if you know where it comes from"
+        helps = not (around.trusted or ignored.endswith(NEVER))
+        fix = "sevenfold trust, if you know where it comes from" if helps else ""
         yield Check("settings", "note", f"ignored: {ignored}", fix)
 
 

@@ -9,20 +9,23 @@ from typing import Final
 
 import anyio.to_thread
 
+from sevenfold.cli import agents_chat
 from sevenfold.cli.background_tasks import DREAM, Task, tasks_of
-from sevenfold.cli.dream_showing import taken_back, told
+from sevenfold.cli.dream_showing import standing, taken_back, told
 from sevenfold.cli.outcomes import Doing, Next, Offer, Said
 from sevenfold.cli.wording import printable
+from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake
 from sevenfold.events import Notice
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
+from sevenfold.layers.l6_dreaming.gates import Gates
 from sevenfold.layers.l6_dreaming.progress import Snapshot, last_known
 from sevenfold.memory.dreams.staging import waiting
 from sevenfold.memory.revisions import Author
 from sevenfold.protocols import Handback
 from sevenfold.session import Session
 
-USAGE: Final = "/dream [review|accept|reject|undo|kill]"
+USAGE: Final = "/dream [status|review|accept|reject|undo|kill]"
 _TURNS: Final = 5
 
 
@@ -39,6 +42,7 @@ def dream(session: Session, rest: str) -> Next:
         return Said("  nothing dreams in this session: memory or the flag dream is off")
     does = {
         "": _begin,
+        "status": _status,
         "review": _review,
         "accept": _accept,
         "reject": _reject,
@@ -64,6 +68,13 @@ def _begin(session: Session, layer: Dreaming) -> Next:
     return Said(
         "  dreaming in the background; /tasks shows how it goes, /tasks kill dream stops it"
     )
+
+
+def _status(session: Session, layer: Dreaming) -> Next:
+    dreams = layer.dreams
+    known = dreams.transcripts, dreams.session, dreams.settings, SystemClock(), lambda: True
+    lines, _ = standing(dreams.store, Gates(dreams.lock, *known), "/dream review")
+    return Said("\n".join(f"  {printable(line)}" for line in lines))
 
 
 def _waits(state: Path) -> str | None:
@@ -123,13 +134,17 @@ def _kill(session: Session, layer: Dreaming) -> Next:
 
 
 def tasks(session: Session, rest: str) -> Next:
-    """`/tasks` lists what goes on in the background, `/tasks kill dream` stops the dream."""
+    """`/tasks` lists what goes on in the background, `/tasks kill NAME` stops the dream or an agent."""
     layer = dreaming_of(session)
     if rest:
-        if rest.split() != ["kill", DREAM]:
-            raise Mistake("/tasks lists what goes on; /tasks kill dream stops the dream")
+        word, _, name = rest.partition(" ")
+        if word != "kill" or not name.strip():
+            raise Mistake("/tasks lists what goes on; /tasks kill NAME stops the dream or an agent")
+        if name.strip() != DREAM:
+            return agents_chat.stop(session, name.strip())
         return _kill(session, layer) if layer else Said("  no dream is going on")
-    lines = [_line(task) for task in tasks_of(session)] or ["  nothing is going on"]
+    lines = [_line(task) for task in tasks_of(session)] + agents_chat.at_work(session)
+    lines = lines or ["  nothing is going on"]
     if layer is not None:
         lines += _of_dreams(layer)
     return Said("\n".join(lines))

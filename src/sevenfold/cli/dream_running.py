@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import select
 import sys
 
 import anyio
@@ -94,11 +96,15 @@ async def _by_model(
 def _reviewed(shared: Shared, memory: MemoryStore, id: str, ended: Dreamt) -> int:
     """Show what would change now, and do as the user says; without an answer it goes on waiting."""
     seen = shown(memory, id)
-    print(printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
-    answer = _answer()
+    asked = sys.stdin is not None and sys.stdin.isatty()
+    if asked or not shared.json:  # the document has it, too
+        print(printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
+    answer = _answer() if asked else _piped()
     if answer is None:
-        say(shared, f"the dream waits: {_REVIEW} asks again, nothing is changed until then")
-        return _told(shared, _with(ended, seen, review=id), silent=True)
+        waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
+        say(shared, waits)
+        left = msgspec.structs.replace(_with(ended, seen, review=id), why=waits)
+        return _told(shared, left, silent=True)
     if not answer:
         reject(memory, id)
         say(shared, "the dream was dropped; nothing is changed")
@@ -111,9 +117,24 @@ def _reviewed(shared: Shared, memory: MemoryStore, id: str, ended: Dreamt) -> in
 def _answer() -> bool | None:
     """Yes or no; None when nobody says anything."""
     print("Take this over? [y/N] ", end="", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
-    if not sys.stdin.isatty():
-        print(file=sys.stderr)
+    return _yes(sys.stdin.readline())
+
+
+def _piped() -> bool | None:
+    """The answer of a program: nobody is there to be asked, and nobody is waited for."""
+    if sys.stdin is None or sys.stdin.closed:
+        return None
+    try:
+        if not select.select([sys.stdin], [], [], 0)[0]:
+            return None
+    except io.UnsupportedOperation:
+        pass  # there is no file behind it: nothing to wait for
+    except OSError:
+        return None  # this system cannot say whether a pipe has something
+    return _yes(sys.stdin.readline())
+
+
+def _yes(line: str) -> bool | None:
     return line.strip().lower() in ("y", "yes") if line else None
 
 

@@ -34,12 +34,23 @@ def status(shared: Shared) -> int:
     around = look(shared)
     settings, clock = around.settings().settings, SystemClock()
     with opened(shared) as memory:
-        lock = _lock(memory)
         gates = Gates(
-            lock, around.scoped().project, "", settings.dream, clock, lambda: settings.flags.dream
+            _lock(memory),
+            around.scoped().project,
+            "",
+            settings.dream,
+            clock,
+            lambda: settings.flags.dream,
         )
-        known, closed = last_known(memory.state), gates.check()
-        waits, busy, last = waiting(memory.state), lock.holder(), lock.last()
+        lines, value = standing(memory, gates, "'sevenfold dream --review'")
+    result(shared, "\n".join(lines), value)
+    return 0
+
+
+def standing(memory: MemoryStore, gates: Gates, review: str) -> tuple[list[str], dict[str, Any]]:
+    """How it stands with dreams, in lines for people and as a value; `review` is how to look at one."""
+    known, closed = last_known(memory.state), gates.check()
+    waits, busy, last = waiting(memory.state), gates.lock.holder(), gates.lock.last()
     value: dict[str, Any] = {
         "running": known is not None and known.running,
         "dream": known,
@@ -51,10 +62,9 @@ def status(shared: Shared) -> int:
     lines = [_state(known, busy), *(_details(known) if known else ())]
     lines.append(f"last dream: {moment(last) if last is not None else 'never'}")
     if waits:
-        lines.append(f"{count(len(waits), 'dream')} ready for review: 'sevenfold dream --review'")
+        lines.append(f"{count(len(waits), 'dream')} ready for review: {review}")
     lines.append(f"next: {closed.why}" if closed else "next: when the agent is at rest, it is time")
-    result(shared, "\n".join(lines), value)
-    return 0
+    return lines, value
 
 
 def _lock(memory: MemoryStore) -> DreamLock:

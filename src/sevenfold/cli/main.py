@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
+from sevenfold.cli.agents import agents
 from sevenfold.cli.dream import dream
 from sevenfold.cli.failing import ended
 from sevenfold.cli.memory import memory
@@ -42,6 +43,8 @@ from sevenfold.cli.options import (
     Yes,
     shared,
 )
+from sevenfold.cli.replay import replay
+from sevenfold.cli.team import team
 
 _PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,  # help is plain text: drawing it would take longer than all the rest
@@ -64,6 +67,8 @@ GROUPS: Final = {
     "memory": "list",
     "memory quarantine": "list",
     "dream": "run",
+    "agents": "list",
+    "team": "status",
 }
 """Commands that have commands of their own, and which of them is meant when none is named."""
 
@@ -201,6 +206,9 @@ def clean_sessions(shared: Shared, days: Days = None, dry_run: DryRun = False) -
 app.add_typer(sessions)
 app.add_typer(memory)
 app.add_typer(dream)
+app.add_typer(agents)
+app.add_typer(team)
+app.command()(replay)
 
 
 @app.command()

@@ -237,10 +237,24 @@ class Run:
     async def _turn(self, session: Session, prompt: str) -> None:
         try:
             self._how = (await session.ask(prompt)).stop
+            await self._hear_agents(session)
         except SevenfoldError as error:
             self.error = error
-        self._result = said_last(session.view)
-        self.shown.answered(self._result)
+        finally:  # also when the wait for agents is cut short: what was answered is an answer
+            self._result = said_last(session.view)
+            self.shown.answered(self._result)
+
+    async def _hear_agents(self, session: Session) -> None:
+        """One question has one answer, with what the agents found that were sent off for it."""
+        while self._how != "interrupted" and (session.agents.busy or session.company.heard):
+            answered, self._how = self._how, "interrupted"
+            if session.agents.busy:
+                names = ", ".join(session.agents.busy)
+                self.aside.say(Line(f"waiting for {names}; Ctrl-C stops them", "progress"))
+            if not await session.company.news():
+                self._how = answered
+                return
+            self._how = (await session.go_on()).stop
 
     async def _command(self, session: Session, line: str) -> None:
         try:

@@ -18,6 +18,8 @@ from sevenfold.cli.wording import (
 )
 from sevenfold.events import (
     Acted,
+    AgentEnded,
+    AgentStarted,
     CacheBroke,
     Cleared,
     Compacted,
@@ -25,6 +27,7 @@ from sevenfold.events import (
     Event,
     Failed,
     HookRan,
+    Mail,
     Notice,
     Progress,
     ReadAgain,
@@ -147,6 +150,23 @@ def _of_memory(event: Event) -> Line | None:
             return Line(one_line(said, 300))
         case Failed("dream", cause):
             return Line(f"the dream failed: {one_line(cause, 500)}", "warning")
+        case _:
+            return _of_agents(event)
+
+
+def _of_agents(event: Event) -> Line | None:
+    match event:
+        case AgentStarted(_, name, kind, description, background):
+            where = " in the background" if background else ""
+            about = f": {one_line(description, 100)}" if description else ""
+            return Line(f"agent {name} ({kind}) begins{where}{about}", "progress")
+        case AgentEnded(_, name, _, status, _, steps, usage):
+            did = f"{count(steps, 'request')}, {tokens(usage.total)} tokens"
+            return Line(
+                f"agent {name} is {status}: {did}", "info" if status != "idle" else "progress"
+            )
+        case Mail(sender, summary):
+            return Line(f"a message from {one_line(sender, 60)}: {one_line(summary, 200)}")
         case _:
             return None
 

@@ -119,6 +119,8 @@ class Lent:
     """Whether daily logs are kept, which the first rest of the next day distils."""
     instructions: Attach | None = None
     """Attaches the instruction files near what the model works on."""
+    mail: tuple[Attach, ...] = ()
+    """Attaches what other agents have to say."""
     memory: tuple[Path, ...] = ()
     """Folders of memory: what was read from them is never cleared."""
     switches: Switches = field(default_factory=Switches)
@@ -145,7 +147,7 @@ def standard(role: Role, lent: Lent) -> Layers:
     fit = (*folds, *_on_demand(lent), *summaries, BlockCheck())
     if lent.server is not None:
         replied = (*replied, lent.server)
-    attach = (*_nearby(lent), *_recall(lent))
+    attach = (*_nearby(lent), *_recall(lent), *lent.mail)
     return Layers(attach, _intake(lent), fit, replied, _rest(lent), _pre_cold(lent))
 
 
@@ -217,7 +219,8 @@ def _session_memory(lent: Lent) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
     if not (on.notes and on.compact) or lent.forker is None or path is None:
         return (), ()
     book = Notebook(lambda: notes_path(lent), lent.clock, lent.emit, lent.home)
-    keeping = NotesKeeping(book, lent.aside or lent.forker, lent.able, lent.emit, lent.notes)
+    fork = lent.aside or lent.forker
+    keeping = NotesKeeping(book, fork, lent.able, lent.emit, lent.notes, lent.prices)
     if not on.payout:
         return (keeping,), ()
 
@@ -270,6 +273,7 @@ def _compaction(lent: Lent) -> tuple[Fit, ...]:
         auto=on.compact,
         reactive=on.reactive,
         asks=lent.waits,
+        prices=lent.prices,
     )
     return (compaction,)
 

@@ -5,6 +5,8 @@ Types, limits, examples and meanings all come from the fields of `schema`.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import difflib
 import json
 import re
@@ -13,9 +15,11 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
+from msgspec.structs import replace
 
 from sevenfold.errors import SettingsError
 from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher
+from sevenfold.messages import Json
 from sevenfold.settings.files import Document, KeyPath, shown
 from sevenfold.settings.schema import PermissionSettings, Settings
 from sevenfold.tools.rules import Rule
@@ -47,6 +51,38 @@ def check(document: Document) -> list[str]:
     if wrong:
         more = f" (and {len(wrong) - 1} more in this file)" if len(wrong) > 1 else ""
         raise SettingsError(wrong[0] + more)
+    return _warnings(document, found)
+
+
+def sound(document: Document) -> tuple[Document, list[str]]:
+    """The file without what is wrong in it, for files that must not be able to stop us; and warnings."""
+    found = list(_problems(inspect.type_info(Settings), document.values, (), ()))
+    wrong = {problem.key for problem in found if problem.fatal}
+    values: Json = copy.deepcopy(document.values)
+    for key in sorted(wrong, key=_place, reverse=True):
+        _drop(values, key)
+    told = [replace(one, text=f"{one.text} It is ignored.") if one.fatal else one for one in found]
+    return replace(document, values=values), _warnings(document, told)
+
+
+def _place(key: KeyPath) -> list[tuple[int, str]]:
+    """In order; what is taken out of a list has to be taken from its end, or the rest would move."""
+    return [(part, "") if isinstance(part, int) else (0, part) for part in key]
+
+
+def _drop(values: Any, key: KeyPath) -> None:
+    """Take out the value at a key, if it is still there."""
+    *above, name = key
+    for part in above:
+        try:
+            values = values[part]
+        except (KeyError, IndexError):
+            return
+    with contextlib.suppress(KeyError, IndexError):
+        del values[name]
+
+
+def _warnings(document: Document, found: list[Problem]) -> list[str]:
     found += [Problem(k, f"{dotted(k)} is written twice; the last counts.") for k in document.twice]
     warnings = [f"{document.where(p.key)}: {p.text}" for p in found]
     if len(warnings) > MOST_WARNINGS:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from sevenfold.messages import Json
-from sevenfold.settings.checks import check, describe, dotted
+from sevenfold.settings.checks import check, describe, dotted, sound
 from sevenfold.settings.files import Document, KeyPath, is_tracked, leads_outside, read
 from sevenfold.settings.schema import STRICTEST_FIRST, Settings
 
@@ -25,16 +25,21 @@ class Loading:
         self.warnings: list[str] = []
         self.ignored: list[str] = []
 
-    def file(self, path: Path) -> Document | None:
+    def file(self, path: Path, *, strict: bool = True) -> Document | None:
         document = read(path)
         if document is None:
             return None
         self.read.append(path)
-        return _beside(self.taken(document), path.parent)
+        return _beside(self.taken(document, strict=strict), path.parent)
 
-    def taken(self, document: Document) -> Document:
+    def taken(self, document: Document, *, strict: bool = True) -> Document:
+        """What it says; unless it is `strict`, what is wrong in it is left out with a warning."""
         document = _renamed(document)
-        self.warnings += check(document)
+        if strict:
+            self.warnings += check(document)
+            return document
+        document, warnings = sound(document)
+        self.warnings += warnings
         return document
 
     def of_folder(self, name: str, limits: Settings) -> Document | None:
@@ -45,7 +50,7 @@ class Loading:
             return None
         if any(_same(path, known) for known in self.read):
             return None  # started in the home folder: this is the user's own file
-        document = self.file(path)
+        document = self.file(path, strict=self._trusted)
         if document is None:
             return None
         committed = name == "settings.json" or is_tracked(path)
@@ -62,11 +67,11 @@ class Loading:
         if self._trusted:
             self.warnings.append(f"{where} is ignored: a file of the project never sets it.")
         else:
-            self.ignored.append(
-                f"{where} (a file of the project never sets it)" if never else where
-            )
+            self.ignored.append(f"{where} {NEVER}" if never else where)
 
 
+NEVER: Final = "(a file of the project never sets it)"
+"""What is said of such a setting: trusting the folder does not change that."""
 NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env"})
 """One could point writes at a folder of keys, the other could change what every command does."""
 

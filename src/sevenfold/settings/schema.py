@@ -18,6 +18,7 @@ from sevenfold.layers.l3_session_memory.settings import NotesSettings
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings, RecallSettings
 from sevenfold.layers.l6_dreaming.settings import DreamSettings
+from sevenfold.layers.l7_agents.settings import AgentSettings
 from sevenfold.layers.switches import Switches
 from sevenfold.models.access import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.request import Ttl
@@ -207,6 +208,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     recall: RecallSettings = RecallSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     dream: DreamSettings = DreamSettings()
+    agents: AgentSettings = AgentSettings()
     assistant_mode: Annotated[
         bool,
         Meta(

@@ -25,10 +25,27 @@ class Gate:
     ) -> None:
         self.permissions, self._workspace, self._ask = permissions, workspace, ask
         self._asking = anyio.Lock()
+        self._who = ""
+        self._asks: Callable[[], bool] = lambda: True
         self._approved: set[str] = set()
         self._confirm: dict[str, str] = {}
         # What may not be read one by one is not found by searching either.
         workspace.hidden = lambda path: permissions.hides(path, workspace)
+
+    def beside(
+        self,
+        permissions: Permissions,
+        workspace: Workspace,
+        who: str,
+        asks: Callable[[], bool],
+    ) -> Gate:
+        """For an agent: the same person, asked one question at a time and told who wants to know.
+
+        `asks` says whether anybody watches it at this moment.
+        """
+        gate = Gate(permissions, workspace, self._ask)
+        gate._asking, gate._who, gate._asks = self._asking, who, asks
+        return gate
 
     def approve(self, use_id: str) -> None:
         """The next question about this call has been answered elsewhere, with yes."""
@@ -61,7 +78,7 @@ class Gate:
 
     async def _settle(self, use: ToolUse) -> str | None:
         decision = self.decide(use)
-        if decision.behaviour == "ask" and self._ask is not None:
+        if decision.behaviour == "ask" and self._ask is not None and self._asks():
             async with self._asking:
                 decision = self.decide(use)  # "always" to the question before may settle this one
                 if decision.behaviour == "ask":
@@ -71,7 +88,8 @@ class Gate:
         return decision.reason if decision.behaviour == "deny" else _unasked(decision)
 
     async def _put(self, use: ToolUse, decision: Decision, ask: Ask) -> str | None:
-        answer = await ask(use, decision.reason, decision.remedies)
+        why = f"{self._who}: {decision.reason}" if self._who else decision.reason
+        answer = await ask(use, why, decision.remedies)
         if answer == "always":
             for rule in decision.remedies:
                 self.permissions.allow(rule)

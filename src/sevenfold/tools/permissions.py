@@ -8,6 +8,7 @@ only if it speaks of them: `Read(./**)` does not open `.env`, `Read(.env)` does.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -69,6 +70,12 @@ class Decision(msgspec.Struct, frozen=True):
     remedies: tuple[str, ...] = ()
 
 
+class _Mode(msgspec.Struct):
+    """Shared by a session and its agents: to switch it is to switch it for all."""
+
+    now: Mode
+
+
 class Permissions:
     """The rules of one session. The mode may be switched, and rules added, while it runs."""
 
@@ -84,13 +91,37 @@ class Permissions:
 
         `free`: other tools that need no permission of their own.
         """
-        self.mode: Mode = settings.mode or "default"
+        self._mode = _Mode(settings.mode or "default")
         self._allow = [Rule.parse(text) for text in settings.allow]
         self._ask = [Rule.parse(text) for text in settings.ask]
         self._deny = [Rule.parse(text) for text in settings.deny]
         self._more = settings.additional_directories
         self._readable, self._memory = (*readable, *memory_dirs), tuple(memory_dirs)
         self._free = frozenset(free)
+        self._looks = False
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode.now
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode.now = mode
+
+    def beside(
+        self, memory_dirs: Sequence[Path] | None, *, apart: bool = False, looks: bool = False
+    ) -> Permissions:
+        """For an agent: the same rules and the same mode, also as they change; its own memory, if any.
+
+        `apart`: it works in another folder, and what it is allowed there holds nowhere else. `looks`: it
+        changes nothing, whatever rules would let it.
+        """
+        other = copy(self)
+        if memory_dirs is not None:
+            other._readable, other._memory = (*self._readable, *memory_dirs), tuple(memory_dirs)
+        other._allow = [*self._allow] if apart else self._allow
+        other._looks = self._looks or looks
+        return other
 
     def allow(self, rule: str) -> None:
         """From now on, in this session."""
@@ -108,6 +139,8 @@ class Permissions:
             return Decision("deny", str(error))
         if rule := self._held_back(self._deny, call, workspace):
             return Decision("deny", f"the rule {rule.text} denies it", rule.text)
+        if self._looks and not (self._only_looks(call) or self._keeps_memory(call)):
+            return Decision("deny", "this agent only looks: report what should be changed instead")
         if self.mode == "bypassPermissions":
             return Decision("allow", "the mode bypassPermissions allows everything")
         if self.mode == "plan" and not self._only_looks(call):
@@ -152,7 +185,7 @@ class Permissions:
 
     def _edit(self, call: Call, workspace: Workspace) -> Decision:
         place = call.places[0]
-        if place.real.suffix == ".md" and any(inside(place.real, d) for d in self._memory):
+        if self._keeps_memory(call):
             return _fine("it keeps a memory")
         if not self._within(place, workspace):
             return self._asking(call, workspace, f"{place.real} is outside the project")
@@ -162,6 +195,11 @@ class Permissions:
         if self.mode == "acceptEdits":
             return _fine("the mode acceptEdits allows changes in the project")
         return self._asking(call, workspace, f"it changes {workspace.shown(place.asked)}")
+
+    def _keeps_memory(self, call: Call) -> bool:
+        if call.kind != "edit" or call.places[0].real.suffix != ".md":
+            return False
+        return any(inside(call.places[0].real, folder) for folder in self._memory)
 
     def _command(self, call: Call, workspace: Workspace) -> Decision:
         missing = self._not_allowed(call, workspace)
@@ -247,7 +285,11 @@ def _opens(rule: Rule, kind: str, place: Place, workspace: Workspace) -> bool:
 
 def _holds(rule: Rule, call: Call, workspace: Workspace) -> bool:
     """Whether a rule that denies or asks means this call, or might."""
-    where = (workspace.root, workspace.home)
+    return any(_holds_at(root, rule, call, workspace) for root in workspace.roots)
+
+
+def _holds_at(root: Path, rule: Rule, call: Call, workspace: Workspace) -> bool:
+    where = (root, workspace.home)
     if call.kind != "run":
         place = call.places[0] if call.places else None
         return rule.fits(call.use, place, *where, loose=True)

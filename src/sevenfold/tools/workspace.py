@@ -94,11 +94,18 @@ class Workspace:
     """Of files that are more than files."""
     most_output: int = MOST_KEPT
     """Bytes of a command's output held in memory; more is worth it where long results are stored."""
+    project: Path | None = None
+    """The folder that the user's rules were written for, where that is not `root`: of a work tree."""
     _cwd: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self.root = real(self.root)
         self._cwd = self.root
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Where a rule that takes away may begin: a copy of the project is no way round it."""
+        return (self.root,) if self.project is None else (self.root, self.project)
 
     @property
     def cwd(self) -> Path:
@@ -125,12 +132,10 @@ class Workspace:
 
     @property
     def search_path(self) -> str:
-        """PATH without folders that depend on where we are: a project must not bring its own `ls`."""
-        folders = self.environment.get("PATH", os.defpath).split(os.pathsep)
-        return os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
+        return search_path(self.environment)
 
     def program(self, name: str) -> str | None:
-        return shutil.which(name, path=self.search_path)
+        return program(name, self.environment)
 
     async def close(self) -> None:
         """End everything that still runs."""
@@ -145,3 +150,14 @@ class Workspace:
         """Let go of what has ended by itself: its number may soon be somebody else's."""
         self.background = [p for p in self.background if group_lives(p.pid)]
         self.leftovers = {group for group in self.leftovers if group_lives(group)}
+
+
+def search_path(environment: Mapping[str, str]) -> str:
+    """PATH without folders that depend on where we are: a project must not bring its own `ls`."""
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
+
+
+def program(name: str, environment: Mapping[str, str]) -> str | None:
+    """Where a program is, for whoever is given this environment."""
+    return shutil.which(name, path=search_path(environment))

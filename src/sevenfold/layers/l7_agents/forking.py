@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
+from sevenfold.cache.ledger import FORK, MAIN, OF
 from sevenfold.errors import Refused, StepLimitReached
 from sevenfold.events import CacheBroke, Emit, Event, Failed, Forked, Retrying, Sending
 from sevenfold.invariants import open_uses
@@ -33,12 +34,17 @@ from sevenfold.tokens import Thresholds, Usage
 from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn
 
-SOURCE: Final = "fork:"
+SOURCE: Final = FORK
 """How the source of a fork's requests begins; the ledger keeps a column for each kind."""
 PLACEHOLDER: Final = "[still running: its result goes to the conversation this was taken from]"
 """What forks see for a tool of their parent that has not answered. The same for all: one prefix."""
 PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
 """What happens in a fork and concerns the session; what it says and does is its own."""
+
+
+def source_of(kind: str, parent: str) -> str:
+    """What the ledger calls a fork; one of an agent is compared with that agent's requests."""
+    return SOURCE + kind + ("" if parent == MAIN else f"{OF}{parent}")
 
 
 class NoTools:
@@ -107,7 +113,7 @@ class Forks:
             raise Refused(f"a fork ({request.source}) cannot fork again, and {kind} was asked for")
         if parse_directive(directive.text) is None:
             raise ValueError("a directive begins with its tag: see models.directives")
-        used = _Used(self.accounts)
+        used = Used(self.accounts)
         turn = self._child(request, used, kind, steps, tools or NoTools(), max_tokens)
         began = perf_counter()
         try:
@@ -154,7 +160,7 @@ class Forks:
             max_steps=steps,
             max_tokens=max_tokens,
             extends=False,  # whoever asked said how long it may get, and a runaway is paid for each time
-            source=SOURCE + kind,
+            source=source_of(kind, request.source),
             writes=self._writes(request, steps),
         )
 
@@ -169,8 +175,8 @@ class Forks:
             self.emit(event)
 
 
-class _Used:
-    """The parent's accounts, and what this one fork used."""
+class Used:
+    """The session's accounts, and what this one conversation used."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts

@@ -42,22 +42,24 @@ _HARD = re.compile(
     rf"|(?<=[\w)\]{MARK}][.!?])\s+(?=[A-Z$]|(?:please|then|now|also)\b|{MARK})"
     r"|(?<=[。；！？])\s*"
 )
-_ACTION = (
+ACTION: Final = (
     r"(?:please\s+)?(?:read|show|open|view|display|cat|run|execute|find|search|grep|look|list|glob"
     r"|write|create|save|put|replace|change|rename|remember|note|tell|say|explain|answer|give"
     r"|summari[sz]e|describe|report|let me know|count|check|print|what|which|who|where|when|how|why)\b"
 )
+"""How the next thing begins that somebody wants."""
 _ACTION_ZH = (
     r"(?:请|帮我)?(?:读取|读|打开|查看|显示|看看|运行|执行|查找|搜索|列出|写入|创建|新建|替换|记住|告诉|回答"
     r"|总结|把|将|在|说)"
 )
 _SOFT = re.compile(
+    r"(?<!\s)(?:"  # else a long run of spaces is tried from each of them
     r"\s*[,;]?\s*\b(?:and\s+)?(?:then|after(?:wards| that)|finally)\b[,\s]*"
-    rf"|\s*,?\s+and\s+(?:also\s+)?(?={_ACTION})"
-    rf"|\s*[,;]\s*(?={_ACTION})"
+    rf"|\s*,?\s+and\s+(?:also\s+)?(?={ACTION})"
+    rf"|\s*[,;]\s*(?={ACTION})"
     r"|\s*[，,；;]?\s*(?:然后|接着|随后|之后|最后)再?[，,]?\s*"
     rf"|\s*[，,；;]\s*(?:并且?|再)?\s*(?={_ACTION_ZH})"
-    rf"|\s*(?:并且?|再)\s*(?={_ACTION_ZH})",
+    rf"|\s*(?:并且?|再)\s*(?={_ACTION_ZH}))",
     re.IGNORECASE,
 )
 

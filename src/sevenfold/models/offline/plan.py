@@ -16,6 +16,8 @@ import msgspec
 
 from sevenfold.messages import ToolUse
 from sevenfold.models.offline import verbs, verbs_zh
+from sevenfold.models.offline.handing import Offer, offer_of
+from sevenfold.models.offline.handing_on import handed_on
 from sevenfold.models.offline.lexing import Lexed, lex, soft_parts
 from sevenfold.models.offline.remembering import gathered
 from sevenfold.models.offline.steps import (
@@ -85,15 +87,23 @@ CONTINUE: Final = re.compile(
 """What asks for more of the same: the rest of a plan, or of a reply that was cut."""
 
 
-def understand(text: str) -> list[Step]:
-    """The steps a text asks for, in order. Depends on the text alone."""
+def understand(text: str, offer: Offer | None = None) -> list[Step]:
+    """The steps a text asks for, in order. Depends on the text, and on who could be asked for help."""
     if len(text) > LONGEST_REQUEST:
         return [Unclear(text[:LONGEST_PIECE], "too_long")]
     lexed = lex(text)
-    return [step for piece in lexed.pieces() for step in _steps_of(piece, lexed)]
+    pieces, steps = lexed.pieces(), list[Step]()
+    while pieces:
+        short = len(pieces[0]) <= LONGEST_PIECE
+        if offer and short and (handed := handed_on(pieces, lexed, offer)):
+            steps.append(handed.step)
+            pieces = pieces[handed.pieces :]
+            continue
+        steps += _steps_of(pieces.pop(0), lexed, offer)
+    return steps
 
 
-def _steps_of(piece: str, lexed: Lexed) -> Iterable[Step]:
+def _steps_of(piece: str, lexed: Lexed, offer: Offer | None) -> Iterable[Step]:
     if len(piece) > LONGEST_PIECE:
         return (Said(lexed.raw(piece)),)
     piece = re.sub(r"\bfind and replace\b", "replace", piece, flags=re.I)
@@ -106,8 +116,15 @@ def _steps_of(piece: str, lexed: Lexed) -> Iterable[Step]:
         return first
     if isinstance(first[0], Said) or first[0] == Unclear(lexed.raw(parts[0]).strip()):
         return whole or (_otherwise(piece, lexed),)
-    rest = (_by_rule(part, lexed) or (_otherwise(part, lexed),) for part in parts[1:])
+    rest = (_later(part, lexed, offer) for part in parts[1:])
     return (*first, *(step for steps in rest for step in steps))
+
+
+def _later(part: str, lexed: Lexed, offer: Offer | None) -> tuple[Step, ...]:
+    """What a sentence asks for after its first part."""
+    if offer and (handed := handed_on([part], lexed, offer)):
+        return (handed.step,)
+    return _by_rule(part, lexed) or (_otherwise(part, lexed),)
 
 
 def _by_rule(part: str, lexed: Lexed) -> tuple[Step, ...] | None:
@@ -149,7 +166,7 @@ def plan(conversation: Conversation, ask: Ask, save: Save | None = None) -> list
     """The steps of a request in this conversation: "it" is resolved, a file is read before an edit."""
     steps: list[Step] = []
     last: str | None = None
-    for step in gathered(understand(ask.text)):
+    for step in gathered(understand(ask.text, offer_of(conversation))):
         if (
             isinstance(step, Keep)
             and step.lasting
@@ -276,10 +293,13 @@ def key(call: Call | ToolUse) -> str:
     return f"{call.name} {json.dumps(call.input, sort_keys=True, default=str)}"
 
 
+_ABOUT: Final = ("file_path", "command", "pattern", "description", "to")
+
+
 def named(call: Call | ToolUse) -> str:
     """A call in a few words: the tool and what it is about."""
     about = next(
-        (v for k in ("file_path", "command", "pattern") if isinstance(v := call.input.get(k), str)),
+        (v for k in _ABOUT if isinstance(v := call.input.get(k), str)),
         "",
     )
     short = " ".join(about.split())

@@ -19,11 +19,15 @@ from msgspec.structs import replace
 
 from sevenfold.messages import Text
 from sevenfold.models.directives import parse_directive
+from sevenfold.models.offline.arrivals import of_part, reported
+from sevenfold.models.offline.handing import Offer
 from sevenfold.models.offline.phrases import Language, say
 from sevenfold.models.offline.plan import named, understand
 from sevenfold.models.offline.report import shown_text
 from sevenfold.models.offline.steps import Calls, Question
 from sevenfold.models.offline.view import (
+    LETTER,
+    NOTICE,
     Added,
     Ask,
     Conversation,
@@ -46,7 +50,9 @@ CANDIDATES: Final = 40
 MOST_QUOTES: Final = 5
 AS_GOOD: Final = 0.95
 
-Kind: TypeAlias = Literal["user", "model", "tool", "memory", "context", "piped"]
+Kind: TypeAlias = Literal["user", "model", "tool", "memory", "context", "piped", "peer", "agent"]
+_ANYBODY: Final = Offer(agents=True, messages=True)
+"""Where it only matters that work was handed to somebody, not to whom."""
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -95,6 +101,8 @@ def answer_from(
     """The answer as a quotation, or None when nothing in view fits."""
     if done := _what_was_done(conversation, question):
         return "\n".join(f"- {line}" for line in done)
+    if told := reported(conversation, question, language):
+        return told
     wanted = _wanted(question)
     passages = list(_passages(conversation, wanted.kinds))
     best = (
@@ -160,7 +168,7 @@ def _newest_words(passages: list[Passage], ask: Ask, question: str) -> list[Pass
 
 
 def _wanted(question: str) -> _Wanted:
-    kinds: frozenset[str] = frozenset({"user", "tool", "memory", "context", "piped"})
+    kinds = frozenset({"user", "tool", "memory", "context", "piped", "peer", "agent"})
     if _I_SAID.search(question):
         kinds = frozenset({"user"})
     elif _YOU_SAID.search(question):
@@ -235,7 +243,7 @@ def _fitness(wanted: _Wanted, passage: Passage, hits: frozenset[str], ask: Ask) 
     """How much a passage looks like an answer. Questions and requests do not answer."""
     fitness = {"user": 1.15, "memory": 1.1}.get(passage.kind, 1.0)
     if passage.kind == "user":
-        steps = understand(passage.text)
+        steps = understand(passage.text, _ANYBODY)
         if any(isinstance(step, Question) for step in steps):
             return 0.0
         asked = {call.name for step in steps if isinstance(step, Calls) for call in step.calls}
@@ -310,11 +318,17 @@ def _sources(
         if isinstance(block, Text) and message.role == "assistant":
             yield "model", "", block.text
         elif isinstance(block, Text):
+            if parse_directive(block.text):
+                continue  # what a fork was asked for answers nothing
             typed, added = split_added(block.text)
-            by_person = at not in conversation.added and parse_directive(block.text) is None
+            by_person = at not in conversation.added
             yield ("user" if by_person else "context"), "", typed
             for part in added:
-                yield *_labelled(part), _said(part)
+                if part.tag in (LETTER, NOTICE):
+                    one = of_part(at, part)
+                    yield ("peer" if part.tag == LETTER else "agent"), one.who, one.text
+                else:
+                    yield *_labelled(part), _said(part)
     for result in message.results:
         if done := made.get(result.tool_use_id):
             yield "tool", named(done.use), shown_text(done)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.messages import Block, Text, ToolUse, whole_characters
 from sevenfold.models.directives import Directive
+from sevenfold.models.offline.arrivals import is_over, news, told
 from sevenfold.models.offline.noting import noted
 from sevenfold.models.offline.phrases import Language, joined, say
 from sevenfold.models.offline.plan import (
@@ -32,6 +33,7 @@ from sevenfold.models.offline.plan import (
 from sevenfold.models.offline.recall import answer_from, asks_something
 from sevenfold.models.offline.remembering import saved
 from sevenfold.models.offline.report import doing, piped_report, reports
+from sevenfold.models.offline.status import status
 from sevenfold.models.offline.steps import Call, Calls, Keep, Question, Said, Step, Unclear
 from sevenfold.models.offline.summarising import summarised
 from sevenfold.models.offline.view import Ask, Conversation, Done, calls, find_ask
@@ -58,24 +60,48 @@ def _extracted(conversation: Conversation, directive: Directive) -> Blocks:
 
 
 RULES: Final = Rules(
-    directives={"notes": noted, "compact": summarised, "extract": _extracted}, save=saved
+    directives={"notes": noted, "compact": summarised, "extract": _extracted, "status": status},
+    save=saved,
 )
 
 LONGEST_TEXT: Final = 16_000
 LONGEST_QUOTE: Final = 200
-_VERBS: Final = ("Read", "Write", "Edit", "Bash", "Grep", "Glob")
+_VERBS: Final = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "Agent", "SendMessage")
+TASK: Final = "agent"
+"""The kind of directive that hands a fork a task, to be done as if a person had asked for it."""
+_ABOUT_FORKS: Final = "You are now a fork "
+"""How the paragraph begins that tells a model what it has become."""
 
 
 def answer(conversation: Conversation, rules: Rules = RULES) -> Blocks:
     """The reply. The same conversation always gets the same one."""
     ask = find_ask(conversation)
+    if arrived := _arrived(conversation, ask):
+        return arrived
     if ask is None:
         return _text(_unasked(conversation))
+    if ask.directive and ask.directive.kind == TASK and TASK not in rules.directives:
+        return _replied(conversation, replace(ask, text=_task(ask.directive)), ask.at, rules)
     if ask.directive:
         return _directed(conversation, ask.directive, rules)
     if _asks_for_more(ask):
         return _continued(conversation, ask, rules)
     return _replied(conversation, ask, ask.at, rules)
+
+
+def _task(directive: Directive) -> str:
+    """The task itself, which stands below the words about forks."""
+    about, _, task = directive.body.partition("\n\n")
+    return task if task and about.startswith(_ABOUT_FORKS) else directive.body
+
+
+def _arrived(conversation: Conversation, ask: Ask | None) -> Blocks:
+    """Others have written since all that was asked for was done: what they wrote is told, and no more."""
+    if ask is not None and not is_over(conversation, ask):
+        return ()
+    language = _language(ask) if ask else "en"
+    new = news(conversation, ask)
+    return _text(_cut("\n\n".join(told(language, one) for one in new))) if new else ()
 
 
 def _directed(conversation: Conversation, directive: Directive, rules: Rules) -> Blocks:
@@ -191,6 +217,7 @@ def _closing(
         said.append(text or say(language, "nothing_found", what=_short(question.text)))
     if ask.media:
         said.append(say(language, "no_images"))
+    said += [told(language, one) for one in news(conversation, ask)]
     if _is_lost(steps, answers, state, bool(ask.piped)) or not said:
         said.append(about(language, conversation))
     return _cut("\n\n".join(said))

@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 from sevenfold.messages import ToolUse
+from sevenfold.models.offline.arrivals import answer_of, is_behind
+from sevenfold.models.offline.handing import AGENT
 from sevenfold.models.offline.phrases import PHRASES, Language, joined, say
 from sevenfold.models.offline.plan import named
 from sevenfold.models.offline.view import Done
@@ -56,6 +58,8 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
         return say(language, "unanswered", what=named(done.use))
     if done.failed:
         return _failure(language, done)
+    if done.use.name == AGENT:
+        return _agent(language, done, brief=brief)
     lines = [line.rstrip() for line in shown_text(done).split("\n")]
     told = [line for line in lines if line and not _NOTE.fullmatch(line)]
     count = len(_NUMBERED.findall(done.result.text)) if done.use.name == "Read" else len(told)
@@ -72,6 +76,13 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
     if brief or not told or done.use.name in ("Write", "Edit"):
         return head
     return f"{head}\n\n{_excerpt(lines)}"
+
+
+def _agent(language: Language, done: Done, *, brief: bool) -> str:
+    """What an agent said, as it said it: these are words already, and no output."""
+    phrase = "begun_Agent" if is_behind(done) else "done_Agent"
+    head = say(language, phrase, what=_object(done.use))
+    return head if brief else f"{head}\n\n{answer_of(done)}"
 
 
 def _is_memory(use: ToolUse) -> bool:

@@ -17,7 +17,7 @@ from sevenfold.facts import Collector, Facts, call_of, line
 from sevenfold.fidelity import names_in, strings
 from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse
 from sevenfold.models.directives import parse_directive
-from sevenfold.models.offline.view import Conversation, split_added
+from sevenfold.models.offline.view import Conversation, arrival, split_added
 from sevenfold.tokens import Size, byte_length
 from sevenfold.transcript import Placed
 
@@ -199,6 +199,8 @@ def _told(at: int, message: Message, by: str) -> Iterator[Placed]:
 
 def _split(text: str) -> tuple[str, list[str]]:
     """What a person typed, without what programs put around it, and the texts that stand for others."""
+    if arrival(text):
+        return "", []
     if len(_SECTION.findall(text)) >= _ENOUGH and not _STANDS_FOR.match(text):
         return "", [text]
     words, added = split_added(text)

@@ -22,11 +22,18 @@ TYPED_BY: Final = frozenset({"user", "turn", ""})
 _DATA_OPEN: Final = re.compile(
     r"^[ \t]*<(?:(?P<piped>stdin-*)(?=>)"
     r"|(?P<tag>context|system-reminder|persisted-output|memor(?:y|ies)[\w-]*|recall[\w-]*"
-    r"|summary|session-notes|digest|collapsed|snipped|mail|[\w-]*notification)\b)"
+    r"|summary|session-notes|digest|collapsed|snipped|mail|[\w-]*notification"
+    r"|peer-message|agent-notice)\b)"
     r"(?P<attributes>[^<>\n]*)>",
     re.MULTILINE,
 )
 """How what was added to a conversation begins. What it holds is data."""
+LETTER: Final = "peer-message"
+NOTICE: Final = "agent-notice"
+"""The tags around what another agent wrote, and around what became of an agent of this conversation."""
+_ARRIVED: Final = re.compile(
+    rf'\s*<(?P<tag>{LETTER}|{NOTICE})\b(?P<attributes>(?:\s+[\w-]+="[^"\n]*")*)(?:\s*>|[^\n]*)'
+)
 PIPED: Final = "stdin"
 """The tag around what was piped in; it has dashes at its end where the text itself has such a tag."""
 
@@ -42,22 +49,22 @@ class Conversation(msgspec.Struct, frozen=True):
     """Which user messages nobody typed, where the request says so."""
     room: int = 0
     """Tokens that the reply may hold; 0: as many as it needs."""
+    told: dict[str, str] = {}
+    """What each tool says of itself, by its name."""
 
     @classmethod
     def of(cls, request: Request) -> Conversation:
         placed = list(request.view)
+        offered = [tool for tool in request.frame.tools if tool.get("name")]
         return cls(
             tuple(p.message for p in placed),
-            {
-                str(tool["name"]): tool.get("input_schema") or {}
-                for tool in request.frame.tools
-                if tool.get("name")
-            },
+            {str(tool["name"]): tool.get("input_schema") or {} for tool in offered},
             "\n\n".join(request.frame.system),
             frozenset(
                 i for i, p in enumerate(placed) if p.message.role == "user" and p.by not in TYPED_BY
             ),
             request.max_tokens,
+            {str(tool["name"]): str(tool.get("description", "")) for tool in offered},
         )
 
 
@@ -94,6 +101,8 @@ class Done(msgspec.Struct, frozen=True):
 
 def split_added(text: str) -> tuple[str, list[Added]]:
     """What was typed, and what was added around it."""
+    if arrived := arrival(text):
+        return "", [arrived]
     text, piped = _split_piped(text)
     typed, added, at = [], [], 0
     balance: dict[str, bool] = {}
@@ -107,6 +116,16 @@ def split_added(text: str) -> tuple[str, list[Added]]:
         at = after
     typed.append(text[at:])
     return "".join(typed), added + piped
+
+
+def arrival(text: str) -> Added | None:
+    """What came from another agent, when a text begins as such: then all of it does, whatever it holds."""
+    opened = _ARRIVED.match(text)
+    if opened is None:
+        return None
+    end = text.rfind(f"</{opened['tag']}>", opened.end())
+    body = text[opened.end() : end if end >= 0 else len(text)]
+    return Added(opened["tag"], opened["attributes"], body.strip("\n"))
 
 
 def _split_piped(text: str) -> tuple[str, list[Added]]:

@@ -51,7 +51,13 @@ def read_body(body: Json) -> Conversation:
         messages.append(Message("assistant" if role == "assistant" else "user", blocks))
     system = "\n\n".join(b.text for b in _blocks(body.get("system")) if isinstance(b, Text))
     room = most if isinstance(most := body.get("max_tokens"), int) else 0
-    return Conversation(tuple(messages), _tools(body), system, frozenset(added), room)
+    tools = _tools(body)
+    told = {
+        tool["name"]: str(tool.get("description", ""))
+        for tool in _list(body.get("tools"))
+        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] in tools
+    }
+    return Conversation(tuple(messages), tools, system, frozenset(added), room, told)
 
 
 def _tools(body: Json) -> dict[str, Json]:

@@ -1,0 +1,73 @@
+"""`sevenfold agents`: the commands and their options. What each does is in the module it names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from sevenfold.cli.options import Shared, shared
+
+_PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+agents = typer.Typer(
+    name="agents",
+    help="Kinds of agents, and who can be written to. Without a command: list.",
+    **_PLAIN,
+)
+Kind: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="A kind of agent.")]
+Who: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NAME", help="A teammate or a session, as 'list' names them.")
+]
+Words: TypeAlias = Annotated[list[str], typer.Argument(metavar="TEXT…", help="What to say.")]
+Summary: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--summary", metavar="TEXT", help="What it is about; else how it begins."),
+]
+
+Accept: TypeAlias = Annotated[bool, typer.Option("--accept", help="Take it over.")]
+Decline: TypeAlias = Annotated[bool, typer.Option("--decline", help="Do not offer this one again.")]
+
+
+@agents.command("list")
+@shared
+def list_(shared: Shared) -> int:
+    """The kinds of agents there are, and the sessions and teammates that can be written to."""
+    from sevenfold.cli.agents_showing import list_all as work
+
+    return work(shared)
+
+
+@agents.command("show")
+@shared
+def show(shared: Shared, name: Kind) -> int:
+    """One kind of agent: its tools, its model, its memory, how it runs, its prompt, and its file."""
+    from sevenfold.cli.agents_showing import show as work
+
+    return work(shared, name)
+
+
+@agents.command("snapshot")
+@shared
+def snapshot(shared: Shared, name: Kind, accept: Accept = False, decline: Decline = False) -> int:
+    """The memory that this project hands an agent of the user's; taken over only when you say so.
+
+    Files that were changed here stay, and the new ones are put beside them.
+    """
+    from sevenfold.cli.agents_snapshot import snapshot as work
+
+    return work(shared, name, accept=accept, decline=decline)
+
+
+@agents.command("send")
+@shared
+def send(shared: Shared, name: Who, text: Words, summary: Summary = None) -> int:
+    """Write to a session or a teammate on this machine; it reads it at its next step.
+
+    It arrives as a message from a peer, never as what the user said there.
+    """
+    from sevenfold.cli.agents_showing import send as work
+
+    return work(shared, name, " ".join(text), summary)

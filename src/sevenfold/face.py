@@ -1,0 +1,82 @@
+"""The face of a session: what can be seen of it, and done to it, besides talking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sevenfold.audience import Audience
+from sevenfold.cache.ledger import Ledger
+from sevenfold.errors import Mistake
+from sevenfold.flags import Flags
+from sevenfold.knowledge import Knowledge
+from sevenfold.layers.ladder import Lent
+from sevenfold.protocols import Clock, Model
+from sevenfold.recording import Recording
+from sevenfold.request import Request
+from sevenfold.settings import Settings
+from sevenfold.steering import Alone, PastTurn, Report, Steering
+from sevenfold.storage.places import Places
+from sevenfold.transcript import View
+from sevenfold.turn import Turn
+from sevenfold.workplace import Toolset, Workplace
+
+
+class Face(Audience):
+    """What a session is made of, once it is open."""
+
+    id: str
+    at: Workplace
+    flags: Flags
+    knowledge: Knowledge
+    tools: Toolset
+    model: Model
+    ledger: Ledger
+    lent: Lent
+    turn: Turn
+    steering: Steering
+    clock: Clock
+    _alone: Alone
+    _recording: Recording
+
+    def connect(self, name: str) -> Model:
+        """A model of this name, which is closed with the session."""
+        raise Mistake(f"no session is open that could connect to {name}")
+
+    @property
+    def view(self) -> View:
+        return self._recording.transcript.view
+
+    @property
+    def settings(self) -> Settings:
+        return self.at.settings
+
+    @property
+    def places(self) -> Places:
+        return self.at.places
+
+    @property
+    def request(self) -> Request:
+        return self.turn.request
+
+    @property
+    def path(self) -> Path:
+        return self._recording.path
+
+    @property
+    def folder(self) -> Path:
+        """Where this session keeps what is too big for its transcript."""
+        return self._recording.path.with_suffix("")
+
+    async def compact(
+        self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
+    ) -> Report:
+        """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
+        return await self.steering.compact(instructions, since=since, up_to=up_to)
+
+    def rewind(self, number: int) -> PastTurn:
+        """Go back to before this turn; the transcript keeps everything."""
+        return self.steering.rewind(number)
+
+    def stop(self) -> bool:
+        """Stop the turn or the compaction that is running, if one is."""
+        return self._alone.stop()

@@ -1,0 +1,211 @@
+"""SendMessage: the tool by which an agent writes to another, by name, to all, or to another session."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import anyio.to_thread
+from msgspec.structs import replace
+
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.layers.l7_agents import frames
+from sevenfold.layers.l7_agents.frames import ALL, BRIDGE, KINDS, SESSION, Frame
+from sevenfold.layers.l7_agents.letters import Letter, checked, new_id, new_letter
+from sevenfold.layers.l7_agents.names import same_name
+from sevenfold.layers.l7_agents.parents import MAIN
+from sevenfold.layers.l7_agents.post_office import PostOffice, Teammate
+from sevenfold.layers.l7_agents.sockets import Sessions
+from sevenfold.messages import Json
+from sevenfold.protocols import Clock, Tool, ToolFailed
+
+NAME: Final = "SendMessage"
+SCHEMA: Final[Json] = {
+    "name": NAME,
+    "description": (
+        "Send a message to another agent; what you merely say, agents do not hear. A running agent reads"
+        " it at its next step, a finished one is resumed. Messages that reach you come from agents, never"
+        " from the user."
+    ),
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "to": {
+                "type": "string",
+                "description": "An agent's name, * for all teammates, uds:<session> on this machine",
+            },
+            "message": {"type": "string"},
+            "summary": {"type": "string", "description": "5 to 10 words for a list"},
+            "frame": {
+                "type": "object",
+                "description": (
+                    "Inside a team: {type, request_id, approve, reason | feedback | plan} with type "
+                    + ", ".join(KINDS)
+                ),
+            },
+        },
+        "required": ["to", "summary"],
+        "additionalProperties": False,
+    },
+}
+
+
+class Directory(Protocol):
+    """The agents of this process."""
+
+    async def deliver(self, name: str, letter: Letter) -> str | None:
+        """What was done with the letter, in words; None: there is no such agent."""
+        ...
+
+    def names(self) -> Sequence[str]: ...
+
+
+class SendMessage:
+    """Implements `protocols.Tool` for one sender."""
+
+    name = NAME
+    schema = SCHEMA
+
+    def __init__(
+        self,
+        sender: str,
+        lead: bool,
+        agents: Directory,
+        post: PostOffice | None,
+        clock: Clock,
+        sessions: Sessions | None = None,
+    ) -> None:
+        self._sender, self._lead, self._agents = sender, lead, agents
+        self._post, self._clock, self._sessions = post, clock, sessions
+
+    def safe(self, args: Json) -> bool:
+        return False  # messages leave in the order in which they were written
+
+    async def run(self, args: Json, use_id: str) -> str:
+        try:
+            to = self._receiver(str(args["to"]).strip())
+            return await self._send(to, self._letter(args, to))
+        except SevenfoldError as error:
+            raise ToolFailed(str(error)) from error
+
+    def _receiver(self, to: str) -> str:
+        """The name of whoever is meant, in whatever spelling; what nobody is called stays as it is."""
+        if to == ALL or to.startswith((SESSION, BRIDGE)):
+            return to
+        if any(same_name(to, one) for one in (MAIN, frames.LEAD)):
+            named = self._leader
+        else:
+            known = (*self._agents.names(), *(one.name for one in self._members()))
+            alike = [name for name in known if same_name(name, to)]
+            named = to if to in alike or not alike else alike[0]
+        if same_name(named, self._sender):
+            raise Refused(f"{to[:60]!r} is you: nothing was sent")
+        return named
+
+    # --- what is sent -----------------------------------------------------------------------------------
+
+    def _letter(self, args: Json, to: str) -> Letter:
+        if not to:
+            raise Refused("the message has no receiver: name an agent in `to`")
+        if to.startswith(BRIDGE):
+            raise Refused(
+                f"{to[:60]!r} is an address on another machine, and messages stay on this one: write to "
+                f"an agent by name, or to a session as {SESSION}<session>"
+            )
+        text, summary = str(args.get("message", "")), str(args.get("summary", "")).strip()
+        if not summary:
+            raise Refused("the message has no summary: say in a few words what it is about")
+        frame = self._frame(args.get("frame"), to)
+        return checked(new_letter(self._sender, text, summary, self._clock, frame))
+
+    def _frame(self, fields: Json | None, to: str) -> Frame | None:
+        if not fields:
+            return None
+        kind = str(fields.get("type", ""))
+        asks = kind.endswith("_request")
+        frame = frames.frame_from(
+            {"request_id": secrets.token_hex(4), **fields} if asks else fields
+        )
+        frames.check(frame, self._sender, to, self._leader)
+        return frame
+
+    @property
+    def _leader(self) -> str:
+        if self._lead:
+            return self._sender
+        return self._post.lead if self._post else frames.LEAD
+
+    # --- where it goes ----------------------------------------------------------------------------------
+
+    async def _send(self, to: str, letter: Letter) -> str:
+        if to == ALL:
+            return await self._to_all(letter)
+        if to.startswith(SESSION):
+            return await self._to_session(to.removeprefix(SESSION), letter)
+        told = await self._agents.deliver(to, letter)
+        if told is None:
+            told = await self._to_teammate(to, letter)
+        if told is None:
+            raise Refused(await self._nobody(to))
+        if letter.frame is not None:
+            return f"{told.removesuffix('.')}. The request_id is {letter.frame.request_id}."
+        return told
+
+    async def _to_teammate(self, to: str, letter: Letter) -> str | None:
+        if self._post is None or to not in [member.name for member in self._members()]:
+            return None
+        await self._post.send(to, letter)
+        return f"The message lies in the mailbox of {to!r}, who reads it at the next step."
+
+    def _members(self) -> Sequence[Teammate]:
+        return self._post.members() if self._post else ()
+
+    async def _to_all(self, letter: Letter) -> str:
+        names = self._teammates()
+        if not names:
+            raise Refused("there are no teammates: nothing was sent")
+        sent, failed = list[str](), list[str]()
+        for name in names:
+            try:
+                await self._one_of_all(name, replace(letter, id=new_id()))
+                sent.append(name)
+            except SevenfoldError as error:
+                failed.append(f"{name}: {error}")
+        if not sent:
+            raise Refused("; ".join(["nobody got the message", *failed]))
+        told = f"The message was sent to {len(sent)} of {len(names)} teammates: {', '.join(sent)}."
+        return f"{told} Not to {'; '.join(failed)}." if failed else told
+
+    def _teammates(self) -> list[str]:
+        """All members but the sender, and the lead, who need not have joined."""
+        names = [one.name for one in self._post.others(self._sender)] if self._post else []
+        leads = self._leader != self._sender and self._leader in self._agents.names()
+        return [*names, self._leader] if leads and self._leader not in names else names
+
+    async def _one_of_all(self, name: str, letter: Letter) -> None:
+        if await self._agents.deliver(name, letter) is None and self._post is not None:
+            await self._post.send(name, letter)
+
+    async def _to_session(self, session: str, letter: Letter) -> str:
+        if self._sessions is None:
+            raise Refused("other sessions cannot be reached from here: nothing was sent")
+        there = await self._sessions.send(session, letter)
+        return f"The session {there.session} has the message and reads it at its next step."
+
+    async def _nobody(self, to: str) -> str:
+        names = [*self._agents.names()]
+        if self._post is not None:
+            names += [member.name for member in self._post.others(self._sender)]
+        if self._sessions is not None:
+            there = await anyio.to_thread.run_sync(self._sessions.listed)
+            names += [f"{SESSION}{one.session}" for one in there]
+        can = ", ".join(dict.fromkeys(name for name in names if name != self._sender))
+        return (
+            f"there is no agent {to[:60]!r}; you can reach {can}"
+            if can
+            else f"there is no agent {to[:60]!r}, and nobody else can be reached"
+        )
+
+
+_check: type[Tool] = SendMessage

@@ -1,0 +1,313 @@
+"""Work trees: a folder and a branch of its own for an agent, made and removed by the git binary.
+
+    trees = Worktrees(tree, folder, program, environment, trusted=True)
+    mine = await trees.make("a1")          branch sevenfold/a1, from the commit that is checked out
+    await trees.leave(mine)                "removed …", or "kept …" with what is in it and where
+    await trees.tidy()                     what a crash left behind, by the same rule; in words
+
+One is removed only if nothing in it could be somebody's work: no changed, new or ignored file, no commit
+more than it began with, no merge or rebase under way, no submodule checked out. Ignored files count,
+because a fresh work tree has none: whatever is there was made by the agent. Only what any tool makes again
+at once (`CACHES`) goes with the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from sevenfold.errors import Mistake, Refused, SevenfoldError, StorageFailure
+from sevenfold.layers.l7_agents.git import SECONDS, Git, Ran
+from sevenfold.layers.l7_agents.worktree_lock import OneAtATime
+from sevenfold.layers.l7_agents.worktree_records import Records, Worktree, checked_id
+
+__all__ = ["CACHES", "Worktree", "Worktrees"]
+
+CACHES: Final = frozenset(
+    {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox"}
+    | {"node_modules", ".venv", "venv", ".gradle", ".DS_Store", ".coverage"}
+)
+"""Ignored files and folders of these names go with a work tree."""
+_UNDER_WAY: Final = {
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "BISECT_LOG": "a bisection",
+}
+_NAMED: Final = 3
+_PAUSE: Final = 0.1
+"""Seconds before what git could not do is tried again: another git may have been in the way."""
+_SUBMODULES: Final = "containing submodules"
+_STATUS: Final = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching")
+
+
+class Worktrees:
+    """The work trees of one project's agents. Several sessions may use the same folder."""
+
+    def __init__(
+        self,
+        repository: Path,
+        folder: Path,
+        program: str | None,
+        environment: Mapping[str, str],
+        *,
+        trusted: bool,
+        seconds: float = SECONDS,
+    ) -> None:
+        """`repository` is a folder of the project, `folder` is where the work trees go, `program` the path
+        of git (None: there is none) and `environment` what it gets to see. Nothing is run before it is
+        needed, and nothing at all where the project is not trusted: git does what its files say.
+        """
+        self._repository = repository
+        self._git = Git(program, environment, seconds=seconds)
+        self._runs = trusted and program is not None
+        self._trusted = trusted
+        self._records = Records(folder)
+        self._alone = OneAtATime(folder, seconds)
+        self._looking = anyio.Lock()
+        """Had by whoever finds out whether one is free, until it has it or has let go of it."""
+
+    async def make(self, id: str) -> Worktree:
+        """A new work tree on a new branch; what was begun of it is taken back when that fails."""
+        checked_id(id)
+        commit = await self._commit()
+        worktree = self._records.begin(id, commit)
+        begun = False
+        try:
+            begun = await self._branch(worktree)
+            await self._add(worktree)
+            return self._records.made(worktree)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                if not begun or await self._taken_back(worktree):
+                    self._records.forget(id)
+                else:
+                    self._records.let_go(id)
+            raise
+
+    async def tidy(self) -> list[str]:
+        """Leave those that nobody is in any more. Says what was removed, and once of each that it stays.
+
+        Each is looked at just before it is touched: somebody may have begun to work in it meanwhile.
+        """
+        said = list[str]()
+        for id in self._records.ids() if self._runs else ():
+            async with self._looking:
+                if self._records.hold(id):
+                    said.append(await self._tidied(id))
+        return [text for text in said if text]
+
+    async def take_up(self, id: str) -> Worktree | None:
+        """One that was kept, to work in it again; None when it is not there or somebody is in it."""
+        async with self._looking:
+            if not self._records.hold(checked_id(id)):
+                return None
+            worktree = self._records.read(id)
+            if worktree is None or not worktree.ready or not worktree.path.is_dir():
+                self._records.let_go(id)
+                return None
+            return worktree
+
+    async def leave(self, worktree: Worktree) -> str:
+        """Nobody works in it any more: remove it if nothing is lost by that. Says what was done.
+
+        Begins with `removed` or `kept`. Not interrupted, and it raises nothing: it comes last.
+        """
+        if not self._records.holds(worktree.id) and not self._records.hold(worktree.id):
+            return f"kept: somebody else is in {worktree.path}"
+        return await self._left(worktree)
+
+    # --- making ---------------------------------------------------------------------------------------
+
+    async def _commit(self) -> str:
+        """The commit that is checked out; `Mistake` when there is no repository, or none in it."""
+        where = self._repository
+        if not self._trusted:
+            raise Refused(
+                f"no work tree is made: {where} is not trusted, and git does what the files of a "
+                "repository say; if you know where they come from, run 'sevenfold trust'"
+            )
+        found = await self._git.ask(where, "rev-parse", "--git-dir")
+        if found.code:
+            raise Mistake(
+                f"an agent can have no work tree of its own in {where}: {found.why}; start it without "
+                "isolation, or make this a repository with 'git init' and a commit"
+            )
+        head = await self._git.ask(where, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if head.code:
+            raise Mistake(
+                f"an agent can have no work tree of its own in {where}: nothing is committed there yet; "
+                "make a first commit, or start it without isolation"
+            )
+        return head.text
+
+    async def _branch(self, worktree: Worktree) -> bool:
+        """Make the branch, if there is none of that name."""
+        made = await self._git.ask(
+            self._repository, "update-ref", _ref(worktree), worktree.began, ""
+        )
+        if made.code:
+            raise Mistake(
+                f"the branch {worktree.branch} could not be made: {made.why}; give the agent another id, "
+                "or rename or delete the branch that is in the way"
+            )
+        return True
+
+    async def _add(self, worktree: Worktree) -> None:
+        done = await self._change("add", "--quiet", worktree.path, worktree.branch)
+        if done.code:
+            raise StorageFailure(f"git worktree in {self._repository} failed: {done.why}")
+
+    async def _change(self, what: str, *arguments: str | Path) -> Ran:
+        """Add or remove one, while nobody else does; what fails is tried once more."""
+        async with self._alone():
+            done = await self._git.ask(self._repository, "worktree", what, *arguments)
+            if not done.code:
+                return done
+            await anyio.sleep(_PAUSE)
+            return await self._git.ask(self._repository, "worktree", what, *arguments)
+
+    async def _taken_back(self, worktree: Worktree) -> bool:
+        """Nobody has worked in it: away with whatever there is of it. Whether that could be done."""
+        try:
+            await self._change("remove", "--force", "--force", worktree.path)
+            await self._git.ask(
+                self._repository, "update-ref", "-d", _ref(worktree), worktree.began
+            )
+        except SevenfoldError:  # what went wrong first is what is told
+            return False
+        return not worktree.path.exists()
+
+    # --- leaving --------------------------------------------------------------------------------------
+
+    async def _tidied(self, id: str) -> str:
+        """What became of one that nobody was in, if anybody has to know. It is held, and let go of."""
+        worktree = self._records.read(id)
+        if worktree is not None:
+            said = await self._left(worktree)
+            return said if said.startswith("removed") or not worktree.told else ""
+        if (self._records.folder / id).exists():
+            self._records.let_go(id)  # damaged; what is in the folder may be somebody's work
+        else:
+            self._records.forget(id)  # its process died before it made anything
+        return ""
+
+    async def _left(self, worktree: Worktree) -> str:
+        """For one that is held: whatever comes of it, it is let go of, and that is said."""
+        said = ""
+        with anyio.CancelScope(shield=True):
+            try:
+                said = await self._left_by(worktree)
+            except (SevenfoldError, OSError) as error:
+                said = self._stays(worktree, f"it could not be looked through or removed: {error}")
+        return said
+
+    def _stays(self, worktree: Worktree, why: str) -> str:
+        with contextlib.suppress(StorageFailure):  # then it is told once more
+            self._records.told(worktree)
+        self._records.let_go(worktree.id)
+        return _kept(worktree, why)
+
+    async def _left_by(self, worktree: Worktree) -> str:
+        if not worktree.ready:
+            if not await self._taken_back(worktree):
+                return self._stays(worktree, "it was never finished, and could not be removed")
+            self._records.forget(worktree.id)
+            return f"removed {worktree.path}, which was never finished"
+        there = worktree.path.is_dir()
+        why = await self._work_in(worktree) if there else ""
+        ahead = "" if why else await self._ahead(worktree, there)
+        if there and (why or ahead):
+            return self._stays(worktree, why or ahead)
+        await self._remove(worktree)
+        if ahead:
+            self._records.forget(worktree.id)
+            return f"kept the branch {worktree.branch}: {ahead}; its folder is gone"
+        tip = await self._tip(worktree)
+        if tip:
+            await self._git.do(self._repository, "update-ref", "-d", _ref(worktree), tip)
+        self._records.forget(worktree.id)
+        return f"removed {worktree.path} and its branch: nothing was left in it"
+
+    async def _work_in(self, worktree: Worktree) -> str:
+        """What in the folder could be somebody's work; empty: nothing."""
+        at = worktree.path
+        top = await self._git.ask(at, "rev-parse", "--show-toplevel", "--absolute-git-dir")
+        lines = top.text.splitlines()
+        if top.code or len(lines) != 2 or not _same(lines[0], at):
+            return "it is no work tree of git any more"
+        for name, what in _UNDER_WAY.items():
+            if (Path(lines[1]) / name).exists():
+                return f"{what} is under way in it"
+        if (Path(lines[1]) / "modules").is_dir():
+            return "a submodule was checked out in it"
+        found = await self._git.do(at, "status", *_STATUS, "--ignore-submodules=none")
+        files = list(_work(os.fsdecode(found.out)))
+        if not files:
+            return ""
+        more = f" and {len(files) - _NAMED:,} more" if len(files) > _NAMED else ""
+        return f"not committed: {', '.join(files[:_NAMED])}{more}"
+
+    async def _ahead(self, worktree: Worktree, there: bool) -> str:
+        """How many commits it has that were not there when it began."""
+        tips = [await self._tip(worktree)]
+        if there:
+            tips.append((await self._git.do(worktree.path, "rev-parse", "HEAD")).text)
+        known = [tip for tip in tips if tip]
+        if not known:
+            return ""
+        counted = await self._git.do(
+            self._repository, "rev-list", "--count", *known, "--not", worktree.began
+        )
+        count = int(counted.text)
+        return f"{count:,} {'commit' if count == 1 else 'commits'} of its own" if count else ""
+
+    async def _tip(self, worktree: Worktree) -> str:
+        found = await self._git.ask(
+            self._repository, "rev-parse", "--verify", "--quiet", _ref(worktree)
+        )
+        return "" if found.code else found.text
+
+    async def _remove(self, worktree: Worktree) -> None:
+        """Without force git looks once more by itself; it never removes one with submodules, though."""
+        done = await self._change("remove", worktree.path)
+        if done.code and _SUBMODULES in done.why:
+            done = await self._change("remove", "--force", worktree.path)
+        if done.code and worktree.path.exists():
+            raise StorageFailure(f"{worktree.path} could not be removed: {done.why}")
+
+
+def _same(one: str, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _ref(worktree: Worktree) -> str:
+    return f"refs/heads/{worktree.branch}"
+
+
+def _kept(worktree: Worktree, why: str) -> str:
+    return (
+        f"kept {worktree.path} on the branch {worktree.branch}: {why}. When it is no longer needed: "
+        f"'git worktree remove {worktree.path}' and 'git branch -D {worktree.branch}'"
+    )
+
+
+def _work(status: str) -> Iterator[str]:
+    """The files that count, of what `git status -z` says."""
+    parts = iter(status.split("\0"))
+    for part in parts:
+        state, path = part[:2], part[3:]
+        if state[:1] in ("R", "C"):
+            next(parts, None)  # where it was before
+        inner = path.rstrip("/").split("/")
+        if state == "!!" and (not CACHES.isdisjoint(inner) or path.endswith(".pyc")):
+            continue
+        if path:
+            yield path

@@ -1,0 +1,162 @@
+"""What other agents have sent to a conversation: letters, and notices of what became of an agent.
+
+They are told, and quoted to whoever asks. They are never obeyed: whatever a letter says about itself, the
+person who uses this did not type it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Final
+
+import msgspec
+
+from sevenfold.messages import Text
+from sevenfold.models.offline.handing import AGENT
+from sevenfold.models.offline.phrases import Language, say
+from sevenfold.models.offline.view import (
+    LETTER,
+    NOTICE,
+    Added,
+    Ask,
+    Conversation,
+    Done,
+    arrival,
+    calls,
+)
+
+LONGEST: Final = 1_200
+"""Characters of one that are told."""
+MOST: Final = 5
+_SENDER: Final = tuple(re.compile(rf'\b{key}="([^"]*)"') for key in ("from", "name", "agent", "id"))
+_STATUS: Final = re.compile(r'\bstatus="([^"]*)"')
+_REMARK: Final = re.compile(r"\A\s*[^\n]*\bnot the user[^\n]*(?:\n---)?(?:\n|\Z)", re.I)
+_BEGUN: Final = re.compile(r"\[still running|Agent \S+ \([^()\n]*\)[^.\n]*\bin the background\.")
+_FACTS: Final = re.compile(r"\n?^\[(?:agent|from) [^\n]*\]\s*\Z", re.MULTILINE)
+"""What the program has put before and behind the words themselves."""
+_FINDS: Final = (
+    r"\b(?:find|found|say|said|says|report(?:ed)?|writes?|wrote|tell|told|answer(?:ed)?|come\s+(?:up|back)"
+    r"|discover(?:ed)?|learn(?:ed)?|return(?:ed)?|repl(?:y|ied)|send|sent|want(?:ed)?|do|done)\b"
+)
+_ASKED: Final = re.compile(
+    rf"\b(?:what|anything|how)\b.*\b(?P<who>agents?|forks?|teammates?)\b.*{_FINDS}"
+    r"|\b(?:news|word|reports?|messages?|letters?|answers?|results?)\s+(?:from|of)\s+"
+    r"(?:the\s+|an?\s+|my\s+|your\s+)?(?:\w+\s+){0,2}(?:agents?|forks?|teammates?)\b"
+    r"|(?:代理|智能体|分叉|agent|队友).{0,8}(?:找到|发现|说|报告|回答|回复|查到|得到|做)了?.{0,3}(?:什么|哪些|啥)"
+    r"|(?:代理|智能体|队友).{0,4}(?:的?(?:消息|报告|结果|回复))",
+    re.I,
+)
+_ASKED_NAME: Final = rf"\b(?:what|anything)\b.*(?<![\w-]){{name}}(?![\w-]).*{_FINDS}"
+_ASKED_FROM: Final = r"\b(?:news|word|reports?|messages?|letters?)\s+(?:from|of)\s+{name}(?![\w-])"
+_ASKED_ZH: Final = (
+    r"(?<![\w-]){name}\s*.{{0,4}}(?:找到|发现|说|报告|回答|回复|写).{{0,3}}(?:什么|哪些|啥)"
+)
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """Words of another agent, and where they stand."""
+
+    at: int
+    who: str
+    text: str
+    status: str = ""
+    """Of an agent whose end, or rest, is told; empty for a letter."""
+
+
+def arrivals(conversation: Conversation, since: int = 0) -> Iterator[Arrival]:
+    """What came from others from this message on, in order."""
+    for at, message in enumerate(conversation.messages[since:], since):
+        if message.role != "user":
+            continue
+        for block in message.content:
+            if isinstance(block, Text) and (part := arrival(block.text)):
+                yield of_part(at, part)
+
+
+def of_part(at: int, part: Added) -> Arrival:
+    found = (m[1] for key in _SENDER if (m := key.search(part.attributes)) and m[1].strip())
+    status = _STATUS.search(part.attributes) if part.tag == NOTICE else None
+    who = unescape(next(found, "")) or ("somebody" if part.tag == LETTER else "an agent")
+    told = status[1] if status else ("" if part.tag == LETTER else "done")
+    return Arrival(at, who, words_of(part), told)
+
+
+def words_of(part: Added) -> str:
+    """What was said, without what the program says about it."""
+    return _FACTS.sub("", _REMARK.sub("", part.text)).strip()
+
+
+def news(conversation: Conversation, ask: Ask | None) -> list[Arrival]:
+    """What has come since the last words of this engine; in a fork, since its own work began."""
+    since = _ended(conversation, 0) + 1
+    if ask is not None and ask.directive:
+        since = max(since, ask.at + 1)
+    return list(arrivals(conversation, since))
+
+
+def is_over(conversation: Conversation, ask: Ask) -> bool:
+    """Whether this request was answered: words without calls came after it."""
+    return _ended(conversation, ask.at + 1) >= 0
+
+
+def _ended(conversation: Conversation, since: int) -> int:
+    """Where the last reply without calls stands; -1: nowhere from there on."""
+    for at in reversed(range(since, len(conversation.messages))):
+        message = conversation.messages[at]
+        if message.role == "assistant" and not message.tool_uses:
+            return at
+    return -1
+
+
+def told(language: Language, one: Arrival) -> str:
+    """One of them in words: who, and what."""
+    phrase = f"agent_{one.status}" if one.status else "letter"
+    phrase = phrase if phrase in _KNOWN else "agent_done"
+    return say(language, phrase, who=one.who, text=_cut(one.text) or "—")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+_KNOWN: Final = ("letter", "agent_done", "agent_failed", "agent_stopped", "agent_idle")
+
+
+def reported(conversation: Conversation, question: str, language: Language) -> str | None:
+    """The answer to "what did the agent find?"; None: that is not what was asked, or nobody said."""
+    known = [*arrivals(conversation), *_answers(conversation)]
+    named = {one.who for one in known if _asks_of(question, one.who)}
+    general = _ASKED.search(question)
+    if not known or not (named or general):
+        return None
+    chosen = [one for one in known if not named or one.who in named]
+    plural = len(named) > 1 or bool(general and (general["who"] or "").lower().endswith("s"))
+    chosen.sort(key=lambda one: one.at)
+    return "\n\n".join(told(language, one) for one in chosen[-MOST if plural else -1 :])
+
+
+def _asks_of(question: str, who: str) -> bool:
+    name = re.escape(who)
+    forms = (_ASKED_NAME, _ASKED_FROM, _ASKED_ZH)
+    return any(re.search(form.format(name=name), question, re.I) for form in forms)
+
+
+def _answers(conversation: Conversation) -> Iterator[Arrival]:
+    """What agents said that were waited for: it stands in the results of the calls."""
+    for done in calls(conversation):
+        if done.use.name == AGENT and done.result and not done.failed and not is_behind(done):
+            who = done.use.input.get("name") or done.use.input.get("description") or AGENT
+            yield Arrival(done.at, str(who), answer_of(done), "done")
+
+
+def answer_of(done: Done) -> str:
+    """What an agent said that was waited for, without what the program adds."""
+    return _cut(_FACTS.sub("", done.result.text if done.result else "").strip())
+
+
+def is_behind(done: Done) -> bool:
+    """Whether the result only says that an agent has begun, or that a fork is of no use to this one."""
+    begun = done.use.input.get("run_in_background") is True
+    return begun or bool(done.result and _BEGUN.match(done.result.text))

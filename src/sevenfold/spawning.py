@@ -1,0 +1,350 @@
+"""Begins conversations beside the main one: agents with a prompt and tools of their own, and forks.
+
+An agent has its own transcript, its own window and its own list of tools; its rules, its hooks and its
+bill are the session's. A fork goes on from the very bytes that its parent sent last: what it may not do is
+decided when it tries, because another list of tools would be another prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from sevenfold import opening
+from sevenfold.errors import Refused
+from sevenfold.events import CacheBroke, Denied, Event, Failed, Notice, Retrying, Sending
+from sevenfold.face import Face
+from sevenfold.framing import first_budget, frame_for, thresholds
+from sevenfold.hooks import HookedTools
+from sevenfold.invariants import open_uses
+from sevenfold.layers.l4_compaction.compaction import agree, ignore
+from sevenfold.layers.l7_agents.forking import (
+    PLACEHOLDER,
+    SOURCE,
+    Forks,
+    NoBackground,
+    Permitted,
+    Used,
+)
+from sevenfold.layers.ladder import Role, standard
+from sevenfold.messages import Message, ToolResult, ToolUse
+from sevenfold.protocols import (
+    Agent,
+    AgentSpec,
+    Attach,
+    ForkReply,
+    Layers,
+    Model,
+    Spawner,
+    Tool,
+    ToolFailed,
+    Tools,
+)
+from sevenfold.recording import RESULTS, Recording
+from sevenfold.request import Frame, Request
+from sevenfold.storage.results import ResultStore
+from sevenfold.tokens import Usage
+from sevenfold.tools.paths import inside, real
+from sevenfold.tools.permissions import Permissions
+from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.workspace import Workspace
+from sevenfold.transcript import Mark, Reply
+from sevenfold.turn import Turn
+from sevenfold.workplace import FREE
+
+FOLDER: Final = "agents"
+"""Where a session keeps the transcripts of its agents."""
+BY: Final = "session"
+STOP_BLOCKS: Final = 8
+"""How often in a row hooks may send an agent back to work."""
+PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying, Notice, Denied)
+"""What happens in an agent and concerns the session; what it says and does is its own."""
+
+
+@dataclass
+class Spawning:
+    """Implements `protocols.Spawner` for one session, and `protocols.Forker` for its agents."""
+
+    session: Face
+    beside: dict[str, Forks] = field(default_factory=dict)
+    """By the source of an agent's requests: asks its model something beside it."""
+    at_work: dict[str, Conversation] = field(default_factory=dict)
+    """By id."""
+    _models: dict[str, Model] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        spec: AgentSpec,
+        own: Callable[[Agent], Sequence[Tool]] = lambda agent: (),
+        attach: Sequence[Attach] = (),
+    ) -> Conversation:
+        return Conversation(self, spec, own, attach)
+
+    async def fork(
+        self,
+        request: Request,
+        directive: Message,
+        *,
+        kind: str,
+        steps: int = 1,
+        tools: Tools | None = None,
+        max_tokens: int = 0,
+    ) -> ForkReply:
+        """Ask the model of the agent that this request is of, beside it."""
+        forks = self.beside.get(request.source)
+        if forks is None:
+            raise Refused(f"{kind} was asked for, and {request.source} is no agent of this session")
+        if request.source.startswith(SOURCE):  # a fork at work is an agent like any other
+            request = replace(request, source=f"agent:{request.source.removeprefix(SOURCE)}")
+        return await forks(
+            request, directive, kind=kind, steps=steps, tools=tools, max_tokens=max_tokens
+        )
+
+    def connected(self, name: str | None) -> Model:
+        main = self.session.model
+        if name is None or name == main.name:
+            return main
+        if name not in self._models:
+            self._models[name] = self.session.connect(name)
+        return self._models[name]
+
+
+class Conversation:
+    """Implements `protocols.Agent`."""
+
+    def __init__(
+        self,
+        spawning: Spawning,
+        spec: AgentSpec,
+        own: Callable[[Agent], Sequence[Tool]],
+        attach: Sequence[Attach],
+    ) -> None:
+        self.spec, self._spawning, self._of = spec, spawning, spawning.session
+        session = self._of
+        self._parent = spawning.at_work.get(spec.parent)
+        self._watched = spec.asks
+        self.permissions: Permissions
+        self._hooks = session.tools.hooks
+        path = session.folder / FOLDER / f"{spec.id}.jsonl"
+        self._recording = Recording(path, session.clock, self._aside)
+        stored = self._recording.resume(session.clock) if spec.resumes else None
+        model = spec.on.frame.model if spec.on else spec.model
+        self._model = spawning.connected(stored.model if stored else model)
+        self._workspace = self._own_workspace()
+        self._used = Used(session.ledger)
+        tools = self._all_tools(own)
+        frame = spec.on.frame if spec.on else stored or self._frame(tools)
+        self._turn = Turn(
+            model=self._model,
+            frame=frame,
+            tools=self._guarded(tools),
+            layers=self._layers(tuple(attach)),
+            transcript=self._recording.transcript,
+            background=NoBackground(),
+            accounts=self._used,
+            clock=session.clock,
+            emit=self._aside,
+            thresholds=thresholds(self._model, session.at.settings),
+            max_steps=spec.max_steps or session.at.settings.max_steps,
+            max_tokens=first_budget(self._model, session.at.settings),
+            source=self._source,
+        )
+        if not spec.resumes:
+            self._begin(frame)
+        spawning.at_work[spec.id] = self
+
+    # --- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        return self._recording.path
+
+    @property
+    def request(self) -> Request:
+        return self._turn.request
+
+    @property
+    def usage(self) -> Usage:
+        return self._used.usage
+
+    @property
+    def steps(self) -> int:
+        return len(self._used.replies)
+
+    @property
+    def _source(self) -> str:
+        return f"{SOURCE}{self.spec.id}" if self.spec.on else f"agent:{self.spec.name}"
+
+    def unattended(self) -> None:
+        self._watched = False
+
+    # --- what it does -----------------------------------------------------------------------------------
+
+    async def run(self, said: Message | None = None) -> Reply:
+        if said is not None:
+            opening.check(said, self._turn.thresholds.block - self._turn.frame.tokens)
+        try:
+            reply = await self._turn.run(said)
+            for blocked in range(STOP_BLOCKS):
+                about = {"stop_hook_active": blocked > 0, "agent_id": self.spec.id}
+                outcome = await self._hooks.run("SubagentStop", about)
+                if not outcome.block or outcome.stop:
+                    break
+                self._recording.transcript.add(opening.context(outcome.reason), by="hooks")
+                reply = await self._turn.run()
+            return reply
+        finally:
+            self._recording.sync()
+
+    async def close(self) -> None:
+        self._spawning.beside.pop(self._source, None)
+        self._spawning.at_work.pop(self.spec.id, None)
+        self._recording.close()
+        await self._workspace.close()
+
+    # --- how it is made ---------------------------------------------------------------------------------
+
+    def _own_workspace(self) -> Workspace:
+        """What a fork's parent has read counts as read; an agent has seen nothing yet."""
+        spec, main = self.spec, self._of.tools.workspace
+        parent = self._parent._workspace if self._parent else main
+        seen = dict(parent.seen) if spec.on else {}
+        root = spec.folder or parent.root
+        own = with_fields(parent, root=root, seen=seen, background=[], leftovers=set())
+        own.project = main.root if own.root != main.root else None
+        inside = parent.cwd.is_relative_to(parent.root)
+        own.cwd = own.root / parent.cwd.relative_to(parent.root) if inside else parent.cwd
+        if not own.cwd.is_dir():  # not checked out there
+            own.cwd = own.root
+        if spec.memory and not spec.on and (keeper := self._of.knowledge.keeper_of(spec.memory)):
+            own.keeper = keeper
+        return own
+
+    def _all_tools(self, own: Callable[[Agent], Sequence[Tool]]) -> list[Tool]:
+        """Those that hold something of their conversation are its own; the others are the session's."""
+        parent, spec = self._of.tools, self.spec
+        made = {tool.name: tool for tool in (*standard_tools(self._workspace), *own(self))}
+        theirs = {tool.name: tool for tool in parent.own if tool.name not in FREE}
+        wanted = spec.tools
+        if spec.on:  # what its parent was not given, a fork has not either
+            wanted = tuple(str(tool.get("name")) for tool in spec.on.frame.tools)
+        known = {**made, **theirs}.items()
+        return [tool for name, tool in known if wanted is None or name in wanted]
+
+    def _guarded(self, tools: Sequence[Tool]) -> Tools:
+        spec, session = self.spec, self._of.tools
+        who, watched = f"agent {spec.name}", lambda: self._watched
+        gate = session.gate.beside(self._permissions(), self._workspace, who, watched)
+        toolbox: Tools = Toolbox(tools, gate, self._aside)
+        if spec.for_memory and spec.memory:
+            toolbox = Permitted(toolbox, self._only_memory)
+        return HookedTools(
+            toolbox, session.hooks, gate.approve, gate.confirm, session.hooked.stop, gate.forget
+        )
+
+    def _permissions(self) -> Permissions:
+        spec = self.spec
+        parent = self._parent.permissions if self._parent else self._of.tools.permissions
+        if spec.on and spec.folder == (self._parent.spec.folder if self._parent else None):
+            self.permissions = parent
+        else:
+            own = (spec.memory,) if spec.memory else ()
+            folders = None if spec.on else own
+            apart = spec.folder is not None
+            self.permissions = parent.beside(folders, apart=apart, looks=spec.only_looks)
+        return self.permissions
+
+    def _only_memory(self, use: ToolUse) -> str | None:
+        """An agent that was to change nothing must not change everything because it remembers."""
+        spec = self.spec
+        if use.name not in spec.for_memory or spec.memory is None:
+            return None
+        path = use.input.get("file_path")
+        with suppress(ToolFailed):
+            if isinstance(path, str) and inside(real(self._workspace.locate(path)), spec.memory):
+                return None
+        return f"{use.name} is there for your memory alone: files in {spec.memory}"
+
+    def _frame(self, tools: Sequence[Tool]) -> Frame:
+        session = self._of
+        schemas = tuple(tool.schema for tool in tools)
+        frame = Frame(
+            self._model.name, self.spec.system, schemas, ttl=session.at.settings.cache_ttl
+        )
+        return frame_for(self._model, frame, session.at, session.flags)
+
+    def _layers(self, attach: tuple[Attach, ...]) -> Layers:
+        """A fork lives on its parent's view and fits nothing; an agent compacts its own."""
+        session = self._of
+        path, ledger = self._recording.path, session.ledger
+        lent = with_fields(
+            session.lent,
+            emit=self._aside,
+            expect=lambda why: ledger.expect(why, self._source),
+            able=lambda: self._model.capabilities,
+            store=ResultStore(lambda: path.with_suffix("") / RESULTS),
+            transcript=lambda: path,
+            restore=lambda view, gone, window, room: (),
+            before_compaction=agree,
+            after_compaction=ignore,
+        )
+        forks = Forks(
+            lambda: self._model,
+            ledger,
+            session.clock,
+            session.emit,
+            lambda: self._turn.thresholds,
+            standard("fork", lent),
+        )
+        self._spawning.beside[self._source] = forks
+        role: Role = "fork" if self.spec.on else "agent"
+        layers = standard(role, with_fields(lent, forker=forks, aside=None))
+        return with_fields(layers, attach=attach)
+
+    def _begin(self, frame: Frame) -> None:
+        """Write down who it is, and what it needs to know before it is asked anything."""
+        spec, at, recording = self.spec, self._of.at, self._recording
+        about = {
+            "id": spec.id,
+            "session": self._of.id,
+            "root": str(at.places.root),
+            "model": self._model.name,
+            "agent": {
+                "name": spec.name,
+                "kind": spec.kind,
+                "depth": spec.depth,
+                "tools": spec.tools,
+                "max_steps": spec.max_steps,
+                "folder": str(spec.folder) if spec.folder else None,
+                "memory": str(spec.memory) if spec.memory else None,
+                "for_memory": spec.for_memory,
+                "only_looks": spec.only_looks,
+            },
+        }
+        if spec.on:
+            recording.branch(spec.on.view, self._of.clock)
+            self._turn.transcript = recording.transcript
+            recording.transcript.add(Mark("session", about), by=BY)
+            if unanswered := open_uses(spec.on.view):
+                results = tuple(ToolResult(id, PLACEHOLDER) for id in unanswered)
+                recording.transcript.add(Message("user", results), by="fork")
+            return
+        recording.begin(about, frame, None)
+        here = opening.surroundings(self._of.clock.now(), self._workspace.cwd, self._workspace.root)
+        said = opening.news({}, here)
+        opened = (*self._of.knowledge.rules(), *spec.opening, *((said,) if said else ()))
+        recording.transcript.add(*opened, Mark("surroundings", here), by=BY)
+
+    def _aside(self, event: Event) -> None:
+        if isinstance(event, PASSED_ON):
+            self._of.emit(event)
+
+
+_check: tuple[type[Spawner], type[Agent]] = (Spawning, Conversation)

@@ -1,0 +1,98 @@
+"""A process that writes to another one and reads what comes from it: to be killed, and started again.
+
+Every other message goes through the other's mailbox, the rest through its socket; all of them end in the
+same mailbox file. What was acknowledged is noted in a journal, and what is not noted is sent again under
+the same id. What arrives goes through `Delivery` into a transcript on disk. Each line on stdout says how
+many messages were acknowledged and how many were received so far.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Failure
+from sevenfold.layers.l7_agents.delivery import BY, Delivery
+from sevenfold.layers.l7_agents.letters import Letter, MailboxFull, new_letter
+from sevenfold.layers.l7_agents.post_office import About, PostOffice
+from sevenfold.layers.l7_agents.reachable import NotSent
+from sevenfold.layers.l7_agents.rendering import id_in
+from sevenfold.layers.l7_agents.sockets import Listener, send_to
+from sevenfold.recording import Recording
+from sevenfold.storage.jsonl import Log
+from sevenfold.transcript import Mark
+
+PAUSE = 0.002
+
+
+class Correspondent:
+    def __init__(self, folder: Path, own: str, peer: str, count: int) -> None:
+        self.own, self.peer, self.count = own, peer, count
+        self.clock = SystemClock()
+        self.runtime = folder / "run"
+        self.post = PostOffice(folder / "home", "team", self.clock, print)
+        self.inbox = self.post.inbox(own)
+        self.journal = Log(folder / f"{own}.sent")
+        self.sent = len(self.journal.read().splitlines())
+        self.recording = Recording(folder / f"{own}.jsonl", self.clock, print)
+        if self.recording.path.exists():
+            self.recording.load(self.clock)
+        else:
+            self.recording.transcript.add(Mark("session", {"format": 1}), by="session")
+        self.received = sum(bool(id_in(placed)) for placed in self.recording.transcript.view)
+
+    async def talk(self) -> None:
+        self.post.join(self.own, About(session=self.own))
+        where = (self.runtime, self.clock, print)
+        async with (
+            Listener(self.own, self.inbox.accept, *where),
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(self.read)
+            tasks.start_soon(self.write)
+
+    async def read(self) -> None:
+        delivery = Delivery([self.inbox], lambda event: None)
+        transcript = self.recording.transcript
+        while True:
+            handed = delivery.attach(transcript.view)
+            if handed:
+                transcript.add(*handed, by=BY)
+                self.received += len(handed) - 1
+                self.say()
+            await anyio.sleep(PAUSE)
+
+    async def write(self) -> None:
+        while self.sent < self.count:
+            number = self.sent + 1
+            text, id = f"message {number} " + "word " * (number % 40), f"{self.own}-{number}"
+            letter = new_letter(self.own, text, f"the {number}th", self.clock, id=id)
+            if await self.acknowledged(letter, number):
+                self.journal.append(b'{"n":%d}\n' % number)
+                self.sent = number
+                self.say()
+            else:
+                await anyio.sleep(PAUSE)
+
+    async def acknowledged(self, letter: Letter, number: int) -> bool:
+        try:
+            if number % 2:
+                await self.post.inbox(self.peer).accept(letter)
+            else:
+                await send_to(self.peer, letter, self.runtime, own=self.own)
+        except (MailboxFull, NotSent, Failure):
+            return False
+        return True
+
+    def say(self) -> None:
+        print(self.sent, self.received, flush=True)
+
+
+if __name__ == "__main__":
+    folder, own, peer, count = sys.argv[1:]
+    correspondent = Correspondent(Path(folder), own, peer, int(count))
+    correspondent.say()
+    anyio.run(correspondent.talk)
