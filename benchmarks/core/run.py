@@ -32,8 +32,10 @@ from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assist
 from sevenfold.models.anthropic_format import body
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request
+from sevenfold.session import Session
 from sevenfold.storage.jsonl import Log
 from sevenfold.storage.results import ResultStore
+from sevenfold.sync import run_sync
 from sevenfold.testing import FakeTools, Postponed
 from sevenfold.tokens import Thresholds, Usage
 from sevenfold.tools.standard import standard_tools
@@ -287,12 +289,24 @@ def memory() -> Table:
     return table
 
 
+async def _frame_of_a_session(folder: Path) -> Frame:
+    environ = {"HOME": str(folder)}
+    async with Session("offline", folder, home=folder / "home", environ=environ) as session:
+        return session.turn.frame
+
+
 def fixed_prefix() -> Table:
-    whole = a_frame()
-    system = Frame("m", whole.system).tokens
+    """Of a session as it opens: what stands in front of every request."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = run_sync(_frame_of_a_session, Path(folder))
+    parts = {
+        "system prompt": Frame("m", whole.system[:1]).tokens,
+        "rules of memory": Frame("m", whole.system[1:]).tokens,
+        f"{len(whole.tools)} tools": Frame("m", (), whole.tools).tokens,
+    }
     table = Table("the fixed prefix, estimated tokens (goal: at most 5,000)", "part", "tokens")
-    table.add("system prompt", system)
-    table.add("six built-in tools", whole.tokens - system)
+    for part in parts.items():
+        table.add(*part)
     table.add("together", whole.tokens)
     return table
 

@@ -46,7 +46,11 @@ NOTES: Final = (
     "recorded words and times; a summary costs its request and 4,500 tokens of output, notes theirs",
     "needed again: of what left the view, by trace (an edited line, a rare word); robust: a line or two "
     "words; every need is charged as an extra request that reads the whole result back",
-    "fidelity: the mean over a policy's own compactions, of summaries made by rule",
+    "fidelity: the mean over a policy's own compactions, of summaries made by rule; the same measure on 30 "
+    "recorded summaries of a model gives 0.615, and 0.826 with the user's words put in verbatim",
+    "not charged: extraction after every turn, recall, dreams, agents' status; extraction alone is "
+    "at least 5.7 % of paid over all 34 sessions (428 rests, one cached request and 150 tokens each)",
+    "the description of Claude Code runs with our notes and our layer 1; the recorded tool is the 100 %",
     "the path is fixed: what the agent would have done otherwise, and needs without a trace, are not seen",
 )
 
@@ -227,7 +231,7 @@ def _draw(done: Sequence[Result], held: Sequence[Path]) -> None:
             Series("with pre_cold on", points(policies.FRONTIER[half:], _margin)),
             Series("others", points([*policies.OTHERS], lambda policy: policy.name), line=False),
         ]
-        title = f"Cost against regret, {len(held)} sessions that nothing was tuned on"
+        title = f"Cost against regret, {len(held)} held-out sessions, simulated, layers 1 to 4"
         text = svg(title, across, "% of what was paid", series, (goal, GOAL_COST))
         (HERE / file).write_text(text, encoding="utf-8")
 

@@ -57,7 +57,7 @@ class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str
     """summary, notes, digest, snip, collapse, server, or what another tool recorded."""
     trigger: str
-    """auto, manual, refused, from, up_to, ahead."""
+    """auto, price, manual, refused, from, up_to, ahead."""
     tokens_before: int = 0
     tokens_after: int = 0
     last: Id = -1

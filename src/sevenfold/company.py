@@ -28,9 +28,7 @@ from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.l7_agents.send_message import SendMessage
 from sevenfold.layers.l7_agents.sockets import Listener, Sessions
 from sevenfold.layers.l7_agents.worktrees import Worktrees
-from sevenfold.messages import Message
-from sevenfold.protocols import Attach, Clock, ForkReply, Handback, Tool, Tools
-from sevenfold.request import Request
+from sevenfold.protocols import Attach, Clock, Forker, Handback, Tool
 from sevenfold.spawning import FOLDER, Spawning
 from sevenfold.spending import Spending
 from sevenfold.tools.workspace import program
@@ -58,7 +56,6 @@ class Company:
         self._settings, self._interactive = at.settings.agents, interactive
         self._tasks, self._listens = tasks, False
         self._leaving, self._left = anyio.Event(), anyio.Event()
-        self._capped: Capped | None = None
         self.post = PostOffice(at.environment.home, session.id, self._clock, self._emit)
         self.sessions = self._other_sessions()
         self._worktrees = self._work_trees()
@@ -75,7 +72,7 @@ class Company:
             session=session.id,
             worktrees=self._worktrees,
             memory=self._memory,
-            forker=self._beside if session.flags.agent_summaries else None,
+            forker=self._beside() if session.flags.agent_summaries else None,
         )
         self._mail = Delivery([self.post.inbox(LEAD)], self._emit, self.roster.heard)
         on = self._settings.enabled
@@ -163,25 +160,12 @@ class Company:
             return None  # no path is short enough; whoever wants to listen is told why
         return Sessions(self._sockets, self._of.id, self._clock)
 
-    async def _beside(
-        self,
-        request: Request,
-        directive: Message,
-        *,
-        kind: str,
-        steps: int = 1,
-        tools: Tools | None = None,
-        max_tokens: int = 0,
-    ) -> ForkReply:
+    def _beside(self) -> Forker:
         """How an agent is asked what it does: nobody waits for it, so the day's money limits it."""
-        if self._capped is None:
-            at, prices = self._of.at, self._of.ledger.prices
-            limit = at.settings.daily_background_limit
-            spending = Spending(at.environment.home, limit, self._clock)
-            self._capped = Capped(self._spawning.fork, prices, spending, self._emit)
-        return await self._capped(
-            request, directive, kind=kind, steps=steps, tools=tools, max_tokens=max_tokens
-        )
+        at, prices = self._of.at, self._of.ledger.prices
+        limit = at.settings.daily_background_limit
+        spending = Spending(at.environment.home, limit, self._clock)
+        return Capped(self._spawning.fork, prices, spending, self._emit)
 
     # --- coming and going -------------------------------------------------------------------------------
 

@@ -141,6 +141,7 @@ class Session(Face):
         self.model = self.connect(chosen) if isinstance(chosen, str) else chosen
         self._stored_frame = stored
         self.flags = self.at.flags.as_begun(self.view.marks.get("session"))
+        self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
 
     def connect(self, name: str) -> Model:
         """A model of this name, which is closed with the session."""
@@ -174,7 +175,6 @@ class Session(Face):
         return Knowledge(self.at, self.id, self.view, self.clock, self.emit, locate)
 
     def _open_turn(self) -> None:
-        self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
         self.tray = Tray(self._tasks, self.emit)
         self._habits = Habits(self.environment.home, self.clock)
         accounts = watched(self.ledger, self.emit, self._recording.transcript)

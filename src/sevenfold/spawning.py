@@ -18,22 +18,22 @@ from msgspec.structs import replace
 
 from sevenfold import opening
 from sevenfold.errors import Refused
-from sevenfold.events import CacheBroke, Denied, Event, Failed, Notice, Retrying, Sending
+from sevenfold.events import Denied, Event, Notice
 from sevenfold.face import Face
 from sevenfold.framing import first_budget, frame_for, thresholds
 from sevenfold.hooks import HookedTools
-from sevenfold.invariants import open_uses
 from sevenfold.layers.l4_compaction.compaction import agree, ignore
+from sevenfold.layers.l7_agents.forking import PASSED_ON as FROM_FORKS
 from sevenfold.layers.l7_agents.forking import (
-    PLACEHOLDER,
     SOURCE,
     Forks,
     NoBackground,
     Permitted,
     Used,
+    placeholders,
 )
 from sevenfold.layers.ladder import Role, standard
-from sevenfold.messages import Message, ToolResult, ToolUse
+from sevenfold.messages import Message, ToolUse
 from sevenfold.protocols import (
     Agent,
     AgentSpec,
@@ -64,7 +64,7 @@ FOLDER: Final = "agents"
 BY: Final = "session"
 STOP_BLOCKS: Final = 8
 """How often in a row hooks may send an agent back to work."""
-PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying, Notice, Denied)
+PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
 """What happens in an agent and concerns the session; what it says and does is its own."""
 
 
@@ -332,9 +332,8 @@ class Conversation:
             recording.branch(spec.on.view, self._of.clock)
             self._turn.transcript = recording.transcript
             recording.transcript.add(Mark("session", about), by=BY)
-            if unanswered := open_uses(spec.on.view):
-                results = tuple(ToolResult(id, PLACEHOLDER) for id in unanswered)
-                recording.transcript.add(Message("user", results), by="fork")
+            if answers := placeholders(spec.on.view):
+                recording.transcript.add(*answers, by="fork")
             return
         recording.begin(about, frame, None)
         here = opening.surroundings(self._of.clock.now(), self._workspace.cwd, self._workspace.root)

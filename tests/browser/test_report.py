@@ -133,6 +133,15 @@ def test_it_fits_screens_of_any_width(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_table_of_policies_needs_no_scrolling_on_a_laptop(page: Page) -> None:
+    page.set_viewport_size({"width": 1_100, "height": 800})
+
+    region = page.get_by_role("region", name="All sessions together, by policy")
+    name = region.locator("tbody th").last
+    name.evaluate("one => { one.textContent = 'sevenfold without aggregate_budget, notes' }")
+    assert region.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_can_be_read_in_light_and_dark(page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")

@@ -76,7 +76,24 @@ def test_every_format_in_one_folder_is_replayed(here: Here, recorded: Path) -> N
     assert all(file["turns"] for file in found.values())
     assert found["list.json"]["paid_cost"] is None
     assert found["list.json"]["notes"]
-    assert ran.json["total"]["paid_cost"] is None
+    total = ran.json["total"]
+    assert (total["files"], total["paid_files"], total["priced_files"]) == (4, 3, 4)
+    said = [file for file in found.values() if file["paid_cost"]]
+    paid = sum(file["paid_cost"]["units"] for file in said)
+    assert total["paid_cost"]["units"] == pytest.approx(paid)
+    cost = sum(file["simulated_cost"]["units"] for file in said)
+    assert total["of_paid"] == pytest.approx(cost / paid, abs=1e-3)
+    assert total["simulated_cost"]["currency"] == "USD"
+
+
+def test_a_table_says_of_how_many_sessions_its_total_is_and_what_it_leaves_out(
+    here: Here, recorded: Path
+) -> None:
+    ran = here("replay", str(recorded))
+
+    assert "paid is known for 3 of 4 sessions" in ran.out
+    assert "a price is known for 3 of 4 sessions" in ran.out
+    assert "extraction after each turn" in ran.out
 
 
 def test_policies_are_printed_side_by_side(here: Here, recorded: Path) -> None:
@@ -126,7 +143,9 @@ def test_a_policy_of_ones_own_is_a_file(here: Here, recorded: Path, world: World
         (["--without", "mirco"], "did you mean 'micro'"),
         (["--price", "claude-opus-4-55"], "did you mean 'claude-opus-4-5'"),
         (["--policy", "sevenfold", "--policy", "sevenfold"], "named twice"),
+        (["--without", "extraction"], "does not carry out 'extraction'"),
         (["--html", "no/such/folder/x.html"], "no such folder"),
+        (["--html", "."], "that is a folder"),
         (["--jobs", "0"], "--jobs"),
     ],
 )
@@ -168,11 +187,11 @@ def test_what_is_wrong_is_said_for_each_file_and_the_rest_goes_on(
         "binary.jsonl": "a binary file, not a session",
         "absurd.jsonl": "line 1: 2 times cannot be: each counts as the one before it",
         "unused.jsonl": "no usage is recorded: tokens are estimated, what was paid is not known",
-        "unknown.jsonl": "no price is known for who-knows-1: costs are in base-price tokens alone; "
-        "--price MODEL gives them a price",
+        "unknown.jsonl": "no price is known for who-knows-1: costs are in base-price tokens alone, and "
+        "nothing is compacted by price; --price MODEL gives them a price",
         "silent.jsonl": "no model answered in it: there is nothing to replay",
-        "list.json": "it names no model: costs are in base-price tokens alone; --price MODEL gives "
-        "them a price",
+        "list.json": "it names no model: costs are in base-price tokens alone, and nothing is compacted "
+        "by price; --price MODEL gives them a price",
         "nothing": "there is no such file",
     }
     assert ran.code == 1
@@ -210,6 +229,44 @@ def test_a_folder_without_sessions_is_a_mistake(here: Here, world: World) -> Non
 
     assert ran.code == 2
     assert "there is no session" in ran.err
+
+
+def test_where_there_is_no_session_there_is_one_document_and_no_report(
+    here: Here, world: World
+) -> None:
+    page = world.project / "report.html"
+
+    ran = here("replay", str(world.project), "--json", "--html", str(page))
+
+    assert ran.code == 2
+    assert "there is no session" in str(ran.json)
+    assert not page.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of a Unix")
+def test_pipes_and_links_in_a_circle_stop_nothing(here: Here, recorded: Path) -> None:
+    os.mkfifo(recorded / "pipe.jsonl")
+    (recorded / "circle.jsonl").symlink_to(recorded / "circle.jsonl")
+
+    inside = here("replay", str(recorded), "--json").json["files"]
+    named = here("replay", str(recorded / "pipe.jsonl"), str(recorded / "circle.jsonl"), "--json")
+
+    wrong = {Path(file["path"]).name: file["errors"] for file in inside}
+    assert "pipe.jsonl" not in wrong
+    assert "cannot be opened" in wrong["circle.jsonl"][0]
+    assert wrong["claude.jsonl"] == []
+    pipe, circle = (file["errors"][0] for file in named.json["files"])
+    assert pipe == "not a file"
+    assert "cannot be opened" in circle
+
+
+def test_a_report_of_nothing_says_that_it_is_one(here: Here, world: World) -> None:
+    (world.project / "empty.jsonl").write_bytes(b"")
+    path = world.project / "report.html"
+
+    here("replay", str(world.project / "empty.jsonl"), "--html", str(path))
+
+    assert "No session could be replayed" in path.read_text(encoding="utf-8")
 
 
 # --- processes --------------------------------------------------------------------------------------------

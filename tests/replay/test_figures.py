@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.replay.figures import MOST_POINTS, Cost, Figures, figures, total
@@ -57,7 +58,7 @@ def test_a_long_prompt_has_its_own_price() -> None:
     assert figures(Outcome(rows), long, priced=True).cost.units == pytest.approx(900 + 2 * 1_100)
 
 
-def test_totals_add_up_and_do_not_hide_what_is_not_known() -> None:
+def test_totals_add_up_and_compare_what_is_known() -> None:
     a = of(OWN, breaks=(Break(0, 500, "silence"),), regret=Regret(4, 400, 2, 1, 100))
     b = of(BACK, compactions=(Compaction(1, "notes", 1_000, 100, 0.5),))
 
@@ -65,13 +66,26 @@ def test_totals_add_up_and_do_not_hide_what_is_not_known() -> None:
 
     assert whole.requests == 2
     assert whole.cost.units == pytest.approx(a.cost.units + b.cost.units)
-    assert whole.paid is None
+    assert whole.paid == a.paid
+    assert (whole.files, whole.paid_files) == (2, 1)
+    assert whole.of_paid == a.of_paid
     assert whole.regret.robust_share == 0.25
     assert [broke.reason for broke in whole.breaks] == ["silence"]
     twice = total([a, a]).paid
     assert twice is not None
     assert twice.amount == pytest.approx(2 * 2_600 * price().input / 1e6)
     assert total([]) == Figures()
+
+
+def test_amounts_of_a_total_are_of_the_sessions_with_a_price() -> None:
+    known, unknown = of(OWN), figures(Outcome((OWN,)), UNKNOWN, priced=False)
+
+    whole = total([unknown, known])
+
+    assert whole.cost == Cost(2 * known.cost.units, known.cost.amount, "USD")
+    assert (whole.files, whole.priced_files, whole.paid_files) == (2, 1, 2)
+    foreign = replace(known, cost=Cost(1.0, 1.0, "EUR"))
+    assert total([known, foreign, known]).cost.amount is None
 
 
 def test_costs_in_two_currencies_are_not_added() -> None:

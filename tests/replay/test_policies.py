@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from sevenfold.errors import Mistake, SettingsError
 from sevenfold.layers.switches import Switches
-from sevenfold.replay.policies import BUILT_IN, LAYERS, ClearRule, Policy, policy, without
+from sevenfold.replay.policies import (
+    BUILT_IN,
+    ELSEWHERE,
+    LAYERS,
+    ClearRule,
+    Policy,
+    policy,
+    without,
+)
 from sevenfold.settings.schema import Settings
 
 
@@ -106,6 +114,13 @@ def test_a_single_flag_can_be_left_out_and_nothing_unknown() -> None:
     assert not without(policy("sevenfold"), ["payout"]).flags.payout
     with pytest.raises(Mistake, match="did you mean 'micro'"):
         without(policy("sevenfold"), ["mirco"])
+
+
+@pytest.mark.parametrize("flag", sorted(ELSEWHERE))
+def test_what_a_replay_does_not_carry_out_cannot_be_left_out(flag: str) -> None:
+    assert flag in Switches.__struct_fields__
+    with pytest.raises(Mistake, match=f"does not carry out '{flag}'.*layers 1 to 4"):
+        without(policy("sevenfold"), [flag])
 
 
 def test_without_anything_left_out_it_is_the_same() -> None:

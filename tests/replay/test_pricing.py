@@ -42,6 +42,7 @@ def test_an_unknown_price_is_said_and_nothing_is_guessed(model: str, why: str) -
     assert not found.known
     assert why in found.error
     assert "--price" in found.error
+    assert "nothing is compacted by price" in found.error
 
 
 def test_a_price_that_is_not_known_cannot_be_asked_for() -> None:

@@ -57,6 +57,28 @@ def test_tags_nest_and_all_are_closed(tags: Tags) -> None:
     assert tags.open == []
 
 
+def test_it_says_what_is_not_in_it_and_whose_line_is_which(html: str) -> None:
+    assert "extraction after each turn" in html
+    assert "at least 5.7 % of what was paid" in html
+    assert "61.5 % on average" in html
+    assert "is the line of the tool that was recorded" in html
+
+
+def test_what_was_paid_is_said_to_be_of_some_sessions_where_it_is() -> None:
+    some = Figures(
+        cost=Cost(300.0), paid=Cost(100.0), compared=Cost(80.0), files=3, paid_files=1
+    )  # fmt: skip
+
+    html = page(
+        [Replayed(number=0, path="x", by_policy={"sevenfold": some})],
+        [policy("sevenfold")],
+        sessions.BEGAN,
+    )
+
+    assert "20.0% less than was paid in the 1 of 3 sessions that say" in html
+    assert "paid, 1 of 3 sessions" in waterfall("w", "x", some)
+
+
 def test_nothing_is_fetched_and_nothing_runs(html: str, tags: Tags) -> None:
     names = {name for name, _ in tags.seen}
     assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
@@ -134,7 +156,7 @@ def test_a_page_without_a_single_session_is_still_a_page() -> None:
     parsed = Tags()
     parsed.feed(html)
     assert parsed.open == []
-    assert "0 recorded sessions" in html
+    assert "No session could be replayed" in html
 
 
 def test_a_waterfall_goes_from_carrying_everything_to_what_it_costs() -> None:

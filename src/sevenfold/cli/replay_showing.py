@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sevenfold.cli.wording import count, money, one_line, tokens
+from sevenfold.cli.wording import money, one_line, tokens
 from sevenfold.messages import Json
+from sevenfold.replay.caveats import NOT_CHARGED
 from sevenfold.replay.figures import Cost, Figures, total
 from sevenfold.replay.outcome import Regret
 from sevenfold.replay.running import Replayed
@@ -32,10 +33,12 @@ def _of_policy(done: Sequence[Replayed], name: str) -> Json:
     whole = total([one.by_policy[name] for one in done if name in one.by_policy])
     return {
         "policy": name,
+        "not_charged": NOT_CHARGED,
         "files": [_file(one, name) for one in done],
         "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
         | {key: value for key, value in _figures(whole).items() if key not in ("breaks",)}
-        | {"breaks": len(whole.breaks), "break_reasons": reasons(whole)},
+        | {"breaks": len(whole.breaks), "break_reasons": reasons(whole)}
+        | {"paid_files": whole.paid_files, "priced_files": whole.priced_files},
     }
 
 
@@ -213,16 +216,22 @@ def _time(whole: Figures) -> str:
 
 
 def _legend(known: Sequence[Replayed], names: Sequence[str]) -> str:
-    paid = sum(
-        one.by_policy[names[0]].paid is not None for one in known if names[0] in one.by_policy
-    )
-    unpaid = len(known) - paid
+    whole = total([one.by_policy[names[0]] for one in known if names[0] in one.by_policy])
     lines = [
         "  cost and paid: input, and output of requests that a policy adds; k: base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+        f"  {NOT_CHARGED}",
     ]
-    if unpaid and paid:
-        lines.append(f"  paid is not known for {count(unpaid, 'session')}")
+    if 0 < whole.paid_files < whole.files:
+        lines.append(
+            f"  paid is known for {whole.paid_files:,} of {whole.files:,} sessions: "
+            "the total compares those alone"
+        )
+    if 0 < whole.priced_files < whole.files:
+        lines.append(
+            f"  a price is known for {whole.priced_files:,} of {whole.files:,} sessions: "
+            "amounts are of those alone"
+        )
     return "\n".join(lines)
 
 

@@ -49,9 +49,13 @@ def run(shared: Shared, wanted: Wanted) -> int:
     prices = look(shared).settings().settings.prices
     if wanted.price is not None:
         asked_for(Prices.load(prices), wanted.price)
-    if wanted.html is not None and not wanted.html.expanduser().parent.is_dir():
-        raise Mistake(f"{wanted.html}: there is no such folder to write the report to")
+    if wanted.html is not None:
+        _check_report(wanted.html)
     done = _replayed(shared, wanted, policies, prices)
+    if not done:
+        raise Mistake(
+            "there is no session in what was named; name files, or folders that have some"
+        )
     names = [one.name for one in policies]
     result(shared, drawn(done, names), as_json(done, names))
     if wanted.html is not None:
@@ -110,6 +114,14 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
+def _check_report(path: Path) -> None:
+    """A replay may take long: whether there is a place for its report is known before."""
+    if path.expanduser().is_dir():
+        raise Mistake(f"{path}: that is a folder; name the file to write the report to")
+    if not path.expanduser().parent.is_dir():
+        raise Mistake(f"{path}: there is no such folder to write the report to")
+
+
 def _write_report(
     shared: Shared, path: Path, done: Sequence[Replayed], policies: Sequence[Policy]
 ) -> None:
@@ -123,10 +135,6 @@ def _write_report(
 
 def _told(shared: Shared, done: Sequence[Replayed]) -> int:
     """Say what is wrong, file by file; the exit code."""
-    if not done:
-        raise Mistake(
-            "there is no session in what was named; name files, or folders that have some"
-        )
     wrong = [one for one in done if one.errors]
     if shared.json:
         return 1 if wrong else 0

@@ -122,7 +122,9 @@ def _told(event: Event) -> Line | None:
         case Compacted() if event.trigger not in BY_HAND and event.by not in TELL_THEMSELVES:
             sizes = f"{tokens(event.tokens_before)} → {tokens(event.tokens_after)} tokens"
             score = "" if event.fidelity is None else f", fidelity {percent(event.fidelity)}"
-            return Line(f"the older part was compacted ({event.by}): {sizes}{score}")
+            why = ", because it pays (compaction.byPrice turns it off)"
+            why = why if event.trigger == "price" else ""
+            return Line(f"the older part was compacted ({event.by}): {sizes}{score}{why}")
         case ReadAgain(_, what):
             return Line(f"asked for again after it was cleared: {one_line(what, 120)}", "progress")
         case Notice(text, level):

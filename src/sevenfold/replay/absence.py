@@ -117,6 +117,14 @@ class Absence:
             return round(estimated(Message("user", (result,))) * rate)
         return round(estimated(Message("user", (Text(self._text(source)),))) * self._rate(-1))
 
+    def as_shown(self, results: Iterable[ToolResult]) -> int:
+        """Tokens of what stands in the view for these results."""
+        weights = (
+            estimated(Message("user", (shown,))) * self._results[shown.tool_use_id][1]
+            for shown in results
+        )
+        return sum(map(round, weights))
+
     def _text(self, source: str) -> str:
         if source in self._thoughts:
             return self._thoughts[source]

@@ -266,6 +266,7 @@ class Drive:
         self._tally.asked("turn", self._clock.time, usage, reply.usage)
         self._clock.time = max(self._clock.time, entry.at)
         self._provider.answered(self._clock.time)
+        self._tally.answered(self._clock.time)
         self._add(entry, replace(reply, usage=usage), "model")
         await self._afterwards()
 

@@ -91,7 +91,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: Cost = Cost()
     paid: Cost | None = None
-    """What was really paid, for the same things; None where the file does not say."""
+    """What was really paid, for the same things; None where no file says."""
+    compared: Cost | None = None
+    """The simulated cost of those sessions alone of which it is known what was paid."""
+    files: int = 0
+    """How many sessions these figures are of."""
+    paid_files: int = 0
+    """Of these, how many say what was paid: `paid` and `compared` are of them."""
+    priced_files: int = 0
+    """Of these, how many have a known price: amounts in a currency are of them."""
     breaks: tuple[Broke, ...] = ()
     compactions: tuple[Compacted, ...] = ()
     layers: dict[str, Layer] = {}
@@ -119,8 +127,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_paid(self) -> float | None:
-        """The simulated cost as a share of what was paid."""
-        return self.cost.units / self.paid.units if self.paid and self.paid.units else None
+        """The simulated cost as a share of what was paid, over the sessions that say it."""
+        if not self.paid or not self.paid.units:
+            return None
+        return (self.compared or self.cost).units / self.paid.units
 
 
 CHANGING = frozenset({"tool results", "microcompaction", "session memory", "read back"})
@@ -134,6 +144,7 @@ def figures(outcome: Outcome, price: Price, *, priced: bool, drawn: bool = False
     rows = outcome.rows
     recorded = [replace(row.recorded, output=0) for row in rows if row.recorded.prompt]
     first = outcome.compactions[0].request if outcome.compactions else len(rows)
+    cost = costs([_charged(row) for row in rows], price, priced=priced)
     changed = any(did.layer in CHANGING for row in rows[:first] for did in row.happened)
     return Figures(
         requests=len(rows),
@@ -141,8 +152,12 @@ def figures(outcome: Outcome, price: Price, *, priced: bool, drawn: bool = False
         extra=outcome.extra_requests,
         beside=sum(row.kind in BESIDE for row in rows),
         usage=outcome.usage,
-        cost=costs([_charged(row) for row in rows], price, priced=priced),
+        cost=cost,
         paid=costs(recorded, price, priced=priced) if recorded else None,
+        compared=cost if recorded else None,
+        files=1,
+        paid_files=int(bool(recorded)),
+        priced_files=int(priced),
         breaks=tuple(Broke(b.request, b.why, b.tokens) for b in outcome.breaks),
         compactions=tuple(
             Compacted(c.request, c.by, c.tokens_before, c.tokens_after, c.fidelity)
@@ -203,7 +218,6 @@ def total(parts: Iterable[Figures]) -> Figures:
     known = list(parts)
     if not known:
         return Figures()
-    paid = [part.paid for part in known if part.paid is not None]
     layers: dict[str, Layer] = {}
     for part in known:
         for name, layer in part.layers.items():
@@ -214,8 +228,12 @@ def total(parts: Iterable[Figures]) -> Figures:
         extra=sum(part.extra for part in known),
         beside=sum(part.beside for part in known),
         usage=sum((part.usage for part in known), Usage()),
-        cost=_sum([part.cost for part in known]),
-        paid=_sum(paid) if len(paid) == len(known) else None,
+        cost=_sum([part.cost for part in known]) or Cost(),
+        paid=_sum([part.paid for part in known]),
+        compared=_sum([part.compared for part in known]),
+        files=sum(part.files for part in known),
+        paid_files=sum(part.paid_files for part in known),
+        priced_files=sum(part.priced_files for part in known),
         breaks=tuple(broke for part in known for broke in part.breaks),
         compactions=tuple(c for part in known for c in part.compactions),
         layers=layers,
@@ -225,8 +243,14 @@ def total(parts: Iterable[Figures]) -> Figures:
     )
 
 
-def _sum(parts: Sequence[Cost]) -> Cost:
-    out = parts[0]
-    for part in parts[1:]:
-        out += part
-    return out
+def _sum(parts: Iterable[Cost | None]) -> Cost | None:
+    """Of those that are known; amounts likewise, where all of them are in one currency."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    amounts = [part.amount for part in known if part.amount is not None]
+    currencies = {part.currency for part in known if part.amount is not None}
+    units = sum(part.units for part in known)
+    if len(currencies) != 1:
+        return Cost(units)
+    return Cost(units, sum(amounts), currencies.pop())

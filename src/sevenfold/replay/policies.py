@@ -83,6 +83,22 @@ LAYERS: Final[dict[str, dict[str, bool]]] = {
 """What can be switched off, and the flags that do it."""
 
 
+ELSEWHERE: Final = frozenset(
+    {
+        "micro_cache_edit",
+        "micro_api",
+        "reactive",
+        "server_compact",
+        "recall",
+        "extraction",
+        "dream",
+        "team",
+        "agent_summaries",
+    }
+)
+"""Flags of what a replay does not carry out: what the provider does, and layers 5 to 7."""
+
+
 def policy(name: str) -> Policy:
     """A policy that comes with this package, or the one in a file."""
     if name in BUILT_IN:
@@ -109,14 +125,8 @@ def without(policy: Policy, layers: Sequence[str]) -> Policy:
         layer = given.strip().replace("-", "_")
         if layer in LAYERS:
             flags.update(LAYERS[layer])
-        elif layer in Switches.__struct_fields__:
-            flags[layer] = False
         else:
-            near = suggestion(layer, (*LAYERS, *Switches.__struct_fields__))
-            raise Mistake(
-                f"there is no layer {given!r} to leave out: {near or 'it is not known'}; "
-                f"the layers are {', '.join(LAYERS)}"
-            )
+            flags[_flag(given, layer)] = False
         left_out.append(layer)
     if not left_out:
         return policy
@@ -131,3 +141,19 @@ def without(policy: Policy, layers: Sequence[str]) -> Policy:
         # A window that nobody compacts would overflow: then what the recording did is done.
         compactions="recorded" if "compaction" in left_out else policy.compactions,
     )
+
+
+def _flag(given: str, flag: str) -> str:
+    """A flag that changes something here; `Mistake` for any other word."""
+    if flag in ELSEWHERE:
+        raise Mistake(
+            f"a replay does not carry out {given!r}, so leaving it out changes nothing: it runs layers 1 "
+            f"to 4; what can be left out is {', '.join(LAYERS)}, or a flag of theirs"
+        )
+    if flag not in Switches.__struct_fields__:
+        near = suggestion(flag, (*LAYERS, *Switches.__struct_fields__))
+        raise Mistake(
+            f"there is no layer {given!r} to leave out: {near or 'it is not known'}; "
+            f"the layers are {', '.join(LAYERS)}"
+        )
+    return flag

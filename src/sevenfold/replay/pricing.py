@@ -55,7 +55,10 @@ def priced(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> Pric
     found = prices.of(wanted or model) if wanted or model else None
     if found is None:
         what = f"no price is known for {model}" if model else "it names no model"
-        error = f"{what}: costs are in base-price tokens alone; --price MODEL gives them a price"
+        error = (
+            f"{what}: costs are in base-price tokens alone, and nothing is compacted by price; "
+            "--price MODEL gives them a price"
+        )
         return Priced(
             model, _fitting(replace(UNKNOWN, model=model or "unknown"), entries), False, error
         )

@@ -57,6 +57,10 @@ class Tally:
         self._waiting: list[Happened] = []
         self._why = ""
         self._last: Row | None = None
+        self._replied = 0.0
+        """When the last reply had ended: silence begins there."""
+        self._warmed: float | None = None
+        """When the cache was last kept warm since then."""
         self._spared: dict[str, float] = defaultdict(float)
         self._saved: dict[str, float] = defaultdict(float)
         self._cost: dict[str, float] = defaultdict(float)
@@ -116,9 +120,16 @@ class Tally:
             self._count_break(row)
             self._count_savings(row)
             self._last = row
+            self.answered(row.at)
+        elif kind == "keep warm":
+            self._warmed = row.at
         if whose:
             self._cost[whose] += self._price.units(usage)
         self.rows.append(row)
+
+    def answered(self, at: float) -> None:
+        """The reply to the last request of the conversation ended then."""
+        self._replied, self._warmed = at, None
 
     def _count_break(self, row: Row) -> None:
         last, why, self._why = self._last, self._why, ""
@@ -126,8 +137,10 @@ class Tally:
             return
         should = min(last.context, row.context)
         again = should - row.usage.cache_read
-        silent = row.at - last.at > TTL_SECONDS[self._ttl]
-        if silent and not again > NOTICED:  # somebody has kept it warm
+        life, warmed = TTL_SECONDS[self._ttl], self._warmed
+        silent = row.at - (warmed or self._replied) > life
+        kept = warmed is not None and row.at - self._replied > life
+        if kept and not silent and not again > NOTICED:
             self._saved[KEEP_WARM] += should * self._lost_price
         if again < NOTICED or row.usage.cache_read >= SHARE * should:
             return

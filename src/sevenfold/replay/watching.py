@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sevenfold.events import Added, Compacted, Event
+from sevenfold.events import Added, Compacted, Event, Stored
 from sevenfold.messages import THOUGHTS, Message
 from sevenfold.replay.absence import Absence
 from sevenfold.replay.provider import Provider
@@ -33,26 +33,32 @@ class Watching:
         self.view: View = transcript.view
         self.weigh: Callable[[Placed], int] = lambda placed: 0
         self._compacted: Compacted | None = None
+        self._stored: set[str] = set()
+        """Results that layer 1 has put on disk, of those that are just coming in."""
 
     def heard(self, event: Event) -> None:
         match event:
             case Compacted():
                 self._compacted = event
+            case Stored():
+                self._stored.add(event.use_id)
             case Added(by, whats):
                 self._added(NAMES.get(by, by), by, whats)
             case _:
                 pass
 
     def stored(self, whole: Message) -> None:
-        """Results that layer 1 shows short."""
-        placed = self._transcript.view[-1]
-        shown = {result.tool_use_id: result for result in placed.message.results}
-        short = [r for r in whole.results if shown[r.tool_use_id] != r]
+        """Results of this message that layer 1 has put on disk; another wording of one is no removal."""
+        short = [r for r in whole.results if r.tool_use_id in self._stored]
+        self._stored.clear()
         if not short:
             return
+        ids = {r.tool_use_id for r in short}
         lost = self._absence.results_went([r.tool_use_id for r in short], TOOL_RESULTS)
         self._tally.removed(lost)
-        tokens = sum(one.tokens for one in lost) - self.weigh(placed)
+        placed = self._transcript.view[-1]
+        left = self._absence.as_shown(r for r in placed.message.results if r.tool_use_id in ids)
+        tokens = sum(one.tokens for one in lost) - left
         self._tally.happened(TOOL_RESULTS, f"stored {len(short)} results", max(0, tokens))
 
     def _added(self, layer: str, by: str, whats: tuple[object, ...]) -> None:

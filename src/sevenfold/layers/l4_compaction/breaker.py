@@ -1,4 +1,7 @@
-"""When to stop asking for summaries: too many failures in a row, or a window that fills up at once."""
+"""When to stop asking for summaries: too many failures in a row, or a window that fills up at once.
+
+A summary that is made because it pays has a brake of its own, and leaves the count of full windows alone.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.boundary import last_boundary, record_of
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.transcript import Id, Mark, View
 
 BREAKER: Final = "compaction.breaker"
 """The name of the mark."""
+APART: Final = 8
+"""Replies of the model between a compaction of any kind and the next that is made because it pays."""
 
 
 class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,6 +30,10 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     at: Id = -1
     """The last message when the view was last compacted."""
     told: str = ""
+    tried: Id = -1
+    """The last message when a summary was last tried because it pays."""
+    unpaid: int = 0
+    """Such tries in a row that came to nothing."""
 
     @classmethod
     def of(cls, view: View, model: str) -> Breaker:
@@ -42,6 +52,8 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         """The window is full: was it compacted only just now?"""
         if self.at < 0 or self.refills >= settings.refills:
             return self
+        if self.tried > self.at:  # there were replies enough for one that pays
+            return replace(self, refills=0)
         replies = sum(placed.by == "model" for placed in view.since(self.at))
         return replace(self, refills=self.refills + 1 if replies <= settings.refilled_within else 0)
 
@@ -69,4 +81,33 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, at=view[-1].id)
 
     def succeeded(self, view: View) -> Breaker:
-        return replace(self.compacted(view), failures=0, told="")
+        return replace(self.compacted(view), failures=0, told="", unpaid=0)
+
+    # --- because it pays --------------------------------------------------------------------------------
+
+    def rests(self, view: View, settings: CompactionSettings) -> bool:
+        """Whether it is too early, or of no use, to try one that pays."""
+        if self.unpaid >= settings.failures or self.why_open(settings):
+            return True
+        last = max(self.tried, _last_compacted(view))
+        if last < 0:
+            return False
+        replies = sum(placed.by == "model" and placed.id > last for placed in view)
+        return replies < max(APART, settings.refilled_within + 1)
+
+    def unpaying(self, view: View) -> Breaker:
+        """It was tried here and came to nothing."""
+        return replace(self, tried=view[-1].id, unpaid=self.unpaid + 1)
+
+    def paid(self, view: View) -> Breaker:
+        """It was made here."""
+        return replace(self, tried=view[-1].id, unpaid=0, failures=0, told="")
+
+
+def _last_compacted(view: View) -> Id:
+    """The newest message that stands for others; what was said before it has a smaller id."""
+    boundary = last_boundary(view)
+    if boundary is None:
+        return -1
+    stand_ins = (placed.id for placed in view if record_of(placed, view.marks) is not None)
+    return max(stand_ins, default=boundary.last)

@@ -32,11 +32,25 @@ from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Wanted,
 from sevenfold.layers.l4_compaction.breaker import Breaker
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.drafts import Draft, from_digest, from_summary
-from sevenfold.layers.l4_compaction.planning import AUTOMATIC, BY, PRICE, Plan, plan
+from sevenfold.layers.l4_compaction.planning import (
+    AUTOMATIC,
+    BY,
+    PRICE,
+    Plan,
+    everything,
+    plan,
+)
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l4_compaction.stretch import beginning, replied
 from sevenfold.layers.l4_compaction.summary import scope_text
-from sevenfold.layers.l4_compaction.worth import Rates, begins_a_turn, worth
+from sevenfold.layers.l4_compaction.worth import (
+    Rates,
+    Worth,
+    begins_a_turn,
+    edited,
+    words_in,
+    worth,
+)
 from sevenfold.messages import Message
 from sevenfold.protocols import Capabilities, Fit, Forker, Handback
 from sevenfold.request import Request
@@ -48,6 +62,10 @@ RESTORED: Final = 0.5
 
 BUSY: Final = 3.0
 """In the middle of a task, when what was just read is in use, it has to pay so many times better."""
+ENOUGH: Final = 0.5
+"""What is made because it pays must free this part of what was expected, and have this fidelity."""
+
+STOPPED: Final = "stopped: nothing was changed"
 
 Before: TypeAlias = Callable[[str, str], Awaitable[Outcome]]
 """The user's hooks, with `auto` or `manual` and the instructions so far: they add to them, or refuse."""
@@ -109,37 +127,87 @@ class Compaction:
         if self.due(pressure):
             trigger = "refused" if pressure.refused else "auto"
             return await self.compact(request, pressure, trigger=trigger)
-        if self._pays(request, pressure):
-            return await self.compact(request, pressure, trigger=PRICE)
+        if (found := self._paying(request, pressure)) is not None:
+            return await self._because_it_pays(*found)
         return ()
 
     def due(self, pressure: Pressure) -> bool:
         full = pressure.tokens > pressure.thresholds.auto_compact
         return self._reactive if pressure.refused else self._auto and full
 
-    def _pays(self, request: Request, pressure: Pressure) -> bool:
-        """Whether a summary is worth its price now. Where nothing is known of prices, it is not."""
-        settings = self.settings
+    # --- because it pays --------------------------------------------------------------------------------
+
+    def _paying(self, request: Request, pressure: Pressure) -> tuple[Plan, Worth] | None:
+        """What is worth a summary now. Where nothing is known of prices, nothing is."""
+        settings, view = self.settings, request.view
         if not (settings.by_price and self._auto and self._asks and request.source == "main"):
-            return False
+            return None
         if pressure.refused or pressure.tokens < scaled(settings.least_tokens, pressure.window):
-            return False
+            return None
         price = self._prices.of(request.frame.model) if self._prices else None
-        if price is None or not price.input:
-            return False
+        if price is None or not price.input or edited(request):
+            return None
+        if Breaker.of(view, request.frame.model).rests(view, settings):
+            return None
         rates = Rates.of(price, request.frame.ttl, self._able().caches_prompts)
-        sums = worth(request, pressure, rates, settings)
+        return self._priced(request, pressure, rates)
+
+    def _priced(
+        self, request: Request, pressure: Pressure, rates: Rates
+    ) -> tuple[Plan, Worth] | None:
+        """The sums, the cheapest to work out first: most requests end there."""
+        settings, view = self.settings, request.view
         large = pressure.window > REFERENCE_WINDOW
         margin = settings.large_margin if large else settings.margin
-        if sums.times < margin * (1.0 if begins_a_turn(request.view) else BUSY):
-            return False
-        if Breaker.of(request.view, request.frame.model).why_open(settings):
-            return False
+        margin *= 1.0 if begins_a_turn(view) else BUSY
+        if worth(everything(request, pressure, PRICE), rates, settings).times < margin:
+            return None
+        planned = plan(request, pressure, PRICE, self._able())
+        if planned is None or worth(planned, rates, settings).times < margin:
+            return None
+        sums = worth(planned, rates, settings, words_in(planned))
+        return (planned, sums) if sums.times >= margin and planned.promising else None
+
+    async def _because_it_pays(self, planned: Plan, sums: Worth) -> Sequence[Handback]:
+        """A summary that does what was expected of it, or nothing: then none is tried for a while."""
+        view = planned.view
+        known = Breaker.of(view, planned.request.frame.model)
+        try:
+            asked = await self.agreed(planned)
+        except NotAgreed as refused:
+            waiting = replace(known, tried=view[-1].id)
+            return self._declined(planned, waiting, str(refused)) or (waiting.mark,)
         self._say(
             f"a summary is expected to save {sums.saving:,.0f}, {sums.times:.1f} times the "
             f"{sums.price:,.0f} that it costs (in base-price tokens)"
         )
-        return True
+        began = perf_counter()
+        try:
+            draft = await self._summary(planned, asked)
+            boundary, added = self._measured(planned, draft, asked)
+            self._check(boundary, sums, draft)
+            return await self._told(draft, boundary, added, known.paid(view), began)
+        except NoSummary as error:
+            self._emit(Failed(BY, str(error)))
+            self._say(f"no summary: {error}", done=True)
+            return (known.unpaying(view).mark,)
+        except anyio.get_cancelled_exc_class():
+            self._say(STOPPED, done=True)
+            raise
+
+    def _check(self, boundary: Boundary, sums: Worth, draft: Draft) -> None:
+        """`NoSummary` when it does not pay after all."""
+        freed = boundary.tokens_before - boundary.tokens_after
+        if freed < sums.freed * ENOUGH:
+            raise NoSummary(
+                f"it would free {freed:,} tokens, and {sums.freed:,.0f} were expected", draft.usage
+            )
+        if boundary.fidelity is not None and boundary.fidelity < ENOUGH:
+            raise NoSummary(
+                f"too much would be lost (fidelity {boundary.fidelity:.2f})", draft.usage
+            )
+
+    # --- in all other cases -----------------------------------------------------------------------------
 
     async def compact(
         self,
@@ -175,7 +243,7 @@ class Compaction:
                 return () if breaker == known else (breaker.mark,)
             return await self.finished(planned, draft, breaker, asked, began)
         except anyio.get_cancelled_exc_class():
-            self._say("stopped: nothing was changed", done=True)
+            self._say(STOPPED, done=True)
             raise
 
     async def agreed(self, planned: Plan, instructions: str = "") -> str:
@@ -249,7 +317,7 @@ class Compaction:
 
     def _without_a_model(self, planned: Plan, used: Usage) -> Draft | None:
         """The last rung, for a window that is full."""
-        if planned.trigger == PRICE or not (planned.automatic or planned.full_from_the_start):
+        if not (planned.automatic or planned.full_from_the_start):
             return None
         made = self._digest.draft(planned.request, planned.pressure)
         return None if made is None else from_digest(made, used)
@@ -260,6 +328,13 @@ class Compaction:
         self, planned: Plan, draft: Draft, breaker: Breaker, instructions: str, began: float
     ) -> Sequence[Handback]:
         """Everything that is to be written, in one piece."""
+        boundary, added = self._measured(planned, draft, instructions)
+        return await self._told(draft, boundary, added, breaker, began)
+
+    def _measured(
+        self, planned: Plan, draft: Draft, instructions: str
+    ) -> tuple[Boundary, Sequence[Message]]:
+        """The record of it, and what the model should see again."""
         view, gone = planned.view, draft.gone(planned.view)
         added = self._restored(planned, draft, gone)
         now = planned.tokens_with(applied(draft.after, added, BY))
@@ -276,6 +351,16 @@ class Compaction:
             fidelity=score,
             instructions=instructions,
         )
+        return boundary, added
+
+    async def _told(
+        self,
+        draft: Draft,
+        boundary: Boundary,
+        added: Sequence[Message],
+        breaker: Breaker,
+        began: float,
+    ) -> Sequence[Handback]:
         await self._after(boundary, draft.text)
         if draft.by == digests.NAME:
             self._expect(digests.BREAKS)
@@ -283,7 +368,8 @@ class Compaction:
         else:
             self._expect("the older part of the conversation was replaced by a summary")
         self._emit(boundary.event(perf_counter() - began, draft.usage))
-        self._say(f"{planned.before:,} tokens before, about {now:,} after", done=True)
+        before, now = boundary.tokens_before, boundary.tokens_after
+        self._say(f"{before:,} tokens before, about {now:,} after", done=True)
         return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
 
     def _restored(self, planned: Plan, draft: Draft, gone: list[int]) -> Sequence[Message]:

@@ -90,6 +90,13 @@ class Plan(msgspec.Struct, frozen=True):
         return self.view.calibration.tokens(size_of(self.stretch))
 
     @property
+    def removed(self) -> int:
+        """The same without what stays apart."""
+        apart = self.apart
+        gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
+        return self.view.calibration.tokens(size_of(gone))
+
+    @property
     def automatic(self) -> bool:
         return self.trigger in AUTOMATIC
 
@@ -131,6 +138,12 @@ class Plan(msgspec.Struct, frozen=True):
         return small and allowed(self.view, after, able)
 
 
+def everything(request: Request, pressure: Pressure, trigger: str) -> Plan:
+    """Nothing is kept."""
+    before = tokens_of(request, pressure)
+    return Plan(request, pressure, trigger, 0, len(request.view), before, aim(before, pressure))
+
+
 def plan(
     request: Request,
     pressure: Pressure,
@@ -140,10 +153,10 @@ def plan(
     last: Id | None = None,
 ) -> Plan | None:
     """From entry `first` to entry `last`; without either, all but the newest round, if there is one."""
-    view, before = request.view, tokens_of(request, pressure)
+    view = request.view
     if not len(view):
         return None
-    whole = Plan(request, pressure, trigger, 0, len(view), before, aim(before, pressure))
+    whole = everything(request, pressure, trigger)
     if open_uses(view):
         if whole.automatic:
             return None

@@ -2,22 +2,24 @@
 
 What leaves the view is not read from the cache by any request still to come. Against that stand the request
 that asks for the summary, on a prefix that is in the cache or not, what it answers, writing what takes the
-place, and reading again what will be needed after all.
+place and what is kept behind it, and reading again what will be needed after all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from sevenfold.boundary import typed
 from sevenfold.cache.prices import Price
-from sevenfold.cutting import fixed_tokens
+from sevenfold.cutting import fixed_tokens, size_of
+from sevenfold.layers.l4_compaction.planning import Plan
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.request import Request, Ttl
-from sevenfold.tokens import Pressure, Usage, scaled
-from sevenfold.transcript import View
+from sevenfold.tokens import Size, Usage, byte_length, scaled
+from sevenfold.transcript import Placed, View
 
 LEFT: Final = 10_000
 """Tokens that take the place: a summary, the user's words, files read again. All these shrink with the
@@ -51,27 +53,57 @@ class Worth(msgspec.Struct, frozen=True):
 
     saving: float
     price: float
+    freed: float
+    """Tokens by which the request would be smaller."""
 
     @property
     def times(self) -> float:
         return self.saving / self.price if self.price > 0 else 0.0
 
 
-def worth(
-    request: Request, pressure: Pressure, rates: Rates, settings: CompactionSettings
-) -> Worth:
-    tokens, window = pressure.tokens, pressure.window
-    left = scaled(LEFT, window)
-    after = fixed_tokens(request, tokens) + left
-    freed = max(0.0, tokens - after)
+def worth(planned: Plan, rates: Rates, settings: CompactionSettings, words: int = 0) -> Worth:
+    """Of exactly what the plan takes out. `words`: tokens of what the user said in it, which stays."""
+    view, pressure = planned.view, planned.pressure
+    window, tokens, count = pressure.window, pressure.tokens, view.calibration.tokens
+    answer = scaled(ANSWER, window)
+    left = max(scaled(LEFT, window), answer + words)
+    gone = min(planned.removed, tokens)
+    freed = max(0.0, gone - left)
+    fresh = min(tokens, count(size_of(new_in(view))))
+    kept = max(0, tokens - gone - fixed_tokens(planned.request, tokens) - fresh)
+    after = tokens - freed
     saving = freed * rates.read * settings.requests_ahead
-    asking = tokens * (rates.read if pressure.warm else 1.0)
-    asking += scaled(ANSWER, window) * rates.output
-    again = after * rates.read + scaled(CALL + NEEDED * rates.write, window)
+    again = AGAIN * (after * rates.read + scaled(CALL + NEEDED * rates.write, window))
     if pressure.warm:
-        return Worth(saving, asking + left * rates.write + AGAIN * again)
+        # What is kept stands behind the summary: it was in the cache, and is written anew.
+        asking = (tokens - fresh) * rates.read + fresh * rates.write + answer * rates.output
+        written = left * rates.write + kept * (rates.write - rates.read)
+        return Worth(saving, asking + written + again, freed)
     # All of it has to be written anew in any case: what left need not be.
-    return Worth(saving + freed * (rates.write - rates.read), asking + AGAIN * again)
+    asking = tokens + answer * rates.output
+    return Worth(saving + freed * (rates.write - rates.read), asking + again, freed)
+
+
+def words_in(planned: Plan) -> int:
+    """Tokens of what the user said in what is replaced: a summary has all of it word for word."""
+    count = planned.view.calibration.tokens
+    return sum(count(Size(text=byte_length(one.text))) for one in planned.facts.said)
+
+
+def new_in(view: View) -> Sequence[Placed]:
+    """What came after the last reply: no request had it yet, so it is in nobody's cache."""
+    at = len(view)
+    while at and view[at - 1].by != "model":
+        at -= 1
+    return [view[i] for i in range(at, len(view))] if at else []
+
+
+def edited(request: Request) -> bool:
+    """Whether something has left the view in this pass already. Marks alone change nothing."""
+    warm, view = request.warm, request.view
+    if warm is None or warm is view:
+        return False
+    return warm.buffer is not view.buffer or (len(warm), warm.pins) != (len(view), view.pins)
 
 
 def begins_a_turn(view: View) -> bool:

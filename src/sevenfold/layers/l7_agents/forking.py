@@ -31,7 +31,7 @@ from sevenfold.protocols import (
 )
 from sevenfold.request import Request, pressure_of
 from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.transcript import Reply, Transcript, View
 from sevenfold.turn import Turn
 
 SOURCE: Final = FORK
@@ -45,6 +45,12 @@ PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
 def source_of(kind: str, parent: str) -> str:
     """What the ledger calls a fork; one of an agent is compared with that agent's requests."""
     return SOURCE + kind + ("" if parent == MAIN else f"{OF}{parent}")
+
+
+def placeholders(view: View) -> tuple[Message, ...]:
+    """An answer to every open call, the same in every fork; none where none is open."""
+    results = tuple(ToolResult(id, PLACEHOLDER) for id in open_uses(view))
+    return (Message("user", results),) if results else ()
 
 
 class NoTools:
@@ -143,9 +149,8 @@ class Forks:
         max_tokens: int,
     ) -> Turn:
         transcript = Transcript.on(request.view, self.clock.now)
-        if unanswered := open_uses(request.view):
-            results = tuple(ToolResult(id, PLACEHOLDER) for id in unanswered)
-            transcript.add(Message("user", results), by="fork")
+        if answers := placeholders(request.view):
+            transcript.add(*answers, by="fork")
         return Turn(
             model=self.model(),
             frame=request.frame,

@@ -38,7 +38,7 @@ STANDING: Final = ("summary", NOTES, "digest", "collapsed", "snipped")
 """The tags around what a compaction has put in place of messages."""
 _STANDS_FOR: Final = re.compile(rf"\s*<(?:{'|'.join(STANDING)})>")
 _SECTION: Final = re.compile(
-    r"^[#*\d.):\s]*(?:primary request|files and code|errors and fix|pending task|current work)",
+    r"^[#*\d.): \t]*+(?:primary request|files and code|errors and fix|pending task|current work)",
     re.IGNORECASE | re.MULTILINE,
 )
 _ENOUGH: Final = 3

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.errors import SevenfoldError
 from sevenfold.replay.reading.codex import Codex
+from sevenfold.replay.reading.mending import bounded, mended_file
 from sevenfold.replay.reading.messages import Messages
 from sevenfold.replay.reading.own import Own
 from sevenfold.replay.reading.parsing import beginning
 from sevenfold.replay.reading.steadying import steadied
 from sevenfold.storage.claude_code import ClaudeCode
+from sevenfold.storage.claude_records import decode
 from sevenfold.storage.recorded import Recorded, SessionReader
 
 READERS: Final[tuple[SessionReader, ...]] = (Own(), ClaudeCode(), Codex(), Messages())
@@ -42,13 +46,20 @@ def files_in(paths: Iterable[Path]) -> Iterator[Found]:
     seen: set[Path] = set()
     for path in paths:
         for file, named in _walked(path):
-            if (real := file.resolve()) not in seen:
+            if (real := _real(file)) not in seen:
                 seen.add(real)
                 yield Found(str(file), _size(file), named)
 
 
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle; reading it will say so
+        return path.absolute()
+
+
 def _walked(path: Path) -> Iterator[tuple[Path, bool]]:
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - it says no where a folder may not be looked into
         yield path, True
         return
     for folder, folders, names in os.walk(path):
@@ -65,6 +76,17 @@ def _size(path: Path) -> int:
         return 0
 
 
+def _is_file(path: Path) -> bool:
+    """Whether it can be read to an end: a pipe would be waited for. `Unreadable` when it is not there."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Unreadable(f"it cannot be opened: {why}") from None
+
+
 def reader_of(head: bytes) -> SessionReader | None:
     """Who reads a file that begins like this."""
     return next((reader for reader in READERS if reader.recognises(head)), None)
@@ -73,8 +95,10 @@ def reader_of(head: bytes) -> SessionReader | None:
 def read(found: Found) -> Recorded | None:
     """The session in a file; None for something else that lay in a folder. `Unreadable` says why not."""
     path = Path(found.path)
-    if found.named and not path.exists():
-        raise Unreadable("there is no such file")
+    if not _is_file(path):
+        if found.named:
+            raise Unreadable("not a file")
+        return None
     head = beginning(path)
     reader = reader_of(head)
     if reader is None:
@@ -82,14 +106,28 @@ def read(found: Found) -> Recorded | None:
             return None
         raise Unreadable(_why_not(head))
     try:
-        recorded = reader.read(path)
+        recorded = _whole(reader, path)
     except ValueError as error:
         raise Unreadable(str(error)) from error
     if not recorded.entries:
         if not found.named and not recorded.problems:
             return None  # notes of a tool about a session that never began
         raise Unreadable("nothing in it was said to a model or by one")
-    return steadied(recorded)
+    return steadied(bounded(recorded))
+
+
+def _whole(reader: SessionReader, path: Path) -> Recorded:
+    """The session, with records of which only a field is wrong."""
+    recorded = reader.read(path)
+    if not isinstance(reader, ClaudeCode):  # the others drop such fields themselves
+        return recorded
+    again = mended_file(path, recorded.problems, decode)
+    if again is None:
+        return recorded
+    data, told = again
+    recorded = reader.read(data)
+    problems = sorted((*recorded.problems, *told), key=lambda problem: problem.line)
+    return replace(recorded, problems=tuple(problems))
 
 
 def _why_not(head: bytes) -> str:

@@ -7,8 +7,18 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.entries import Entry, Mark, Replace, Results, Undo, check_format, decode_entry
+from sevenfold.entries import (
+    Entry,
+    Mark,
+    Replace,
+    Results,
+    Undo,
+    Unknown,
+    check_format,
+    decode_entry,
+)
 from sevenfold.messages import Block, Message, ToolResult
+from sevenfold.replay.reading.mending import left_out, mended
 from sevenfold.replay.reading.parsing import text
 from sevenfold.replay.reading.thread import Thread
 from sevenfold.storage.lines import lines_of
@@ -18,6 +28,9 @@ from sevenfold.transcript import Reply
 FORMAT: Final = "sevenfold"
 _LOOKED_AT: Final = 5
 """Lines by which one of our files is told from others."""
+
+
+_strict = msgspec.json.Decoder(Entry).decode
 
 
 class _Kind(msgspec.Struct):
@@ -49,10 +62,12 @@ class Own:
         entries: list[tuple[int, Entry]] = []
         for number, line in lines_of(source, reading.thread.problems):
             try:
-                entry = decode_entry(line, len(entries))
+                entry, dropped = _entry(line, len(entries))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 reading.thread.wrong(number, str(error))
                 continue
+            for field in dropped:
+                reading.thread.wrong(number, left_out(field))
             check_format(entry)
             entries.append((number, entry))
         undone: set[int] = set()
@@ -65,6 +80,18 @@ class Own:
 
 
 _fits: type[SessionReader] = Own
+
+
+def _entry(line: bytes, next_id: int) -> tuple[Entry, list[str]]:
+    """The entry of a line, and the fields that had to be left out of it."""
+    entry = decode_entry(line, next_id)
+    if not isinstance(entry.what, Unknown):
+        return entry, []
+    try:
+        line, dropped = mended(line, _strict)
+    except ValueError:  # a record of some later kind
+        return entry, []
+    return _strict(line), dropped
 
 
 class _Reading:

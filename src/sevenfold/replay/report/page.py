@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from sevenfold.replay.caveats import AT_LEAST, BY_RULE, NOT_CHARGED
 from sevenfold.replay.figures import Figures, total
 from sevenfold.replay.policies import DEFAULT, Policy
 from sevenfold.replay.report import tables
@@ -47,17 +48,22 @@ def page(done: Sequence[Replayed], policies: Sequence[Policy], now: float) -> st
         about=_about(done, known, now),
         main=safe(main),
         tiles=_tiles(wholes[main], known),
+        not_charged=safe(f"{NOT_CHARGED}. {AT_LEAST}", 600),
+        by_rule=safe(BY_RULE, 600),
         sections="\n".join(section for section in sections if section),
     )
 
 
 def _about(done: Sequence[Replayed], known: Sequence[Replayed], now: float) -> str:
     day = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%d")
+    if not known:
+        return f"No session could be replayed on {day}: what is wrong with each file is below."
     formats = sorted({one.format for one in known})
+    named = f"{len(known):,} recorded session{'' if len(known) == 1 else 's'}"
     broken = sum(bool(one.errors) for one in done)
     wrong = f" {broken:,} of {len(done):,} files had something wrong with them." if broken else ""
     return (
-        f"{len(known):,} recorded sessions ({safe(', '.join(formats))}), replayed on {day}: what they "
+        f"{named} ({safe(', '.join(formats))}), replayed on {day}: what they "
         f"would have cost, and what they would have forgotten.{wrong}"
     )
 
@@ -66,7 +72,7 @@ def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
     usage, regret = whole.usage, whole.regret
     tiles = [
         ("simulated cost", amount(whole.cost), f"{tokens(whole.cost.units)} base-price tokens"),
-        ("really paid", amount(whole.paid), difference(whole.cost, whole.paid) or "not recorded"),
+        ("really paid", amount(whole.paid), _paid(whole)),
         ("requests", f"{whole.requests:,}", f"{whole.turns:,} of the sessions' own"),
         ("from the cache", percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
         (
@@ -85,6 +91,14 @@ def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
         f"<div><dt>{name}</dt><dd>{value}<small>{safe(more)}</small></dd></div>"
         for name, value, more in tiles
     )
+
+
+def _paid(whole: Figures) -> str:
+    """What the simulated cost is beside it, over the sessions that say what was paid."""
+    told = difference(whole.compared or whole.cost, whole.paid) or "not recorded"
+    if 0 < whole.paid_files < whole.files:
+        told += f" in the {whole.paid_files:,} of {whole.files:,} sessions that say"
+    return told
 
 
 def _section(id: str, title: str, body: str) -> str:

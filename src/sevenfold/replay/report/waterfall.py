@@ -75,7 +75,9 @@ def _steps(whole: Figures) -> list[_Step]:
                 at += value
     bars.append(_Step("simulated", 0.0, end, "whole"))
     if whole.paid is not None:
-        bars.append(_Step("really paid", 0.0, whole.paid.units, "paid"))
+        part = whole.paid_files < whole.files
+        name = f"paid, {whole.paid_files:,} of {whole.files:,} sessions" if part else "really paid"
+        bars.append(_Step(name, 0.0, whole.paid.units, "paid"))
     return bars
 
 
