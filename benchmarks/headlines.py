@@ -48,14 +48,15 @@ STEP: Final = "our own time per step"
 BETWEEN: Final = "estimated against reported tokens between requests"
 HELD: Final = "17 sessions held out"
 LARGE: Final = "5 joined sessions"
-OURS: Final = "sevenfold (default)"
+OURS: Final = "sevenfold, layers 1 to 4"
 HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], ...]] = (
     (
         "policy",
         "input cost of recorded sessions, simulated, layers 1 to 4 with their background work, in % of "
         "what was really paid; sessions not tuned on (decision 8 says how far to trust it)",
         "append-only {}, a rolling clear {}, as Claude Code is described {}, ours {} with {} extra "
-        "requests per 100 and {} % of what left the view needed again beyond doubt",
+        "requests per 100 and {} % of what left the view needed again beyond doubt; with extraction after "
+        "every turn {}",
         (
             (HELD, "append-only, five minutes", "% of paid"),
             (HELD, "rolling", "% of paid"),
@@ -63,6 +64,7 @@ HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], .
             (HELD, OURS, "% of paid"),
             (HELD, OURS, "extra/100"),
             (HELD, OURS, "robust %"),
+            (HELD, "sevenfold with extraction", "% of paid"),
         ),
     ),
     (

@@ -13,17 +13,20 @@ from sevenfold.layers.switches import Switches
 from sevenfold.replay.policies import ClearRule, Policy, policy
 
 AT_THE_LIMIT: Final = CompactionSettings(by_price=False)
-NOTHING: Final = Switches(
-    tool_results=False, aggregate_budget=False, micro_cost=False, notes=False, payout=False
+FOUR: Final = Switches(extraction=False)
+"""Layers 1 to 4 alone: what is compared is what the window costs."""
+NOTHING: Final = replace(
+    FOUR, tool_results=False, aggregate_budget=False, micro_cost=False, notes=False, payout=False
 )
-NO_NOTES: Final = Switches(notes=False, payout=False)
-WARM: Final = Switches(pre_cold=True)
+NO_NOTES: Final = replace(FOUR, notes=False, payout=False)
+WARM: Final = replace(FOUR, pre_cold=True)
 AS_RECORDED: Final = Policy(
     name="append-only, as recorded", flags=NOTHING, compactions="recorded", cache_ttl="recorded"
 )
 """Compactions and lifetimes as they were: how good the accounts are."""
 APPEND_ONLY: Final = replace(AS_RECORDED, name="append-only, five minutes", cache_ttl="5m")
-DEFAULT: Final = replace(policy("sevenfold"), name="sevenfold (default)")
+DEFAULT: Final = replace(policy("sevenfold"), name="sevenfold, layers 1 to 4", flags=FOUR)
+WHOLE: Final = replace(policy("sevenfold"), name="sevenfold with extraction after every turn")
 CLAUDE_CODE: Final = replace(
     policy("claude-code"), notes=NotesSettings(grown_share=0, pays_from=0), name="claude-code"
 )
@@ -37,25 +40,32 @@ OTHERS: Final = (
     CLAUDE_CODE,
 )
 LEVERS: Final = (
-    Policy(name="layers 1 and 2, compactions as recorded", compactions="recorded", cache_ttl="5m"),
+    Policy(
+        name="layers 1 and 2, compactions as recorded",
+        flags=FOUR,
+        compactions="recorded",
+        cache_ttl="5m",
+    ),
     Policy(
         name="as it was: notes from 10K, compaction at the limit",
+        flags=FOUR,
         notes=NotesSettings(pays_from=0),
         compaction=AT_THE_LIMIT,
     ),
     Policy(name="without notes, compaction at the limit", flags=NO_NOTES, compaction=AT_THE_LIMIT),
     Policy(name="without notes, compaction by price", flags=NO_NOTES),
-    Policy(name="by price, notes from 10K", notes=NotesSettings(pays_from=0)),
-    Policy(name="by price, nothing cleared", flags=Switches(micro_cost=False)),
-    Policy(name="by price, clearing twice as eager", micro=MicroSettings(margin=2)),
+    Policy(name="by price, notes from 10K", flags=FOUR, notes=NotesSettings(pays_from=0)),
+    Policy(name="by price, nothing cleared", flags=replace(FOUR, micro_cost=False)),
+    Policy(name="by price, clearing twice as eager", flags=FOUR, micro=MicroSettings(margin=2)),
     DEFAULT,
     replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
+    WHOLE,
 )
 MARGINS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
 FRONTIER: Final = tuple(
     Policy(
         name=f"margin {margin:g}{', pre_cold' if warm else ''}",
-        flags=WARM if warm else Switches(),
+        flags=WARM if warm else FOUR,
         compaction=CompactionSettings(margin=margin),
     )
     for warm in (False, True)

@@ -36,10 +36,10 @@ MODEL: Final = "claude-opus-4-5"
 HERE: Final = Path(__file__).parent
 PROCESSES: Final = 2
 GOAL_EXTRA, GOAL_ROBUST, GOAL_COST, GOAL_LARGE = 4.0, 4.0, 80.0, 50.0
-BESIDE: Final[tuple[Kind, ...]] = ("read back", "keep warm", "notes", "summary")
+BESIDE: Final[tuple[Kind, ...]] = ("read back", "keep warm", "notes", "summary", "extraction")
 COLUMNS: Final = (
-    "policy", "% of paid", "context K", "read back %", "warm %", "notes %", "summary %", "breaks/100",
-    "compactions", "fidelity", "removed", "needed %", "robust %", "by tokens %", "extra/100",
+    "policy", "% of paid", "context K", "read back %", "warm %", "notes %", "summary %", "extraction %",
+    "breaks/100", "compactions", "fidelity", "removed", "needed %", "robust %", "by tokens %", "extra/100",
 )  # fmt: skip
 NOTES: Final = (
     "paid: what the recorded usage cost at the same prices; simulated: the provider's cache rules over the "
@@ -48,8 +48,8 @@ NOTES: Final = (
     "words; every need is charged as an extra request that reads the whole result back",
     "fidelity: the mean over a policy's own compactions, of summaries made by rule; the same measure on 30 "
     "recorded summaries of a model gives 0.615, and 0.826 with the user's words put in verbatim",
-    "not charged: extraction after every turn, recall, dreams, agents' status; extraction alone is "
-    "at least 5.7 % of paid over all 34 sessions (428 rests, one cached request and 150 tokens each)",
+    "extraction is charged in the last row alone, as when it finds nothing: one request on the cached "
+    "prefix and 150 tokens at each rest; recall, dreams and agents' status are in no row",
     "the description of Claude Code runs with our notes and our layer 1; the recorded tool is the 100 %",
     "the path is fixed: what the agent would have done otherwise, and needs without a trace, are not seen",
 )

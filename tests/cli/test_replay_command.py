@@ -93,7 +93,7 @@ def test_a_table_says_of_how_many_sessions_its_total_is_and_what_it_leaves_out(
 
     assert "paid is known for 3 of 4 sessions" in ran.out
     assert "a price is known for 3 of 4 sessions" in ran.out
-    assert "extraction after each turn" in ran.out
+    assert "one request for extraction after each turn" in ran.out
 
 
 def test_policies_are_printed_side_by_side(here: Here, recorded: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_policy_of_ones_own_is_a_file(here: Here, recorded: Path, world: World
         (["--without", "mirco"], "did you mean 'micro'"),
         (["--price", "claude-opus-4-55"], "did you mean 'claude-opus-4-5'"),
         (["--policy", "sevenfold", "--policy", "sevenfold"], "named twice"),
-        (["--without", "extraction"], "does not carry out 'extraction'"),
+        (["--without", "recall"], "does not carry out 'recall'"),
         (["--html", "no/such/folder/x.html"], "no such folder"),
         (["--html", "."], "that is a folder"),
         (["--jobs", "0"], "--jobs"),

@@ -26,7 +26,7 @@ SESSIONS = Path(__file__).parents[2] / "../shared/data/sessions"
 MODEL = "claude-opus-4-5"
 FIXED = 20_000
 LINE = "return compute_total(order_of_the_day)"
-QUIET = Switches(notes=False, payout=False)
+QUIET = Switches(notes=False, payout=False, extraction=False)
 OURS = Policy(name="ours", flags=QUIET)
 FULL = replace(OURS, compaction=CompactionSettings(by_price=False), auto_compact_percent=50)
 
@@ -241,3 +241,21 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     assert outcome.extra_per_100 < 8
     assert outcome.regret.robust_share < 0.06
     assert all(made.by != "recorded" for made in outcome.compactions)
+
+
+def test_extraction_is_one_request_more_at_each_rest_and_can_be_left_out() -> None:
+    talk = long_talk(needed=False)
+    price = Prices.load().of(MODEL)
+    assert price
+    quiet = drive(talk.entries, OURS, MODEL, price)
+    learns = drive(
+        talk.entries, replace(OURS, flags=replace(OURS.flags, extraction=True)), MODEL, price
+    )
+
+    rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
+    rows = [row for row in learns.rows if row.kind == "extraction"]
+    assert rests
+    assert len(rows) == len(rests)
+    assert [row.kind for row in quiet.rows].count("extraction") == 0
+    assert all(row.usage.cache_read > 0.8 * row.context for row in rows)
+    assert price.units(learns.charged) > price.units(quiet.charged)

@@ -58,8 +58,8 @@ def test_tags_nest_and_all_are_closed(tags: Tags) -> None:
 
 
 def test_it_says_what_is_not_in_it_and_whose_line_is_which(html: str) -> None:
-    assert "extraction after each turn" in html
-    assert "at least 5.7 % of what was paid" in html
+    assert "one request for extraction after each turn" in html
+    assert "the least it costs" in html
     assert "61.5 % on average" in html
     assert "is the line of the tool that was recorded" in html
 

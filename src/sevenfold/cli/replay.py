@@ -32,8 +32,8 @@ Without: TypeAlias = Annotated[
     typer.Option(
         "--without",
         metavar="LAYER",
-        help="Leave a layer out: tool_results, micro, notes, compaction, keep_warm, or a flag. May be "
-        "given several times; with --compare each is a policy of its own.",
+        help="Leave a layer out: tool_results, micro, notes, compaction, keep_warm, extraction, or a flag. "
+        "May be given several times; with --compare each is a policy of its own.",
     ),
 ]
 Compare: TypeAlias = Annotated[

@@ -60,6 +60,9 @@ LEAST_INHERITED: Final = 2_000
 FILLER: Final = "x" * 199 + "\n"
 """What stands for words that are not in the file: it says nothing that anybody could need."""
 
+EXTRACTION_ASKED, EXTRACTION_OUTPUT = 900, 150
+"""Tokens of the question what should be remembered, and of the answer that there is nothing."""
+
 Make = Callable[[Lent], Layers]
 
 
@@ -88,6 +91,7 @@ def drive(
         able=able,
         keep_warm=policy.keep_warm,
         compacts=policy.compactions == "own",
+        extracts=policy.flags.extraction,
         prices=prices,
     )
     return driven.run()
@@ -119,10 +123,14 @@ class Drive:
         able: Capabilities | None = None,
         keep_warm: int = 0,
         compacts: bool = False,
+        extracts: bool = False,
         prices: Prices | None = None,
     ) -> None:
-        """`compacts`: the policy compacts by itself, and recorded compactions are not carried out."""
-        self._entries, self._compacts = entries, compacts
+        """`compacts`: the policy compacts by itself, and recorded compactions are not carried out.
+
+        `extracts`: after each turn the conversation is looked through for what should be remembered.
+        """
+        self._entries, self._compacts, self._extracts = entries, compacts, extracts
         self._make, self._frame, self._thresholds, self._price = layers, frame, thresholds, price
         self._able = able or Capabilities(window=thresholds.window)
         self._prices = prices or Prices.load()
@@ -269,6 +277,14 @@ class Drive:
         self._tally.answered(self._clock.time)
         self._add(entry, replace(reply, usage=usage), "model")
         await self._afterwards()
+        if self._extracts and not reply.message.tool_uses:
+            self._extract()
+
+    def _extract(self) -> None:
+        """One request more on the prefix. Charged as when nothing is found, which is the least it costs."""
+        used = self._ask()
+        used = replace(used, input=used.input + EXTRACTION_ASKED, output=EXTRACTION_OUTPUT)
+        self._tally.asked("extraction", self._clock.time, used)
 
     async def _afterwards(self) -> None:
         """What layers do beside the conversation; the turn collects it before the next request."""

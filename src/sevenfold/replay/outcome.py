@@ -13,9 +13,9 @@ import msgspec
 
 from sevenfold.tokens import Usage
 
-Kind: TypeAlias = Literal["turn", "read back", "keep warm", "notes", "summary"]
+Kind: TypeAlias = Literal["turn", "read back", "keep warm", "notes", "summary", "extraction"]
 """What a request was for: the session itself, reading again what was gone, or a layer beside it."""
-BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary")
+BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary", "extraction")
 """Requests that go beside the conversation."""
 
 

@@ -79,6 +79,7 @@ LAYERS: Final[dict[str, dict[str, bool]]] = {
     "notes": {"notes": False, "payout": False},
     "compaction": {"compact": False, "reactive": False, "snip": False, "collapse": False},
     "keep_warm": {"pre_cold": False},
+    "extraction": {"extraction": False},
 }
 """What can be switched off, and the flags that do it."""
 
@@ -90,13 +91,12 @@ ELSEWHERE: Final = frozenset(
         "reactive",
         "server_compact",
         "recall",
-        "extraction",
         "dream",
         "team",
         "agent_summaries",
     }
 )
-"""Flags of what a replay does not carry out: what the provider does, and layers 5 to 7."""
+"""Flags of what a replay does not carry out: what the provider does, recall, and layers 6 and 7."""
 
 
 def policy(name: str) -> Policy:
@@ -148,7 +148,7 @@ def _flag(given: str, flag: str) -> str:
     if flag in ELSEWHERE:
         raise Mistake(
             f"a replay does not carry out {given!r}, so leaving it out changes nothing: it runs layers 1 "
-            f"to 4; what can be left out is {', '.join(LAYERS)}, or a flag of theirs"
+            f"to 4 and extraction; what can be left out is {', '.join(LAYERS)}, or a flag of theirs"
         )
     if flag not in Switches.__struct_fields__:
         near = suggestion(flag, (*LAYERS, *Switches.__struct_fields__))

@@ -39,7 +39,13 @@ TOOL_RESULTS, MICRO, NOTES, COMPACTION = (
     "compaction",
 )
 READ_BACK, KEEP_WARM, RECORDING = "read back", "keep warm", "recording"
-WHO: Final[dict[Kind, str]] = {"keep warm": KEEP_WARM, "notes": NOTES, "summary": COMPACTION}
+EXTRACTION: Final = "extraction"
+WHO: Final[dict[Kind, str]] = {
+    "keep warm": KEEP_WARM,
+    "notes": NOTES,
+    "summary": COMPACTION,
+    "extraction": EXTRACTION,
+}
 NOTICED: Final = 2_000
 """Tokens paid again below which nobody speaks of a break."""
 SHARE: Final = 0.95

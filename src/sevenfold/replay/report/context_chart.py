@@ -31,9 +31,15 @@ LANES: Final = (
     "compaction",
     "read back",
     "keep warm",
+    "extraction",
     "recording",
 )
-WORK: Final = {"notes": "session memory", "summary": "compaction", "keep warm": "keep warm"}
+WORK: Final = {
+    "notes": "session memory",
+    "summary": "compaction",
+    "keep warm": "keep warm",
+    "extraction": "extraction",
+}
 """Which lane a request beside the conversation belongs to."""
 
 
@@ -148,8 +154,9 @@ class _Chart:
         out.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid"))
         kind = f"event {name.replace(' ', '-')}" if name in LANES else "event"
         for p, what in did:
-            about = f"<title>{safe(f'request {p.turn + 1}: {name}: {what}')}</title>"
-            x = self._x(p.turn)
+            turn = min(p.turn, self._turns)  # what comes after the last belongs to it
+            about = f"<title>{safe(f'request {turn + 1}: {name}: {what}')}</title>"
+            x = self._x(turn)
             out.append(tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind))
         return "".join(out)
 
