@@ -57,6 +57,7 @@ class Company:
         self._tasks, self._listens = tasks, False
         self._leaving, self._left = anyio.Event(), anyio.Event()
         self.post = PostOffice(at.environment.home, session.id, self._clock, self._emit)
+        self._unreachable = ""
         self.sessions = self._other_sessions()
         self._worktrees = self._work_trees()
         self.roster = Roster(
@@ -156,8 +157,9 @@ class Company:
         at = self._of.at
         try:
             self._sockets = runtime_folder(at.environment.home, at.environment.variables)
-        except Refused:
-            return None  # no path is short enough; whoever wants to listen is told why
+        except Refused as error:
+            self._unreachable = str(error)
+            return None
         return Sessions(self._sockets, self._of.id, self._clock)
 
     def _beside(self) -> Forker:
@@ -176,7 +178,10 @@ class Company:
         self.roster.restore(folder / FOLDER, view)
         self.roster.background.start("work trees", self._tidy)
         wanted = self._settings.reachable
-        if self.sessions is None or not (self._interactive if wanted is None else wanted):
+        if not (self._interactive if wanted is None else wanted):
+            return
+        if self.sessions is None:
+            self._emit(Notice(f"no other session can write to this one: {self._unreachable}"))
             return
         listener = Listener(
             self._of.id,

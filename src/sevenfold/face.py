@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
+from sevenfold import opening
 from sevenfold.audience import Audience
 from sevenfold.cache.ledger import Ledger
 from sevenfold.errors import Mistake
 from sevenfold.flags import Flags
+from sevenfold.hooks import Hooks
 from sevenfold.knowledge import Knowledge
 from sevenfold.layers.ladder import Lent
+from sevenfold.messages import Json, Message
 from sevenfold.protocols import Clock, Model
 from sevenfold.recording import Recording
 from sevenfold.request import Request
 from sevenfold.settings import Settings
 from sevenfold.steering import Alone, PastTurn, Report, Steering
 from sevenfold.storage.places import Places
-from sevenfold.transcript import View
+from sevenfold.transcript import Reply, View
 from sevenfold.turn import Turn
 from sevenfold.workplace import Toolset, Workplace
+
+STOP_BLOCKS: Final = 8
+"""How often in a row hooks may send the model back to work."""
 
 
 class Face(Audience):
@@ -80,3 +87,17 @@ class Face(Audience):
     def stop(self) -> bool:
         """Stop the turn or the compaction that is running, if one is."""
         return self._alone.stop()
+
+
+async def until_hooks_agree(
+    turn: Turn, said: Message | None, hooks: Hooks, moment: str, about: Json
+) -> Reply:
+    """A turn, and another as long as hooks send the model back to work: of a session, or of an agent."""
+    reply = await turn.run(said)
+    for blocked in range(STOP_BLOCKS):
+        outcome = await hooks.run(moment, {"stop_hook_active": blocked > 0, **about})
+        if not outcome.block or outcome.stop:
+            break
+        turn.transcript.add(opening.context(outcome.reason), by="hooks")
+        reply = await turn.run()
+    return reply

@@ -8,7 +8,7 @@ from dataclasses import replace as with_fields
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import anyio
 import msgspec
@@ -21,7 +21,7 @@ from sevenfold.clock import SystemClock
 from sevenfold.company import Company
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Asked, Closed, Ended, Notice, Started
-from sevenfold.face import Face
+from sevenfold.face import Face, until_hooks_agree
 from sevenfold.framing import (
     first_budget,
     frame_for,
@@ -57,9 +57,6 @@ from sevenfold.tools.gate import Ask
 from sevenfold.transcript import Mark, Reply
 from sevenfold.turn import Turn
 from sevenfold.workplace import Toolset, Workplace
-
-STOP_BLOCKS: Final = 8
-"""How often in a row stop hooks may send the model back to work."""
 
 
 class Session(Face):
@@ -310,7 +307,7 @@ class Session(Face):
                 await self._begin()
                 if message is not None:
                     self.emit(Asked(message.text))
-                reply = await self._until_the_hooks_agree(message)
+                reply = await until_hooks_agree(self.turn, message, self.tools.hooks, "Stop", {})
                 stop = reply.stop
             if scope.cancelled_caught:
                 stop = "interrupted"
@@ -363,16 +360,6 @@ class Session(Face):
     def _stopped_by_a_hook(self, why: str) -> None:
         self.emit(Notice(f"a hook ended the turn: {why}"))
         self.stop()
-
-    async def _until_the_hooks_agree(self, message: Message | None) -> Reply:
-        reply = await self.turn.run(message)
-        for blocked in range(STOP_BLOCKS):
-            outcome = await self.tools.hooks.run("Stop", {"stop_hook_active": blocked > 0})
-            if not outcome.block or outcome.stop:
-                break
-            self._recording.transcript.add(opening.context(outcome.reason), by="hooks")
-            reply = await self.turn.run()
-        return reply
 
     def _take_from_hook(self, outcome: Outcome) -> None:
         self._contexts += outcome.contexts

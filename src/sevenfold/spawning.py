@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sevenfold import opening
 from sevenfold.errors import Refused
 from sevenfold.events import Denied, Event, Notice
-from sevenfold.face import Face
+from sevenfold.face import Face, until_hooks_agree
 from sevenfold.framing import first_budget, frame_for, thresholds
 from sevenfold.hooks import HookedTools
 from sevenfold.layers.l4_compaction.compaction import agree, ignore
@@ -62,8 +62,6 @@ from sevenfold.workplace import FREE
 FOLDER: Final = "agents"
 """Where a session keeps the transcripts of its agents."""
 BY: Final = "session"
-STOP_BLOCKS: Final = 8
-"""How often in a row hooks may send an agent back to work."""
 PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
 """What happens in an agent and concerns the session; what it says and does is its own."""
 
@@ -131,7 +129,6 @@ class Conversation:
         self._parent = spawning.at_work.get(spec.parent)
         self._watched = spec.asks
         self.permissions: Permissions
-        self._hooks = session.tools.hooks
         path = session.folder / FOLDER / f"{spec.id}.jsonl"
         self._recording = Recording(path, session.clock, self._aside)
         stored = self._recording.resume(session.clock) if spec.resumes else None
@@ -157,6 +154,7 @@ class Conversation:
             source=self._source,
         )
         if not spec.resumes:
+            session.ledger.forget(self._source)
             self._begin(frame)
         spawning.at_work[spec.id] = self
 
@@ -191,15 +189,9 @@ class Conversation:
         if said is not None:
             opening.check(said, self._turn.thresholds.block - self._turn.frame.tokens)
         try:
-            reply = await self._turn.run(said)
-            for blocked in range(STOP_BLOCKS):
-                about = {"stop_hook_active": blocked > 0, "agent_id": self.spec.id}
-                outcome = await self._hooks.run("SubagentStop", about)
-                if not outcome.block or outcome.stop:
-                    break
-                self._recording.transcript.add(opening.context(outcome.reason), by="hooks")
-                reply = await self._turn.run()
-            return reply
+            about = {"agent_id": self.spec.id}
+            hooks = self._of.tools.hooks
+            return await until_hooks_agree(self._turn, said, hooks, "SubagentStop", about)
         finally:
             self._recording.sync()
 

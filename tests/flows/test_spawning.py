@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from sevenfold import Session
+from sevenfold.events import CacheBroke, Event
 from sevenfold.invariants import open_uses
-from sevenfold.messages import Message, ToolUse, assistant, user
+from sevenfold.messages import Message, Text, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.protocols import AgentSpec
 from sevenfold.request import Request, prefix
 from sevenfold.testing import ScriptedModel
+from sevenfold.tokens import Usage
+from sevenfold.transcript import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -140,3 +143,18 @@ async def test_what_nobody_can_be_asked_about_is_refused_to_an_agent_in_the_back
         await heard.close()
     assert [why.startswith("agent heard: ") for why in asked] == [True]
     assert (project / "new.txt").exists()
+
+
+async def test_a_second_agent_of_the_same_name_breaks_no_cache_of_the_first(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    usage = Usage(input=10, cache_write=30_000)
+    lines: list[str | Reply] = ["hello", Reply(assistant(Text("one")), usage)]
+    lines.append(Reply(assistant(Text("two")), usage))
+    async with opened(ScriptedModel(lines), tmp_path) as session:
+        session.subscribe(heard.append)
+        await session.ask("hi")
+        for id in ("a1", "a2"):
+            agent = session.spawning(AgentSpec(id=id, name="same", kind="x", system=(id,)))
+            await agent.run(user("go"))
+            await agent.close()
+    assert [event for event in heard if isinstance(event, CacheBroke)] == []

@@ -87,6 +87,10 @@ class Ledger:
         """A layer says that the next request of this source breaks the prefix on purpose."""
         self._expected[source] = why
 
+    def forget(self, source: str) -> None:
+        """Another conversation begins under this name: what the last one sent is no measure for it."""
+        self._last.pop(source, None)
+
     def recall(self, frame: Frame, transcript: Transcript) -> None:
         """After a resume: what the conversation last sent, so that the next request is compared."""
         replies = (e for e in reversed(transcript.entries) if isinstance(e.what, Reply))

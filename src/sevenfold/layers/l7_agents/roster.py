@@ -326,7 +326,8 @@ class Roster:
     async def _again(self, member: Member) -> None:
         spec, definition = member.spec, self.definitions.get(member.spec.kind)
         folder = spec.folder
-        if folder is not None and self.worktrees is not None:
+        theirs = folder is not None and folder.name != spec.id and folder.is_dir()
+        if folder is not None and not theirs and self.worktrees is not None:
             kept = await self.worktrees.take_up(spec.id)
             member.worktree = kept or await self.worktrees.make(spec.id)
             folder = member.worktree.path
