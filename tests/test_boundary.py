@@ -11,11 +11,12 @@ from sevenfold.boundary import (
     read_boundary,
     record_name,
     record_of,
+    said_in,
 )
 from sevenfold.events import Compacted
 from sevenfold.facts import Command, Facts, File, Said
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.tokens import Usage
+from sevenfold.messages import Image, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.tokens import Usage, byte_length
 from sevenfold.transcript import Mark, Replace, Reply, Transcript
 
 
@@ -140,3 +141,32 @@ def test_the_last_words_are_a_message_or_behind_one_or_beside_results() -> None:
     assert last_typed(log.view) is None, "without its call it cannot stay"
     assert not asked_within(log.view, 6)
     assert asked_within(log.view, 7)
+
+
+def test_what_was_said_is_measured_as_it_is_collected() -> None:
+    log = talked()
+    replaced(log, 0, 3, "so far", Facts(said=(Said("question 0"), Said("größer"))), "Compaction")
+    log.add(Message("user", (Text("see this"), Image({"data": ""}))), user("  "), by="user")
+    log.add(user("from a hook"), by="hooks")
+
+    assert list(said_in(log.view, log.view.marks)) == [byte_length(text) for text in said(log)]
+
+
+def test_records_of_two_messages_do_not_copy_what_was_said() -> None:
+    words = "what the user said once " * 40
+    facts = Facts(said=(Said(words),))
+
+    older, newer = (Record(facts).mark(user(text)).value for text in ("one", "two"))
+
+    assert older["facts"]["said"][0]["text"] is words
+    assert newer["facts"]["said"][0]["text"] is words
+
+
+def test_a_record_that_was_written_anew_counts_at_once() -> None:
+    log = talked()
+    replaced(log, 0, 3, "so far", Facts(said=(Said("before"),)), "Compaction")
+    assert said(log) == ["before", "question 2"]
+
+    log.add(Record(Facts(said=(Said("after"),))).mark(user("so far")), by="Compaction")
+
+    assert said(log) == ["after", "question 2"]

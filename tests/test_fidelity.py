@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from sevenfold.fidelity import EXAMPLES, WEIGHTS, Present, Share, counted_in, fidelity
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sevenfold.facts import WORD
+from sevenfold.fidelity import (
+    EXAMPLES,
+    WEIGHTS,
+    Present,
+    Share,
+    counted_in,
+    fidelity,
+    names_in,
+    numbers_in,
+    paths_in,
+)
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.tokens import Size
 from sevenfold.transcript import Placed
@@ -207,3 +222,49 @@ def test_text_without_end_and_without_spaces_is_gone_through_once() -> None:
     for unit in ("a+", "aB", "a.", "1,", "a", "/", "a/", "-", "9"):
         whole = unit * 200_000
         assert 0.0 <= fidelity([user(whole)], [whole]).score <= 1.0
+
+
+# --- the fast way and the plain one -----------------------------------------------------------------------
+
+PIECES = st.sampled_from(
+    [
+        *("--dry-run", "ENT-109", "load_rows", "rowCursor", "plain", "Words", "a1b2c3d4", "4,500"),
+        *("2024-01-02", "src/a.py", "C:\\x.txt", "~/b", "./c.d", "/dev/null", "..", "/", "-", "_"),
+        *("é", "用户", "“", "\t", "12"),
+    ]
+)
+TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=24).flatmap(
+    lambda parts: st.sampled_from(["", " ", "\n"]).map(lambda between: between.join(parts))
+)
+PLAIN_NAME = re.compile(
+    r"--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w)", re.ASCII
+)
+SHAPED = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|^--|[A-Za-z].*\d|\d.*[a-z]")
+PLAIN_NUMBER = re.compile(r"(?<![\w.,:/#-])(?:\d{4}-\d\d-\d\d|\d[\d.,:]*\d)(?![\w-])", re.ASCII)
+
+
+@given(TEXTS)
+def test_passing_over_plain_words_loses_no_name_and_finds_no_other(text: str) -> None:
+    found = PLAIN_NAME.findall(text)
+
+    assert names_in(text) == {n for n in found if 5 <= len(n) <= 100 and SHAPED.search(n)}
+    assert numbers_in(text) == {n.replace(",", "") for n in PLAIN_NUMBER.findall(text)}
+
+
+@given(TEXTS, TEXTS)
+def test_a_path_is_the_same_path_whatever_lines_stand_around_it(text: str, other: str) -> None:
+    assert paths_in(f"{text}\n{other}") == paths_in(text) | paths_in(other)
+
+
+@given(TEXTS, TEXTS)
+def test_every_text_is_found_whole_in_itself_and_among_others(text: str, other: str) -> None:
+    assert Present([other, text, other]).quoted([text]) == {text: 1.0}
+
+
+@given(TEXTS, TEXTS)
+def test_words_that_are_not_there_in_this_order_are_not_found(text: str, other: str) -> None:
+    words, there = WORD.findall(text), WORD.findall(other)
+    run = words[:5]
+    stands = any(there[at : at + len(run)] == run for at in range(len(there) + 1))
+
+    assert (Present([other]).quoted([" ".join(run)])[" ".join(run)] == 1.0) == stands

@@ -11,11 +11,14 @@ from sevenfold.restore import (
     ALL,
     FILE,
     FILES,
+    SKILL,
+    SKILLS,
     START,
     Afresh,
     Cut,
     Files,
     Restorable,
+    Several,
     StartContext,
     context,
     restored,
@@ -298,3 +301,23 @@ def test_all_share_one_budget_in_the_order_given_and_what_is_too_large_is_left_o
     got = restored(log.view, 1, asked, WINDOW)
     assert [estimate(message.text) for message in got] == [30_000, 20_000]
     assert rooms == [50_000, 20_000, 20_000]
+
+
+def test_of_many_skills_each_has_a_limit_and_all_of_them_have_one_and_the_rest_is_named() -> None:
+    skills = [
+        ("plot", "draw it " * 20),
+        ("vast", "x" * 4 * (SKILL + 1)),
+        *((f"large{n}", "y" * 4 * (SKILL - 10)) for n in range(5)),
+        ("small", "a last word"),
+    ]
+    log = start(("user", "go"))
+    several = Several("skills", "These skills were in use.", lambda: skills)
+    [message] = restored(log.view, 1, [several], WINDOW)
+
+    shown = [name for name, text in skills if f"## {name}\n\n{text.strip()}" in message.text]
+    assert shown == ["plot", "large0", "large1", "large2", "large3", "small"]
+    assert message.text.endswith("for want of room: vast, large4.\n</context>")
+    assert SKILLS - SKILL <= estimate(message.text) <= SKILLS
+    [half] = restored(log.view, 1, [several], WINDOW, room=6_000)
+    assert estimate(half.text) <= 6_000
+    assert restored(log.view, 1, [Several("skills", "None.", list)], WINDOW) == []

@@ -19,7 +19,7 @@ from sevenfold.cache.prices import Prices
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Event, Notice, Progress
 from sevenfold.fidelity import fidelity
-from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher, Outcome
+from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher
 from sevenfold.hooks import Hooks
 from sevenfold.invariants import paired
 from sevenfold.layers.l4_compaction.collapse import Collapse
@@ -389,7 +389,7 @@ def hooks(folder: Path, **commands: str) -> Hooks:
 
 
 async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> None:
-    taken: list[Outcome] = []
+    ended: list[str] = []
     before, after = compaction_hooks(
         hooks(
             tmp_path,
@@ -397,11 +397,11 @@ async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> N
             post_compact="cat > after.json",
             session_start="cat > start.json; echo remember the port",
         ),
-        taken.append,
+        ended.append,
     )
 
     await before("manual", "keep the ports")
-    await after(Boundary("summary", "up_to"), "what happened")
+    said = await after(Boundary("summary", "up_to"), "what happened")
 
     def told(name: str) -> dict[str, Any]:
         read: dict[str, Any] = json.loads((tmp_path / name).read_text(encoding="utf-8"))
@@ -411,7 +411,8 @@ async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> N
     assert told("before.json")["trigger"] == told("after.json")["trigger"] == "manual"
     assert told("after.json")["compact_summary"] == "what happened"
     assert told("start.json")["source"] == "compact"
-    assert [text for outcome in taken for text in outcome.contexts] == ["remember the port"]
+    assert [one.text for one in said] == ["<context>\nremember the port\n</context>"]
+    assert ended == []
 
 
 async def test_a_hook_adds_instructions_or_refuses(tmp_path: Path) -> None:

@@ -6,27 +6,28 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.l3_session_memory.settings import NotesSettings
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
 from sevenfold.layers.switches import Switches
-from sevenfold.replay.policies import ClearRule, Policy, policy
+from sevenfold.replay.policies import ClearRule, Policy, policy, without
 
 AT_THE_LIMIT: Final = CompactionSettings(by_price=False)
 FOUR: Final = Switches(extraction=False)
-"""Layers 1 to 4 alone: what is compared is what the window costs."""
+"""Layers 1 to 4 alone."""
 NOTHING: Final = replace(
     FOUR, tool_results=False, aggregate_budget=False, micro_cost=False, notes=False, payout=False
 )
-NO_NOTES: Final = replace(FOUR, notes=False, payout=False)
-WARM: Final = replace(FOUR, pre_cold=True)
+WARM: Final = Switches(pre_cold=True)
 AS_RECORDED: Final = Policy(
     name="append-only, as recorded", flags=NOTHING, compactions="recorded", cache_ttl="recorded"
 )
 """Compactions and lifetimes as they were: how good the accounts are."""
 APPEND_ONLY: Final = replace(AS_RECORDED, name="append-only, five minutes", cache_ttl="5m")
-DEFAULT: Final = replace(policy("sevenfold"), name="sevenfold, layers 1 to 4", flags=FOUR)
-WHOLE: Final = replace(policy("sevenfold"), name="sevenfold with extraction after every turn")
+NAMELESS: Final = CompactionSettings(names=0)
+HASTY: Final = ExtractionSettings(patient=False)
+DEFAULT: Final = replace(policy("sevenfold"), name="sevenfold")
+"""What a default session does, extraction included."""
 CLAUDE_CODE: Final = replace(
     policy("claude-code"), notes=NotesSettings(grown_share=0, pays_from=0), name="claude-code"
 )
@@ -39,33 +40,42 @@ OTHERS: Final = (
     replace(policy("summarise-at-80"), name="summarise at 80 %"),
     CLAUDE_CODE,
 )
+TWO: Final = Policy(
+    name="layers 1 and 2, compactions as recorded",
+    flags=FOUR,
+    compactions="recorded",
+    cache_ttl="5m",
+)
 LEVERS: Final = (
-    Policy(
-        name="layers 1 and 2, compactions as recorded",
-        flags=FOUR,
-        compactions="recorded",
-        cache_ttl="5m",
-    ),
+    DEFAULT,
+    replace(APPEND_ONLY, name="append-only, the system prompt for an hour", system_ttl="1h"),
+    TWO,
     Policy(
         name="as it was: notes from 10K, compaction at the limit",
         flags=FOUR,
         notes=NotesSettings(pays_from=0),
-        compaction=AT_THE_LIMIT,
+        compaction=replace(AT_THE_LIMIT, names=0),
     ),
-    Policy(name="without notes, compaction at the limit", flags=NO_NOTES, compaction=AT_THE_LIMIT),
-    Policy(name="without notes, compaction by price", flags=NO_NOTES),
-    Policy(name="by price, notes from 10K", flags=FOUR, notes=NotesSettings(pays_from=0)),
-    Policy(name="by price, nothing cleared", flags=replace(FOUR, micro_cost=False)),
-    Policy(name="by price, clearing twice as eager", flags=FOUR, micro=MicroSettings(margin=2)),
-    DEFAULT,
+    replace(DEFAULT, name="sevenfold, compaction at the limit", compaction=AT_THE_LIMIT),
+    replace(DEFAULT, name="sevenfold, no names after a compaction", compaction=NAMELESS),
+    replace(DEFAULT, name="sevenfold, the system prompt for five minutes", system_ttl=None),
+    replace(DEFAULT, name="sevenfold, extraction after every turn", extraction=HASTY),
+    replace(DEFAULT, name="sevenfold, notes from 10K", notes=NotesSettings(pays_from=0)),
+    replace(DEFAULT, name="sevenfold, no extraction", flags=FOUR),
     replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
-    WHOLE,
 )
-MARGINS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
+"""Ours, and each lever taken away."""
+ABLATION: Final = tuple(
+    without(DEFAULT, [layer])
+    for layer in ("tool_results", "micro", "notes", "compaction", "extraction")
+)
+"""Each layer off, one at a time."""
+MARGINS: Final = (1.0, 1.25, 1.75, 2.5, 3.5, 5.0)
 FRONTIER: Final = tuple(
-    Policy(
+    replace(
+        DEFAULT,
         name=f"margin {margin:g}{', pre_cold' if warm else ''}",
-        flags=WARM if warm else FOUR,
+        flags=WARM if warm else Switches(),
         compaction=CompactionSettings(margin=margin),
     )
     for warm in (False, True)

@@ -11,15 +11,15 @@ user said outlives any chain of compactions, and comes back whole when there is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from sevenfold.events import Compacted
-from sevenfold.facts import TYPED, Collector, Facts
+from sevenfold.facts import TYPED, Collector, Facts, Remembered
 from sevenfold.messages import Message, ToolResult
-from sevenfold.tokens import Usage
+from sevenfold.tokens import Usage, byte_length
 from sevenfold.transcript import Id, Mark, Placed, View
 
 BOUNDARY: Final = "compacted"
@@ -28,8 +28,13 @@ STANDS_FOR: Final = "stands_for"
 """How the names of records begin; the rest is the fingerprint of the message."""
 SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hooks", "system"})
 """Who says something himself; everybody else is a layer."""
+_WORKING: Final = frozenset({"model", "tools"})
+"""Who is neither the user nor a layer: most messages of a long turn are theirs."""
 COMPACTIONS: Final = frozenset(
-    {"Snip", "Collapse", "PayOut", "Compaction", "Digest", "OnDemand", "ServerCompaction"}
+    {
+        *("Snip", "Collapse", "PayOut", "Compaction", "Digest"),
+        *("OnDemand", "ServerCompaction", "PreCold"),
+    }
 )
 """The layers that put messages in place of others."""
 TITLES: Final = (
@@ -44,6 +49,8 @@ TITLES: Final = (
     "Next step",
 )
 """The headings of a summary, in their order."""
+STAND_INS: Final = 8
+"""Messages and their records that are remembered; a view has a handful of them."""
 _GIVEN_BACK: Final = "<context>"
 """How a message begins that a compaction adds: files as they are now, words that stand elsewhere too."""
 
@@ -104,23 +111,38 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def mark(self, message: Message) -> Mark:
         """A name of its own for each message: they all count."""
-        value = msgspec.json.decode(msgspec.json.encode(self))  # as it will be read back
-        return Mark(record_name(message), value)
+        value = msgspec.to_builtins(self)
+        facts = value[
+            "facts"
+        ].items()  # as they will be read back; the words themselves are not copied
+        value["facts"] = {k: list(v) if isinstance(v, tuple) else v for k, v in facts}
+        return Mark(_named(message), value)
 
 
 def record_name(message: Message) -> str:
-    digest = hashlib.sha256(msgspec.json.encode(message)).hexdigest()
-    return f"{STANDS_FOR}:{digest[:32]}"
+    return _NAMES.of(message)
 
 
 def record_of(placed: Placed, marks: Mapping[str, Any]) -> Record | None:
     """What this message stands for, if a compaction has put it in place of others."""
-    if placed.by in SPOKEN:
+    if placed.by in SPOKEN or (value := marks.get(record_name(placed.message))) is None:
         return None
+    return _RECORDS.of(value)
+
+
+def _named(message: Message) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(message)).hexdigest()
+    return f"{STANDS_FOR}:{digest[:32]}"
+
+
+def _read(value: Any) -> Record | None:
     try:
-        return msgspec.convert(marks.get(record_name(placed.message)), Record)
-    except msgspec.ValidationError:  # there is none, or another version wrote it: its text is left
+        return msgspec.convert(value, Record)
+    except msgspec.ValidationError:  # another version wrote it: its text is left
         return None
+
+
+_NAMES, _RECORDS = Remembered(_named, STAND_INS), Remembered(_read, STAND_INS)
 
 
 def collected(
@@ -140,6 +162,24 @@ def collected(
         elif not _given_back(placed) and wanted(placed):
             collector.take(placed)
     return collector.facts
+
+
+def said_in(stretch: Iterable[Placed], marks: Mapping[str, Any]) -> Sequence[int]:
+    """Bytes of each thing that the user said in these messages, or in those that they stand for."""
+    bytes_: list[int] = []
+    for placed in stretch:
+        if (record := record_of(placed, marks)) is not None:
+            bytes_ += _SAID.of(record)
+        elif placed.by in TYPED:
+            bytes_ += _lengths(Record(collected((placed,), {})))
+    return bytes_
+
+
+def _lengths(record: Record) -> list[int]:
+    return [byte_length(one.text) for one in record.facts.said]
+
+
+_SAID = Remembered(_lengths, STAND_INS)
 
 
 def _given_back(placed: Placed) -> bool:
@@ -173,8 +213,10 @@ def asked_within(view: View, cut: int) -> bool:
 
 def _last_said(view: View) -> int | None:
     """Where the last words of the user are, or the message that stands for them."""
-    for at in range(len(view) - 1, -1, -1):
-        record = record_of(view[at], view.marks)
-        if typed(view[at]) or (record is not None and record.facts.said):
-            return at
+    marks = view.marks
+    for at, placed in enumerate(reversed(list(view)), 1):
+        if placed.by in _WORKING:
+            continue
+        if typed(placed) or ((record := record_of(placed, marks)) and record.facts.said):
+            return len(view) - at
     return None

@@ -31,6 +31,7 @@ from sevenfold.layers.l7_agents.worktrees import Worktrees
 from sevenfold.protocols import Attach, Clock, Forker, Handback, Tool
 from sevenfold.spawning import FOLDER, Spawning
 from sevenfold.spending import Spending
+from sevenfold.tools.toolbox import checked
 from sevenfold.tools.workspace import program
 from sevenfold.transcript import View
 from sevenfold.workplace import Workplace
@@ -81,8 +82,9 @@ class Company:
 
     def joining(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """These tools and those by which agents are started and written to."""
+        tools = checked(tools)
         if not self._settings.enabled:
-            return tuple(tools)
+            return tools
         main = AgentTool(self.roster, Parent(MAIN, 0, lambda: self._of.request))
         there = {tool.name for tool in tools}
         own = (tool for tool in (main, self._messenger(LEAD)) if tool.name not in there)
@@ -207,10 +209,12 @@ class Company:
         return ()
 
     async def _listen(self, listener: Listener, *, task_status: TaskStatus[None]) -> None:
-        async with listener:
-            task_status.started()
-            await self._leaving.wait()
-        self._left.set()
+        try:
+            async with listener:
+                task_status.started()
+                await self._leaving.wait()
+        finally:  # also when it is cancelled: whoever closes the session waits for it
+            self._left.set()
 
     async def close(self) -> None:
         await self.roster.close()

@@ -36,9 +36,9 @@ from sevenfold.foreign.history import BY
 from sevenfold.foreign.hosted import (
     CallersTools,
     HostedTurn,
-    Named,
     NothingWaiting,
     OwnLoop,
+    Reached,
     measured_by,
 )
 from sevenfold.foreign.keeping import Kept, conversation_id, weakly
@@ -96,7 +96,8 @@ class Context(Audience):
         self._writer = Writer(self._form)
         self.clock = clock or SystemClock()
         self.settings = self._read_settings(settings or {}, home, environ)
-        self.model = measured_by(model, self.settings.window)
+        self.model = measured_by(model, self.settings)
+        self._asks = Reached.by(model, format, self._at, self.settings, self.clock)
         self.id = conversation_id(id) if id is not None else new_session_id(self.clock.now())
         if self.settings.telemetry.enabled:
             self.overhear(Telemetry(self.id))
@@ -104,7 +105,7 @@ class Context(Audience):
         self._sent: Request | None = None
         self._sent_at = 0.0
         self._refused: PromptTooLong | None = None
-        self._unrested = False
+        self._unrested = self._told = False
         self._closed = False
         self._loop = OwnLoop()
         self._kept = Kept(state, self.id, self.clock, weakly(self.emit))
@@ -123,7 +124,7 @@ class Context(Audience):
         environment = Environment.read(environ)
         if home:
             environment = environment.based(Path(home))
-        self._home = environment.home
+        self._at, self._home = environment, environment.home
         loaded = load(environment.home, environment, given)
         for text in loaded.warnings:
             self.emit(Notice(text, "warning"))
@@ -131,8 +132,13 @@ class Context(Audience):
 
     def _open_turn(self, stored: Frame | None) -> None:
         latched = Flags.latch(self.settings.flags, emit=self.emit)
-        self.flags = latched.as_begun(self.view.marks.get("session"))
+        session = self.view.marks.get("session")
+        self.flags, self._begun = (
+            latched.as_begun(session, self.emit),
+            latched.all_as_begun(session),
+        )
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
+        self.ledger.window = self.model.capabilities.window
         self.store = ResultStore(self._kept.results)
         self._accounts = watched(self.ledger, self.emit, self._transcript)
         self._turn = HostedTurn(
@@ -158,7 +164,7 @@ class Context(Audience):
                 self._transcript.add(new, by=BY)
 
     def _lend(self) -> Lent:
-        """A model of which more than the name is known may be asked, but only while the caller rests."""
+        """A model that can be reached may be asked, but only while the caller rests."""
         alone = Lent(
             emit=self.emit,
             expect=self.ledger.expect,
@@ -177,10 +183,11 @@ class Context(Audience):
             notes=self.settings.notes,
             compaction=self.settings.compaction,
         )
-        if isinstance(self.model, Named):
+        asked = self._asks.model
+        if asked is None:
             return alone
         about = self._accounts, self.clock, self.emit, lambda: self._turn.thresholds
-        forks = Forks(lambda: self.model, *about, standard("fork", alone))
+        forks = Forks(lambda: asked, *about, standard("fork", alone))
         spending = Spending(self._home, self.settings.daily_background_limit, self.clock)
         aside = Capped(forks, self.ledger.prices, spending, self.emit)
         return with_fields(alone, forker=forks, aside=aside)
@@ -275,17 +282,26 @@ class Context(Audience):
     async def rest(self) -> None:
         """Let the layers ask the model what they want to know: notes, and a summary for a full window.
 
-        Call it when nobody waits for you. It does nothing where there is nothing to do.
+        Call it when nobody waits for you. It does nothing where there is nothing to do. A model of which
+        you gave the name is asked if its key is set; else a notice says, once, why nobody is.
         """
         self._check_open()
         if not self._unrested:
             return
         self._unrested = False
+        if self._asks.model is None:
+            if not self._told:
+                self.emit(Notice(f"rest() asks nobody: {self._asks.why}", "warning"))
+            self._told = True
+            return
         layers, view = self._turn.layers, self.view
         spoken = len(view) and view[-1].message.role == "assistant"
         at_rest = spoken and not view[-1].message.tool_uses
-        if due := (*layers.replied, *(layers.rest if at_rest else ())):
-            await self._turn.rested(due)
+        try:
+            if due := (*layers.replied, *(layers.rest if at_rest else ())):
+                await self._turn.rested(due)
+        finally:
+            await self._asks.close()
         self._kept.sync()
 
     def rest_sync(self) -> None:
@@ -306,7 +322,7 @@ class Context(Audience):
             args = cleaned(given)
             if wrong := problem(ReadResult.schema["input_schema"], args):
                 return f"{ReadResult.name} was not run: {wrong}"
-            return ReadResult(self.store).read(args)
+            return ReadResult(self.store, self._turn.thresholds.window).read(args)
         except (ToolFailed, NotJson) as error:
             return f"{ReadResult.name} did not work: {error}"
 
@@ -344,7 +360,7 @@ class Context(Audience):
         """Keep the very same frame as long as nothing in it changes."""
         if asked != self._asked:
             frame = self._form.frame(asked, self.settings.cache_ttl)
-            if self._form.is_messages_api and wanted(self.flags, self.settings.micro):
+            if self._form.is_messages_api and wanted(self._begun, self.settings.micro):
                 frame = managed(frame, self._able(), self.settings.micro)
             if frame != self._turn.frame:
                 self._turn.frame = frame
@@ -355,7 +371,7 @@ class Context(Audience):
                 snapshot(asked.tools),
                 snapshot(asked.params),
             )
-        about = {"id": self.id, "model": self.model.name, "flags": msgspec.to_builtins(self.flags)}
+        about = {"id": self.id, "model": self.model.name, "flags": msgspec.to_builtins(self._begun)}
         self._kept.keep(about, self._turn.frame)
 
     def _read_reply(self, response: Any) -> Reply:

@@ -158,11 +158,12 @@ class ContextFull(Failure):
 class StepLimitReached(Failure):
     """The model was still calling tools after the last allowed step."""
 
-    def __init__(self, steps: int) -> None:
-        super().__init__(
-            f"stopped after {steps} steps with tools still being called; "
-            "say 'continue', or raise the limit with --max-steps"
-        )
+    def __init__(self, steps: int, *, agent: bool = False) -> None:
+        """`agent`: it was one of the agents, whose limit stands elsewhere."""
+        more = "say 'continue', or raise the limit with --max-steps"
+        if agent:
+            more = "raise maxTurns in its definition, or give it less to do at once"
+        super().__init__(f"stopped after {steps} steps with tools still being called; {more}")
         self.steps = steps
 
 

@@ -239,6 +239,8 @@ class Progress(Event, frozen=True):
     by: str
     said: str
     done: bool = False
+    outcome: str = ""
+    """How it ended, where that can be told apart: `completed`, `waiting` or `killed`."""
 
 
 class Failed(Event, frozen=True):

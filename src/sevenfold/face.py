@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Final
 
+import anyio.lowlevel
+
 from sevenfold import opening
 from sevenfold.audience import Audience
+from sevenfold.background import Tray
 from sevenfold.cache.ledger import Ledger
 from sevenfold.errors import Mistake
+from sevenfold.events import Notice
 from sevenfold.flags import Flags
 from sevenfold.hooks import Hooks
+from sevenfold.idling import ask_idle
 from sevenfold.knowledge import Knowledge
 from sevenfold.layers.ladder import Lent
 from sevenfold.messages import Json, Message
@@ -26,6 +32,10 @@ from sevenfold.workplace import Toolset, Workplace
 
 STOP_BLOCKS: Final = 8
 """How often in a row hooks may send the model back to work."""
+_GAVE_UP: Final = (
+    "{moment} hooks sent the model back to work {times} times in a row, which is as often as they may: the "
+    "turn ends although they may still disagree"
+)
 
 
 class Face(Audience):
@@ -42,7 +52,10 @@ class Face(Audience):
     turn: Turn
     steering: Steering
     clock: Clock
+    tray: Tray
     _alone: Alone
+    _ended_because: str = ""
+    """Why a hook has ended the turn, if one has."""
     _recording: Recording
 
     def connect(self, name: str) -> Model:
@@ -80,6 +93,14 @@ class Face(Audience):
         """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
         return await self.steering.compact(instructions, since=since, up_to=up_to)
 
+    async def catch_up(self) -> None:
+        """What waits for a silence is begun now: the session is about to end, which does this by itself."""
+        await (
+            anyio.lowlevel.checkpoint()
+        )  # what was started with the last turn decides first what waits
+        if len(self.view) and self.settings.extraction.drain_seconds:
+            ask_idle(self.turn, self.tray, math.inf)
+
     def rewind(self, number: int) -> PastTurn:
         """Go back to before this turn; the transcript keeps everything."""
         return self.steering.rewind(number)
@@ -87,6 +108,12 @@ class Face(Audience):
     def stop(self) -> bool:
         """Stop the turn or the compaction that is running, if one is."""
         return self._alone.stop()
+
+    def stop_because(self, why: str) -> None:
+        """A hook wants everything to end: what is running says so when it has."""
+        self._ended_because = why
+        if not self.stop():
+            self.emit(Notice(f"a hook wanted everything to end: {why}", "warning"))
 
 
 async def until_hooks_agree(
@@ -100,4 +127,6 @@ async def until_hooks_agree(
             break
         turn.transcript.add(opening.context(outcome.reason), by="hooks")
         reply = await turn.run()
+    else:
+        turn.emit(Notice(_GAVE_UP.format(moment=moment, times=STOP_BLOCKS), "warning"))
     return reply

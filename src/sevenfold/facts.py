@@ -8,8 +8,8 @@ a digest of a digest is one digest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -40,14 +40,29 @@ WORDS: Final = 2_000
 ANSWER: Final = 400
 """Bytes of a line of tool output, of the last words, and of an answer to an earlier question."""
 
+LONGEST_ERROR: Final = 200
+"""Characters of the line that says what went wrong."""
+CALLS: Final = 512
+"""Calls that are remembered as they were told, for all who ask about the same stretch."""
+
+_HAN: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+WORD: Final = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
+"""A word, or a character of a language that is written without spaces."""
 _PATHS: Final = ("file_path", "notebook_path", "path", "filepath", "filename", "file")
 _COMMANDS: Final = ("command", "cmd", "script")
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+")
+_PART: Final = re.compile(r"[A-Z]?[a-z]+")
+"""Of a name that is put together."""
 _CHANGES: Final = frozenset(
     ["write", "edit", "create", "insert", "replace", "patch", "delete", "remove", "update", "move"]
 )
 _READS: Final = frozenset(["read", "view", "open", "cat", "show"])
 _FAILED: Final = re.compile(r"(?:Traceback \(|fatal: |[Ee]rror: |Exit code [1-9])")
+_FAILING: Final = ("Traceback (", "fatal: ", "Error: ", "error: ", "Exit code ")
+_WRONG: Final = re.compile(
+    r"error|fail|fatal|panic|exception|denied|refused|undefined|not found|no such|cannot|can't|unable"
+    "|错误|失败|异常|找不到|不存在",
+    re.IGNORECASE,
+)
 _POINTER: Final = re.compile(
     r"(?:\bin|\bto:?)\s+((?:/|[A-Za-z]:[\\/])(?:(?! in /)[^\n])*?"
     r"[\\/]tool-results[\\/][^\n\\/]*?\.(?:txt|json))(?=[\]\s]|$)"
@@ -237,6 +252,33 @@ def _last(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(values)[-MOST:]
 
 
+# --- the same thing asked twice --------------------------------------------------------------------------
+
+_Of = TypeVar("_Of")
+
+
+class Remembered(Generic[_Of]):
+    """What was made of the last things that were asked about: values, each known by being the same one.
+
+    One compaction asks about the same messages from several sides, and a message that stands for others
+    is looked at before every request.
+    """
+
+    def __init__(self, make: Callable[[Any], _Of], most: int) -> None:
+        self._make, self._most = make, most
+        self._made: dict[int, tuple[object, _Of]] = {}
+
+    def of(self, thing: object) -> _Of:
+        known = self._made.get(id(thing))
+        if known is not None and known[0] is thing:
+            return known[1]
+        made = self._make(thing)
+        if len(self._made) >= self._most:
+            self._made.pop(next(iter(self._made)), None)
+        self._made[id(thing)] = thing, made  # as long as it is kept, nothing else gets its number
+        return made
+
+
 # --- calls --------------------------------------------------------------------------------------------
 
 
@@ -251,15 +293,22 @@ class Call(msgspec.Struct, frozen=True):
 
 def call_of(use: ToolUse) -> Call:
     """A tool that names a file reads or changes it; one that does both says which as its command."""
+    return _CALLS.of(use)
+
+
+def _told(use: ToolUse) -> Call:
     path, command = _path(use.input), _command(use.input)
     if path and (not command or " " not in command):
-        words = {word.lower() for word in _WORD.findall(command or use.name)}
+        words = {word.lower() for word in _PART.findall(command or use.name)}
         if kind := "change" if words & _CHANGES else "read" if words & _READS else "":
             return Call(line(f"{use.name} {path}", LINE), kind, path)
     if command:
         return Call(line(command, LINE), "command", command)
     words_of = [v for v in use.input.values() if isinstance(v, str)]
     return Call(line(" ".join([use.name, *words_of]), LINE // 2), "other", use.name)
+
+
+_CALLS: Final = Remembered(_told, CALLS)
 
 
 def _path(args: Json) -> str:
@@ -277,6 +326,18 @@ def _command(args: Json) -> str:
         if isinstance(command, str) and command.strip():
             return command
     return ""
+
+
+def error_of(result: ToolResult) -> str:
+    """The line of a failed result that says what went wrong, as far as one can tell by rule."""
+    text = result.text
+    if not (result.is_error or text.startswith(_FAILING)):
+        return ""
+    near = text if len(text) <= 8_000 else f"{text[:4_000]}\n{text[-4_000:]}"
+    lines = [one.strip() for one in near.splitlines() if WORD.search(one)]
+    lines = [one for one in lines if not one.startswith("Exit code ")]
+    telling = [one for one in lines if _WRONG.search(one)]
+    return (telling or lines or [""])[-1 if telling else 0][:LONGEST_ERROR]
 
 
 def pointed(text: str) -> str:

@@ -23,53 +23,43 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
-from sevenfold.facts import TYPED, call_of, line
+from sevenfold.facts import TYPED, WORD, call_of, error_of, line
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse
 from sevenfold.transcript import Placed, View
 
-WEIGHTS: Final = {
-    "said": 50,
-    "paths": 15,
-    "identifiers": 15,
-    "errors": 10,
-    "numbers": 5,
-    "urls": 5,
-}
+WEIGHTS: Final = {"said": 50, "paths": 15, "identifiers": 15, "errors": 10, "numbers": 5, "urls": 5}
 RUN: Final = 5
 """So many words in the same order are a quotation; fewer are a coincidence."""
 TWICE: Final = 2
 """Messages that have to use a thing before it counts, if the user did not say it."""
 SHORT: Final = 300
 """Characters; a longer argument of a tool is the text of a file, or as good as one."""
-LONGEST_ERROR: Final = 200
+MOST_NAMES: Final = 20_000
+"""Words of which it is remembered whether they are names: a conversation repeats its own."""
 EXAMPLES: Final = 4
 """Missing things that are named, of each kind."""
 
-_HAN: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WORD: Final = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
-"""A word, or a character of a language that is written without spaces."""
+_APART: Final = bytes(n if chr(n).isalnum() or n == ord("_") else 32 for n in range(128)).ljust(256)
+"""Spaces between the words of an ASCII text."""
 _NAME: Final = re.compile(
-    r"--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w)", re.ASCII
+    r"(?:[A-Za-z][a-z]*+(?!\w)[^\w-]*+)++"
+    r"|(--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w))",
+    re.ASCII,
 )
+"""What may be a name is its group; the words of a language are passed over, many at a time."""
 _SHAPED: Final = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|^--|[A-Za-z].*\d|\d.*[a-z]")
-_NAME_LENGTH: Final = range(5, 101)
-"""Characters of a name; what is longer is data."""
-_NUMBER: Final = re.compile(r"(?<![\w.,:/#-])(?:\d{4}-\d\d-\d\d|\d[\d.,:]*\d)(?![\w-])", re.ASCII)
+_NUMBER: Final = re.compile(r"\d(?<![\w.,:/#-]\d)(?:\d{3}-\d\d-\d\d|[\d.,:]*\d)(?![\w-])", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s<>\"'`)\]}|\\]+")
 _PATH: Final = re.compile(
     r"(?<![\w/.:@+-])(?:[A-Za-z]:[\\/]|~/|\.{1,2}/|/)?[\w@+-][\w.@+-]*(?:[\\/][\w.@+-]+)+", re.ASCII
 )
 _ENDING: Final = re.compile(r"\.[A-Za-z]\w{0,9}$")
-_FAILED: Final = ("Traceback (", "fatal: ", "Error: ", "error: ", "Exit code ")
-_WRONG: Final = re.compile(
-    r"error|fail|fatal|panic|exception|denied|refused|undefined|not found|no such|cannot|can't|unable"
-    "|错误|失败|异常|找不到|不存在",
-    re.IGNORECASE,
-)
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -181,8 +171,8 @@ class _Counting:
         if urls := urls_in(whole):
             self._urls.update(urls)
             whole, text = _URL.sub(" ", whole), _URL.sub(" ", text)
-        paths = paths_in(whole)
-        names = names_in(_without_paths(whole) if paths else whole)
+        paths, rest = _parted(whole)
+        names = names_in(rest)
         if short:  # the flags of a command are its own affair, unless someone speaks of them
             names -= {name for name in names if name.startswith("--") and name not in text}
         for kind, things in (
@@ -211,19 +201,7 @@ def typed(one: Message | Placed) -> str:
     if message.role != "user" or by not in TYPED:
         return ""
     text = message.text
-    return "" if text.startswith("<context>") or not _WORD.search(text) else text
-
-
-def error_of(result: ToolResult) -> str:
-    """The line of a failed result that says what went wrong, as far as one can tell by rule."""
-    text = result.text
-    if not (result.is_error or text.startswith(_FAILED)):
-        return ""
-    near = text if len(text) <= 8_000 else f"{text[:4_000]}\n{text[-4_000:]}"
-    lines = [one.strip() for one in near.splitlines() if _WORD.search(one)]
-    lines = [one for one in lines if not one.startswith("Exit code ")]
-    telling = [one for one in lines if _WRONG.search(one)]
-    return (telling or lines or [""])[-1 if telling else 0][:LONGEST_ERROR]
+    return "" if text.startswith("<context>") or not WORD.search(text) else text
 
 
 def strings(value: Json | object) -> Iterator[str]:
@@ -252,10 +230,13 @@ def _distinct(paths: Sequence[str]) -> Iterator[str]:
 
 
 def names_in(text: str) -> set[str]:
-    """Identifiers, flags and hashes: words that no language has."""
-    return {
-        name for name in _NAME.findall(text) if len(name) in _NAME_LENGTH and _SHAPED.search(name)
-    }
+    """Identifiers, flags and hashes: words that no language has. What is longer is data."""
+    return {name for name in set(_NAME.findall(text)) if 5 <= len(name) <= 100 and _shaped(name)}
+
+
+@lru_cache(maxsize=MOST_NAMES)
+def _shaped(word: str) -> bool:
+    return _SHAPED.search(word) is not None
 
 
 def numbers_in(text: str) -> set[str]:
@@ -268,19 +249,33 @@ def urls_in(text: str) -> set[str]:
 
 def paths_in(text: str) -> set[str]:
     """Paths in running text: those that end like a file, or begin at a root."""
+    return _parted(text)[0]
+
+
+def _parted(text: str) -> tuple[set[str], str]:
+    """The paths in a text, and the text without them. Only words with a slash are looked at closely."""
+    paths: set[str] = set()
     if "/" not in text and "\\" not in text:
-        return set()
-    return {path.rstrip(".") for path in _PATH.findall(text) if _is_path(path)}
+        return paths, text
+
+    def without(found: re.Match[str]) -> str:
+        if not _is_path(found[0]):
+            return found[0]
+        paths.add(found[0].rstrip("."))
+        return " "
+
+    lines = text.split("\n")
+    for at, one in enumerate(lines):
+        if "/" in one or "\\" in one:
+            words = (_PATH.sub(without, w) if "/" in w or "\\" in w else w for w in one.split(" "))
+            lines[at] = " ".join(words)
+    return paths, "\n".join(lines)
 
 
 def _is_path(text: str) -> bool:
     path = text.rstrip(".")
     rooted = path[0] in "/~" or path[1:2] == ":"
     return (rooted or _ENDING.search(path) is not None) and path != "/dev/null"
-
-
-def _without_paths(text: str) -> str:
-    return _PATH.sub(lambda found: " " if _is_path(found[0]) else found[0], text)
 
 
 def _plain(path: str) -> str:
@@ -301,18 +296,17 @@ class Present:
 
     def __init__(self, texts: Iterable[Message | Placed | str]) -> None:
         self._text = "\n".join(part for one in texts for part in _parts(one))
-        self._words: list[str] | None = None
 
     def quoted(self, texts: Iterable[str]) -> dict[str, float]:
         """How much of each text stands there in runs of the same words in the same order."""
-        wanted = {text: _WORD.findall(text) for text in texts}
-        runs: dict[int, set[tuple[str, ...]]] = {}
-        for words in wanted.values():
-            n = min(RUN, len(words))
-            runs.setdefault(n, set()).update(_runs(words, n))
-        there = {n: some.intersection(_runs(self._all_words(), n)) for n, some in runs.items()}
+        wanted = {text: WORD.findall(text) for text in texts}
+        runs = {run for words in wanted.values() for run in _runs(words)}
+        there = runs.intersection(_runs(self._all_words)) if runs else runs
         return {
-            text: _covered(words, there[min(RUN, len(words))]) for text, words in wanted.items()
+            text: _covered(words, there)
+            if len(words) >= RUN
+            else float(_row(words) in self._in_order)
+            for text, words in wanted.items()
         }
 
     def names(self, names: Iterable[str]) -> dict[str, float]:
@@ -328,7 +322,7 @@ class Present:
         return wanted
 
     def urls(self, urls: Iterable[str]) -> dict[str, float]:
-        return {url: float(self._stands(url)) for url in urls}
+        return {url: float(_stands(self._text, url)) for url in urls}
 
     def paths(self, paths: Iterable[str]) -> dict[str, float]:
         """A path is there when the shortest end of two parts is that only this one of them has."""
@@ -337,13 +331,13 @@ class Present:
         text = self._text.replace("\\", "/") if "\\" in self._text else self._text
         return {path: float(_stands(text, _telling_end(path, shared))) for path in wanted}
 
+    @cached_property
     def _all_words(self) -> list[str]:
-        if self._words is None:
-            self._words = _WORD.findall(self._text)
-        return self._words
+        return _words_in(self._text)
 
-    def _stands(self, thing: str) -> bool:
-        return _stands(self._text, thing)
+    @cached_property
+    def _in_order(self) -> str:
+        return _row(self._all_words)
 
 
 def _parts(one: Message | Placed | str) -> Iterator[str]:
@@ -358,17 +352,30 @@ def _parts(one: Message | Placed | str) -> Iterator[str]:
             yield from strings(block.input)
 
 
-def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[i:] for i in range(n)), strict=False)
+def _words_in(text: str) -> list[str]:
+    """As `WORD` finds them. Most lines are ASCII, and those are taken apart faster."""
+    words: list[str] = []
+    for plain, lines in groupby(text.split("\n"), str.isascii):
+        part = "\n".join(lines)
+        words += part.encode().translate(_APART).decode().split() if plain else WORD.findall(part)
+    return words
+
+
+def _row(words: Sequence[str]) -> str:
+    return "\n".join(["", *words, ""]) if words else ""
+
+
+def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return zip(*(words[i:] for i in range(RUN)), strict=False)
 
 
 def _covered(words: Sequence[str], there: set[tuple[str, ...]]) -> float:
-    n, covered, until = min(RUN, len(words)), 0, 0
-    for at, run in enumerate(_runs(words, n)):
+    covered = until = 0
+    for at, run in enumerate(_runs(words)):
         if run in there:
-            covered += at + n - max(at, until)
-            until = at + n
-    return covered / len(words) if words else 1.0
+            covered += at + RUN - max(at, until)
+            until = at + RUN
+    return covered / len(words)
 
 
 def _telling_end(path: str, shared: Mapping[str, int]) -> str:

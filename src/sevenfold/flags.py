@@ -1,7 +1,8 @@
-"""The switches of a session: asked of OpenFeature once, then a value that does not change.
+"""The switches of a session: asked of OpenFeature when it opens and before each turn, a value in between.
 
-What goes into a request depends on some of them, so a session keeps what it started with: a switch
-that moved in the middle would break the prompt cache.
+A switch works at once, also in a session that is resumed or going on. Only those that decide what every
+request begins with stay as they were when the session began: moved in the middle, they would break the
+prompt cache.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.events import Emit, Failed
+from sevenfold.events import Emit, Failed, Notice
 from sevenfold.settings import Switches
 
 if TYPE_CHECKING:
@@ -22,19 +23,39 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = "sevenfold"
 """The OpenFeature domain whose provider is asked."""
+LATCHED: Final = ("micro_api", "server_compact")
+"""They put parameters into the frame of all requests, so they hold for a whole session."""
 
 
 class Flags(Switches, frozen=True):
     """Every layer and mechanism, on or off."""
 
-    def as_begun(self, session: Any) -> Flags:
-        """What a session began with holds for all of it, as far as its record can be read."""
+    def all_as_begun(self, session: Any) -> Flags:
+        """Every switch as it was when the session began, as far as its record can be read."""
         begun = session.get("flags") if isinstance(session, dict) else None
         stored = begun if isinstance(begun, dict) else {}
         known = {
             n: v for n, v in stored.items() if n in self.__struct_fields__ and v in (True, False)
         }
         return replace(self, **known)
+
+    def as_begun(self, session: Any, emit: Emit | None = None) -> Flags:
+        """As they are now, but for those that the beginning of every request of a session depends on."""
+        begun = self.all_as_begun(session)
+        kept = {name: getattr(begun, name) for name in LATCHED}
+        held = replace(self, **kept)
+        changed = [name for name in kept if getattr(held, name) != getattr(self, name)]
+        if changed and emit is not None:
+            told = ", ".join(f"{n} {'on' if getattr(held, n) else 'off'}" for n in changed)
+            emit(
+                Notice(f"as this session began, and until it ends: {told}; a new one has it as set")
+            )
+        return held
+
+    def by_now(self, session: Any) -> Flags:
+        """The provider's word of this moment. One that has broken meanwhile changes nothing."""
+        begun = session if isinstance(session, dict) else {"flags": msgspec.to_builtins(self)}
+        return self.latch(self).as_begun(begun)
 
     @classmethod
     def latch(

@@ -15,7 +15,7 @@ from sevenfold.layers.l4_compaction.server import compacting, on_demand, without
 from sevenfold.models import default_params
 from sevenfold.protocols import Model, Tool
 from sevenfold.recording import frame_mark
-from sevenfold.request import Frame
+from sevenfold.request import KEPT_WARM, Frame
 from sevenfold.settings import Settings
 from sevenfold.tokens import Calibration, Thresholds
 from sevenfold.transcript import Mark, Unthink, View, What
@@ -25,14 +25,25 @@ PROMPT: Final = Path(__file__).with_name("system_prompt.md")
 
 
 def new_frame(
-    at: Workplace, model: Model, tools: Iterable[Tool], flags: Flags, more: tuple[str, ...] = ()
+    at: Workplace,
+    model: Model,
+    tools: Iterable[Tool],
+    flags: Flags,
+    more: tuple[str, ...] = (),
+    *,
+    silences: bool = False,
 ) -> Frame:
-    """What every request of a new session has in front of its messages; `more` is of this project."""
+    """What every request of a new session has in front of its messages; `more` is of this project.
+
+    `silences`: a person talks to it, and may be silent for longer than the messages are kept.
+    """
+    caches = model.capabilities.caches_prompts
     frame = Frame(
         model.name,
         (system_prompt(), *more),
         tuple(tool.schema for tool in tools),
         ttl=at.settings.cache_ttl,
+        system_ttl=at.settings.system_ttl or ("1h" if silences and caches else None),
     )
     return frame_for(model, frame, at, flags)
 
@@ -56,7 +67,8 @@ def frame_for(model: Model, frame: Frame, at: Workplace, flags: Flags) -> Frame:
 def handover(model: Model, frame: Frame, view: View, learned: Calibration | None) -> list[What]:
     """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
     calibration = Mark("calibration", msgspec.to_builtins(learned or Calibration()))
-    whats: list[What] = [frame_mark(frame), calibration]
+    cold = Mark(KEPT_WARM, None)  # that was another model's cache
+    whats: list[What] = [frame_mark(frame), calibration, cold]
     if len(view) and model.capabilities.loses_thinking:
         whats.append(Unthink(view[0].id))
     if not model.capabilities.server_compaction:

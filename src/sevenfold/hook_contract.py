@@ -151,7 +151,7 @@ class Outcome(msgspec.Struct, frozen=True):
     permission_reason: str = ""
     updated_input: Json | None = None
     messages: tuple[str, ...] = ()
-    """For the user."""
+    """For the user; they have been told when the hook had run."""
 
 
 NOTHING: Final = Outcome()
@@ -247,7 +247,7 @@ def judge(event: str, hook: HookCommand, ran: Ran) -> tuple[str, Outcome]:
     if ran.code == 2:
         why = ran.err or NO_REASON
         if event not in _CAN_REFUSE:
-            return "failed", Outcome(messages=(why,))
+            return "failed", Outcome(messages=(f"{event} hook: {why}",))
         if event == "PreToolUse":
             return "blocked", Outcome(
                 block=True, reason=why, permission="deny", permission_reason=why

@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from msgspec.structs import replace
 
-from sevenfold.events import Denied, Emit, HookRan
+from sevenfold.events import Denied, Emit, HookRan, Notice
 from sevenfold.hook_contract import (
     MATCHED_ON,
     MOST_OUTPUT,
@@ -118,7 +118,19 @@ class Hooks:
             how, outcome = judge(event, hook, ran)
         said = "\n".join(filter(None, (outcome.reason, *outcome.messages)))
         self.emit(HookRan(event, short(hook.command), how, said))
+        level = "info" if how in ("ok", "blocked") else "warning"
+        for text in outcome.messages:
+            self.emit(Notice(text, level))
         return outcome
+
+    def hears(self, event: str) -> bool:
+        """Whether anything runs at this moment at all."""
+        return event in self._by_event
+
+    async def notify(self, kind: str, text: str) -> tuple[()]:
+        """The user is told something, wherever they look: work for the background."""
+        await self.run("Notification", {"message": text, "notification_type": kind})
+        return ()
 
     async def _execute(self, hook: HookCommand, payload: bytes) -> Ran:
         names = ("CLAUDE_PROJECT_DIR", "SEVENFOLD_PROJECT_DIR")

@@ -26,7 +26,12 @@ async def watch(turn: Turn, tray: Tray, busy: Callable[[], bool]) -> None:
             turn.collect()
         except SevenfoldError as error:  # the disk, for instance: the next turn will say so too
             turn.emit(Failed("idle", str(error)))
-        for layer in turn.layers.idle:
-            if (name := type(layer).__name__) not in tray.running:
-                idle = turn.clock.now() - replied_at
-                tray.start(name, partial(layer, turn.request, idle))
+        ask_idle(turn, tray, turn.clock.now() - replied_at)
+
+
+def ask_idle(turn: Turn, tray: Tray, idle: float) -> None:
+    """Ask the layers that act on silence, after so many seconds of it; one may say that nothing waits."""
+    for layer in turn.layers.idle:
+        name, waiting = type(layer).__name__, getattr(layer, "waiting", True)
+        if waiting and name not in tray.running:
+            tray.start(name, partial(layer, turn.request, idle))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,8 +17,8 @@ from msgspec.structs import replace
 from sevenfold.cache.breakpoints import place
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import ModelFailure, StorageFailure
-from sevenfold.events import Emit, Failed, Notice
-from sevenfold.messages import Message, user
+from sevenfold.events import Emit, Failed, Notice, Replied
+from sevenfold.messages import Message, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.protocols import Accounts, Model
 from sevenfold.request import Request
@@ -51,6 +52,7 @@ class KeepingWarm:
         if not self._may_spend(reserved):
             return None
         self.accounts.before(small)
+        began = perf_counter()
         try:
             reply = await self._sent(small)
         except ModelFailure as error:
@@ -58,6 +60,10 @@ class KeepingWarm:
             self._settle(reserved, 0.0)
             return None
         cost = self.accounts.after(small, reply) if reply else None
+        if reply:
+            took = perf_counter() - began
+            said = (assistant(), reply.usage, reply.stop)
+            self.emit(Replied(*said, took, cost, reply.model, small.source))
         self._settle(reserved, reserved if cost is None else cost)
         return reply
 

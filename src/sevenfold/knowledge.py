@@ -17,25 +17,29 @@ import anyio.to_thread
 
 from sevenfold import opening
 from sevenfold.errors import SevenfoldError
-from sevenfold.events import Emit, Event, Failed, Notice, Remembered
-from sevenfold.layers.l5_durable_memory.nearby import LOADED, Nearby
+from sevenfold.events import Emit, Event, Failed, Remembered
+from sevenfold.layers.l5_durable_memory.instructing import Instructing
+from sevenfold.layers.l5_durable_memory.nearby import LOADED
 from sevenfold.layers.l5_durable_memory.prompt import is_opening, memory_prompt
 from sevenfold.layers.l5_durable_memory.prompt import opening as opened_with
 from sevenfold.layers.l5_durable_memory.selecting import Sources, Start
+from sevenfold.layers.standing import Standing, Stands
 from sevenfold.memory.age import age, caveat
 from sevenfold.memory.agents.scopes import state_of
+from sevenfold.memory.folder.desk import Saved
 from sevenfold.memory.guard.instructions import find_instructions
 from sevenfold.memory.history import Author
-from sevenfold.memory.instructions import InstructionFiles, Loaded, rendered
+from sevenfold.memory.index_limits import INDEX
+from sevenfold.memory.instructions import InstructionFiles, Limits
 from sevenfold.memory.search.embedding import default_embedder
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import Message
 from sevenfold.protocols import Attach, Capabilities, Clock, Forker, Handback, ToolFailed
-from sevenfold.restore import Cut, Restorable
+from sevenfold.restore import Cut
 from sevenfold.tools.paths import real, secret
 from sevenfold.tools.workspace import Keeper
 from sevenfold.transcript import Mark, View
-from sevenfold.whereabouts import claim_memory
+from sevenfold.whereabouts import claimed
 from sevenfold.workplace import Workplace
 
 MANAGED: Final = Path("/etc/sevenfold")
@@ -54,8 +58,10 @@ class Knowledge:
         clock: Clock,
         emit: Emit,
         locate: Callable[[str], Path],
+        *,
+        team: bool = True,
     ) -> None:
-        """`locate`: which file a tool means by a path."""
+        """`locate`: which file a tool means by a path. `team`: whether memory shared with one is used."""
         self._at, self._clock, self._emit = at, clock, emit
         self._own, self._waiting = threading.get_ident(), deque[Event]()
         self.store: MemoryStore | None = None
@@ -69,18 +75,17 @@ class Knowledge:
                 emit=self._tell,
                 author=author,
                 embedder=default_embedder(place.words),
+                claim=partial(claimed, place),
             )
-        known = view.marks.get(LOADED)
-        self.files = self._instruction_files(known if isinstance(known, list) else ())
-        self._nearby = Nearby(self._touched, self._known, locate, emit)
-        self._opened_again = False
-        if known:  # resumed: what was said stays, and rules for certain files wait for these again
-            self.files.load()
-        self._team = at.flags.team and self.store is not None and _shared(self.store)
+        about = self._instruction_files, self._said, is_opening, locate, emit
+        self._instructing = Instructing(*about, view.marks.get(LOADED), besides=self._indexes)
+        self._team = team and self.store is not None and _shared(self.store)
         self.measured: Callable[[float, int], object] | None = None
         """Told at the end how many memories turned out wrong, and how many are quarantined."""
 
-    def _instruction_files(self, already: Sequence[object]) -> InstructionFiles:
+    def _instruction_files(
+        self, already: Sequence[object], limits: Limits | None = None
+    ) -> InstructionFiles:
         at = self._at
         person = at.environment.variables.get("HOME")
         return InstructionFiles(
@@ -94,6 +99,7 @@ class Knowledge:
             shared_home=at.environment.shared,
             suspicious=find_instructions,
             already=tuple(map(str, already)),
+            limits=limits,
         )
 
     # --- in the prompt ----------------------------------------------------------------------------------
@@ -110,30 +116,54 @@ class Knowledge:
 
     def opening(self) -> tuple[Message | Mark, ...]:
         """What opens the conversation: instruction files and the index, read now."""
-        self.files = self._instruction_files(())
-        self._nearby.forget()
-        found = self.files.load()
-        for text in found.warnings:
-            self._emit(Notice(text, "warning"))
-        team = self._index(team=True) if self._team else ""
-        said = opened_with(self._index(), rendered(found), team)
-        if said is None:
-            return ()
-        return opening.context(said), Mark(LOADED, list(self.files.known))
+        return self._instructing.opening()
 
-    def rules(self) -> tuple[Message, ...]:
-        """The instruction files alone, for agents: they work in the same project."""
-        said = opened_with("", rendered(self._instruction_files(()).load()))
+    @property
+    def stands(self) -> Stands:
+        return is_opening
+
+    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+        """The same after a compaction, where it has left the view."""
+        return self._instructing.again(cut, room)
+
+    def _said(self, instructions: str, index: bool) -> tuple[Message, ...]:
+        team = self._index(team=True) if index and self._team else ""
+        said = opened_with(self._index() if index else "", instructions, team)
         return () if said is None else (opening.context(said),)
 
-    name = "instruction files and memory index"
+    def _indexes(self) -> tuple[Path, ...]:
+        return (self.store.folder / INDEX,) if self.store else ()
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
-        """After a compaction: the opening as it would be now, where it has left the view."""
-        if any(is_opening(placed) for placed in cut.kept):
-            return None
-        self._opened_again = True
-        return next((one for one in self.opening() if isinstance(one, Message)), None)
+    def beside(
+        self,
+        memory: Path | None,
+        own: Callable[[], Sequence[Message]],
+        stands: Stands,
+        locate: Callable[[str], Path],
+        emit: Emit,
+        known: object,
+    ) -> Instructing:
+        """The instruction files of an agent: it works in the same project. `own`: what brings its memory,
+        which lies in `memory`.
+        """
+
+        def said(instructions: str, more: bool) -> tuple[Message, ...]:
+            rules = opened_with("", instructions)
+            first = () if rules is None else (opening.context(rules),)
+            return (*first, *own()) if more else first
+
+        besides = (memory / INDEX,) if memory else ()
+        about = self._instruction_files, said, stands, locate, emit, known
+        return Instructing(*about, besides=lambda: besides, warns=False)
+
+    def index_of(self, folder: Path) -> str:
+        """The index of an agent's memory, as it is now."""
+        state = state_of(folder, self._at.environment.home)
+        try:
+            return MemoryStore(folder, state, self._clock).loaded_index()
+        except SevenfoldError as error:
+            self._emit(Failed(BY, str(error)))
+            return ""
 
     def _index(self, *, team: bool = False) -> str:
         try:
@@ -141,12 +171,6 @@ class Knowledge:
         except SevenfoldError as error:
             self._emit(Failed(BY, str(error)))
             return ""
-
-    def _touched(self, path: Path) -> Loaded:
-        return self.files.touched(path)
-
-    def _known(self) -> tuple[str, ...]:
-        return self.files.known
 
     # --- beside the conversation ------------------------------------------------------------------------
 
@@ -160,13 +184,11 @@ class Knowledge:
         return Sources(store.folder, store.recall, able, store.newest, fork, model, start)
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        """What the folders of newly touched files say."""
+        """What the folders of newly touched files say, and which day it is where a new one began."""
         self._flush()
-        handed = self._nearby.attach(view)
-        if self._opened_again and not handed:
-            handed = (Mark(LOADED, list(self.files.known)),)
-        self._opened_again = False
-        return handed
+        known = view.marks.get("surroundings")
+        day = opening.next_day(known if isinstance(known, dict) else {}, self._clock.now())
+        return (*self._instructing.attach(view), *day)
 
     @property
     def keeper(self) -> Keeper | None:
@@ -196,8 +218,8 @@ class Knowledge:
 
     def claim(self) -> None:
         """A conversation begins: from now on it is written down whose memory this is."""
-        if self.store is not None and self._at.environment.shared is not None:
-            claim_memory(self._at.memory, self._at.places.root)
+        if self.store is not None:
+            self.store.claim()
 
     def close(self) -> None:
         self._measure()
@@ -239,26 +261,48 @@ class MemoryKeeper:
     def __init__(self, store: MemoryStore, clock: Clock, emit: Emit) -> None:
         self._store, self._clock, self._emit = store, clock, emit
         self._folder = real(store.folder)
+        self._say: dict[Path, str] = {}
 
     def keeps(self, path: Path) -> bool:
         return path.is_relative_to(self._folder)
 
-    def before_write(self, path: Path, data: bytes) -> None:
+    def instead(self, path: Path, data: bytes) -> str | None:
+        from sevenfold.memory.agent_writes import instead
+
         try:
-            self._store.before_write(path, data)
+            done = instead(self._store, path, data, self._clock.now())
         except SevenfoldError as error:
             raise ToolFailed(str(error)) from error
+        if done is None:
+            return None
+        saved, said = done
+        self._told([saved] if saved else [])
+        return said
+
+    def before_write(self, path: Path, data: bytes) -> bytes:
+        from sevenfold.memory.agent_writes import ready
+
+        try:
+            self._store.before_write(path, data)
+            written = ready(self._store, path, data, self._clock.now())
+        except SevenfoldError as error:
+            raise ToolFailed(str(error)) from error
+        self._say[path] = written.said
+        return written.data
 
     def after_write(self, path: Path) -> str:
         try:
             saved = self._store.after_write(path)
         except SevenfoldError as error:
             return f"It could not be recorded: {error}"
+        self._told(saved)
+        return self._say.pop(path, "")
+
+    def _told(self, saved: Sequence[Saved]) -> None:
         kind = self._store.author.kind
         for one in saved:
             said = one.name, str(one.path), one.action, one.revision, kind
             self._emit(Remembered(*said))
-        return ""
 
     def remark(self, path: Path) -> str:
         try:
@@ -270,4 +314,4 @@ class MemoryKeeper:
         return f"[a memory, {said}]"
 
 
-_check: tuple[type[Keeper], type[Restorable], type[Attach]] = (MemoryKeeper, Knowledge, Knowledge)
+_check: tuple[type[Keeper], type[Standing], type[Attach]] = (MemoryKeeper, Knowledge, Knowledge)

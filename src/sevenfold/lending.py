@@ -6,28 +6,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
+from typing import Final
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.capping import Capped
-from sevenfold.events import Emit
+from sevenfold.events import Emit, Failed
 from sevenfold.flags import Flags
+from sevenfold.glossary import Glossary
 from sevenfold.habits import Habits
 from sevenfold.hooks import HookedTools
 from sevenfold.keeping_warm import KeepingWarm
 from sevenfold.knowledge import Knowledge
+from sevenfold.layers.agreement import Afterwards, Before
 from sevenfold.layers.l2_microcompaction.api_level import ProviderEdits
-from sevenfold.layers.l4_compaction.compaction import Afterwards, Before
 from sevenfold.layers.l4_compaction.server import Asking, ServerCompaction
 from sevenfold.layers.l5_durable_memory.extraction import Learning
 from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
-from sevenfold.layers.l5_durable_memory.selecting import Start
+from sevenfold.layers.l5_durable_memory.selecting import Sources, Start
 from sevenfold.layers.l6_dreaming.running import Dreams
 from sevenfold.layers.l7_agents.forking import Forks
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.messages import Message
 from sevenfold.protocols import Clock, Model
 from sevenfold.recording import RESULTS
-from sevenfold.restore import Files, StartContext, restored
+from sevenfold.restore import TITLE, Afresh, Cut, Files, Restorable, StartContext, restored
 from sevenfold.spending import Spending
 from sevenfold.storage.results import ResultStore
 from sevenfold.tokens import Thresholds
@@ -35,6 +37,8 @@ from sevenfold.tools.confined import Confined
 from sevenfold.tools.workspace import Keeper
 from sevenfold.transcript import Entry, Transcript, View
 from sevenfold.workplace import Toolset, Workplace
+
+_TITLED: Final = "What this session is called, by the notes on it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,10 @@ class Lender:
     emit: Emit
     hooks: tuple[Before, Afterwards]
     """Of the user: before and after a compaction."""
+    restorables: Sequence[Restorable] = ()
+    """What else the model is given back after a compaction."""
+    connect: Callable[[str], Model] | None = None
+    """Another model, by its name."""
 
     def lent(self) -> Lent:
         """Forks come last: what their tools give back goes through layer 1 as well."""
@@ -72,6 +80,7 @@ class Lender:
             able=lambda: self.model().capabilities,
             until=ledger.warmth.until,
             gaps=self.habits.gaps,
+            thresholds=self.thresholds,
             keep_warm=KeepingWarm(self.model, ledger, ledger.prices, spending, self.emit),
             prices=ledger.prices,
             store=ResultStore(lambda: self.transcript().with_suffix("") / RESULTS),
@@ -79,8 +88,11 @@ class Lender:
             clock=self.clock,
             home=self.at.environment.home,
             server=self.accounts if self.flags.server_compact else None,
-            ask_server=Asking(self.model, self.accounts) if self.flags.server_compact else None,
+            ask_server=Asking(self.model, self.accounts, self.emit)
+            if self.flags.server_compact
+            else None,
             restore=self._restored,
+            standing=self.knowledge,
             before_compaction=self.hooks[0],
             after_compaction=self.hooks[1],
             memory=(self.at.memory.folder,),
@@ -97,22 +109,33 @@ class Lender:
             notes=settings.notes,
             compaction=settings.compaction,
         )
-        forks = Forks(
-            self.model,
-            self.accounts,
-            self.clock,
-            self.emit,
-            self.thresholds,
-            standard("fork", alone),
-        )
+        known = self.model, self.accounts, self.clock, self.emit, self.thresholds
+        forks = Forks(*known, standard("fork", alone))
         aside = Capped(forks, ledger.prices, spending, self.emit)
-        chooses = lambda: settings.recall.model or self.model().name  # noqa: E731
-        memories = self.knowledge.sources(alone.able, aside, chooses, self.start)
+        memories = self._memories(forks, spending)
         return with_fields(alone, forker=forks, aside=aside, memories=memories)
 
+    def _memories(self, forks: Forks, spending: Spending) -> Sources | None:
+        """What recall searches in, and who chooses where a model does."""
+        limits = lambda: _limits(self._chooser())  # noqa: E731
+        asks = with_fields(forks, model=self._chooser, thresholds=limits)
+        chooser = Capped(asks, self.ledger.prices, spending, self.emit)
+        able, name = lambda: self.model().capabilities, lambda: self._chooser().name
+        return self.knowledge.sources(able, chooser, name, self.start)
+
+    def _chooser(self) -> Model:
+        """The model that chooses memories. It may be another provider's than the conversation's."""
+        name = self.at.settings.recall.model
+        return self.connect(name) if name and self.connect else self.model()
+
     def _learning(self) -> Learning | None:
-        """Nobody asked a script to remember things: where no person talks, only if it is set."""
+        """Nobody asked a script to remember things: where no person talks, only if it is set.
+
+        In assistant mode the agent keeps a daily log, and nothing else is written beside it.
+        """
         store, tools = self.knowledge.store, self.tools
+        if self.at.settings.assistant_mode:
+            return None
         talks = self.interactive and not self.at.environment.remote
         if store is None or not (talks or self.at.settings.extraction.non_interactive):
             return None
@@ -123,6 +146,7 @@ class Lender:
             self.entries,
             self.start,
             tools.workspace.locate,
+            team=self.flags.team,
         )
 
     def _dreams(self) -> Dreams | None:
@@ -156,12 +180,38 @@ class Lender:
 
     def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
         files = Files(self.tools.read_again, skip=self._kept_here)
-        again = (self.knowledge, files, StartContext())
+        title = Afresh("session title", _TITLED, lambda: _text(view.marks.get(TITLE)))
+        theirs = (Given(one, self.emit) for one in self.restorables)
+        again: tuple[Restorable, ...] = (title, files, StartContext(), *theirs)
+        again = (*again, Glossary(self.at.settings.compaction.names))
         return restored(view, gone, again, window, room)
 
     def _kept_here(self, path: str) -> bool:
         """Stored results and notes are found by their own pointers."""
         return Path(path).is_relative_to(self.transcript().with_suffix(""))
+
+
+class Given:
+    """Something of the caller's that is to be restored. When it breaks, the rest is restored even so."""
+
+    def __init__(self, one: Restorable, emit: Emit) -> None:
+        self.name, self._one, self._emit = one.name, one, emit
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        try:
+            return self._one.restored(cut, room)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+            self._emit(Failed("restore", f"{self.name} is not given back: {error!r}"))
+            return None
+
+
+def _limits(model: Model) -> Thresholds:
+    able = model.capabilities
+    return Thresholds.of(able.window, able.max_output)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def watched(ledger: Ledger, emit: Emit, transcript: Transcript) -> ServerCompaction:

@@ -13,6 +13,7 @@ from sevenfold.clock import date_of
 from sevenfold.errors import ContextFull, Mistake
 from sevenfold.messages import Message, user
 from sevenfold.tokens import measure
+from sevenfold.transcript import Mark
 
 
 def context(*lines: str) -> Message:
@@ -38,6 +39,15 @@ def news(before: dict[str, str], now: dict[str, str]) -> Message | None:
     if not lines:
         return None
     return context(*lines) if not before else context("This has changed:", *lines)
+
+
+def next_day(before: dict[str, str], at: float) -> tuple[Message | Mark, ...]:
+    """The new date, where midnight has passed since it was last said; else nothing."""
+    today = date_of(at)
+    if before.get("Date", today) == today:
+        return ()
+    said = context("This has changed:", f"Date: {today}")
+    return said, Mark("surroundings", {**before, "Date": today})
 
 
 def _branch(tree: Path) -> str:

@@ -58,14 +58,13 @@ def quotes(
 
     `last_whole`: the last of them stands nowhere else. It is not cut, whatever the room.
     """
-    whole = [quote(n, text) for n, text in said]
-    if said and last_whole:
-        whole[-1] = quote(*said[-1], " newest")
-    if room_of(whole) <= room:
-        return whole
+    last = [quote(*said[-1], " newest")] if said and last_whole else []
+    if sum(byte_length(text) for _, text in said) <= room:  # else it is not worth quoting all of it
+        whole = [*(quote(n, text) for n, text in said[: len(said) - len(last)]), *last]
+        if room_of(whole) <= room:
+            return whole
     if cutting == "none":
         return None
-    last = whole[-1:] if last_whole else []
     left = room - room_of(last)
     cut = _cut(said[:-1] if last_whole else said, left, LONG if cutting == "long" else LEAST)
     return None if cut is None else [*cut, *last]
@@ -100,7 +99,11 @@ def _chosen(said: Numbered, room: int) -> tuple[int, int]:
 def _around(one: tuple[int, str]) -> int:
     """Bytes of a quotation besides what is quoted; with a note, where that may have to be cut."""
     n, text = one
-    return byte_length(quote(n, "")) + 1 + (_NOTE if byte_length(text) > LEAST else 0)
+    return _TAGS + len(str(n)) + (_NOTE if byte_length(text) > LEAST else 0)
+
+
+_TAGS: Final = byte_length(quote(0, ""))
+"""Of a number with one digit: the digit makes room for the end of the line."""
 
 
 def level(sizes: Sequence[int], room: int) -> int:

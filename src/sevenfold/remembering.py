@@ -11,6 +11,7 @@ whether there is one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,7 +28,7 @@ from sevenfold.protocols import Clock
 from sevenfold.settings import Environment, load
 from sevenfold.storage.places import find
 from sevenfold.trust import Trust
-from sevenfold.whereabouts import MemoryPlace, memory_place
+from sevenfold.whereabouts import MemoryPlace, claimed, memory_place
 
 PATIENCE: Final = 20.0
 """Seconds that a program waits for recall by meaning; a conversation never does."""
@@ -74,7 +75,14 @@ class Memory(MemoryStore):
         if place.off is not None:
             raise MemoryOff(place.off)
         clock, embedder = clock or SystemClock(), default_embedder(place.words)
-        return cls(place.folder, place.state, clock, emit=emit, embedder=embedder)
+        return cls(
+            place.folder,
+            place.state,
+            clock,
+            emit=emit,
+            embedder=embedder,
+            claim=partial(claimed, place),
+        )
 
     def __enter__(self) -> Self:
         return self

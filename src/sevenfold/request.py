@@ -13,13 +13,18 @@ import msgspec
 from sevenfold.errors import PromptTooLong
 from sevenfold.messages import Json, Message, Thinking, message_to_wire
 from sevenfold.tokens import Pressure, Size, Thresholds, byte_length
-from sevenfold.transcript import Id, View
+from sevenfold.transcript import Id, Mark, View
 
 Ttl: TypeAlias = Literal["5m", "1h"]
 TTL_SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
 KEPT_WARM: Final = "kept_warm"
 """The mark that says until when the provider keeps the prefix although nobody has spoken."""
 _encode = msgspec.json.Encoder().encode
+
+
+def kept_until(view: View, until: float) -> Mark:
+    """The mark for a request beside the conversation that has read its prefix in this silence."""
+    return Mark(KEPT_WARM, {"since": view.replied_at, "until": until})
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,12 +37,22 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     params: Json = {}
     """Thinking, betas, context management, effort: what changes the cache when it changes."""
     ttl: Ttl = "5m"
+    system_ttl: Ttl | None = None
+    """How long what stands before the messages is to be kept; None: as long as they are."""
+
+    @property
+    def head_ttl(self) -> Ttl:
+        """Never shorter than what stands behind it: providers refuse that."""
+        return "1h" if "1h" in (self.ttl, self.system_ttl) else "5m"
+
+    @property
+    def size(self) -> Size:
+        return Size(sum(byte_length(part) for part in self.system), len(_encode(self.tools)))
 
     @property
     def tokens(self) -> int:
         """An estimate, needed until the first reply says how large it really is."""
-        text = sum(byte_length(part) for part in self.system)
-        return Size(text, len(_encode(self.tools))).tokens()
+        return self.size.tokens()
 
 
 class Request(msgspec.Struct, frozen=True):

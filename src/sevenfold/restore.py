@@ -26,10 +26,15 @@ START: Final = 5_000
 TEXT: Final = 5_000
 NAMED: Final = 10
 """Files that are only named, because they are too long or no longer there."""
+SKILL: Final = 5_000
+SKILLS: Final = 25_000
 MARGIN: Final = 20
 """Tokens that tags and rounding may take."""
 LOOKED_AT: Final = 25
 """Files that are tried at most: a folder that was deleted need not be gone through."""
+
+TITLE: Final = "title"
+"""The name of the mark that says what a session is called."""
 
 _OPENING, _CLOSING = "<context>\n", "\n</context>"
 _FILES: Final = (
@@ -171,13 +176,14 @@ class _Found:
         if any(_same_file(path, name) for name in names):
             return
         names.append(path)
-        part = _part(path, text)
-        tokens = self._cut.tokens(f"- {path}\n{part}\n") + 1  # its name is in the list above it too
-        if self._cut.tokens(text) <= self._each and tokens <= self._left:
-            self._shown.append((path, part))
-            self._left -= tokens
-        else:
-            self._name(self._long, path)
+        if self._cut.tokens(text) <= self._each:
+            part = _part(path, text)
+            tokens = self._cut.tokens(f"- {path}\n{part}\n") + 1  # its name is above it too
+            if tokens <= self._left:
+                self._shown.append((path, part))
+                self._left -= tokens
+                return
+        self._name(self._long, path)
 
     def _name(self, names: list[str], path: str) -> None:
         tokens = self._cut.tokens(f"- {path}\n") + 1
@@ -220,7 +226,7 @@ def touched(messages: Sequence[Placed]) -> list[str]:
     }
     paths: dict[str, None] = {}
     for placed in reversed(messages):
-        for path in (*_called(placed.message, failed), *_given_back(placed)):
+        for path in (*_called(placed.message, failed), *_files_given_back(placed)):
             if path.isprintable():
                 paths.setdefault(posixpath.normpath(path))
     return list(paths)
@@ -233,13 +239,19 @@ def _called(message: Message, failed: set[str]) -> Iterator[str]:
             yield call.about
 
 
-def _given_back(placed: Placed) -> Iterator[str]:
+def _files_given_back(placed: Placed) -> Iterator[str]:
     """Files of an earlier restoration: what was worked on then may be worked on still."""
+    yield from given_back(placed, _FILES, _GONE)
+
+
+def given_back(placed: Placed, what: str, until: str = "") -> Iterator[str]:
+    """The list in a message of ours that begins with the words `what`, after an earlier compaction."""
     if placed.message.role != "user" or placed.by in TYPED:
         return
     text = placed.message.text
-    if text.startswith(_OPENING + _FILES):
-        head = text.partition("\n\n")[0].partition(_GONE)[0]
+    if text.startswith(_OPENING + what):
+        head = text.partition("\n\n")[0]
+        head = head.partition(until)[0] if until else head
         yield from (one[2:] for one in head.splitlines() if one.startswith("- "))
 
 
@@ -297,4 +309,39 @@ class Afresh:
         return message if fits else context(f"{self._what} It is too long to be repeated here.")
 
 
-_checks: tuple[type[Restorable], ...] = (Files, StartContext, Afresh)
+class Several:
+    """Texts of one kind, such as the skills in use: each within a limit, and all of them within another.
+
+    `read` gives them as they are now, name and text, what matters most first. What is too long, or finds
+    no more room, is named.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        read: Callable[[], Iterable[tuple[str, str]]],
+        each: int = SKILL,
+        most: int = SKILLS,
+    ) -> None:
+        self.name = name
+        self._what, self._read, self._each, self._most = what, read, each, most
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        shown, named = list[str](), list[str]()
+        for name, text in self._read():
+            part = f"## {name}\n\n{text.strip()}"
+            tried = self._message([*shown, part], named)
+            fits = cut.tokens(text) <= cut.scaled(self._each)
+            if fits and cut.tokens(tried.text) <= min(room, cut.scaled(self._most)):
+                shown.append(part)
+            else:
+                named.append(name)
+        return self._message(shown, named) if shown or named else None
+
+    def _message(self, shown: Sequence[str], named: Sequence[str]) -> Message:
+        left = [f"Not repeated here, for want of room: {', '.join(named)}."] if named else []
+        return context("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
+
+
+_checks: tuple[type[Restorable], ...] = (Files, StartContext, Afresh, Several)

@@ -31,7 +31,6 @@ from sevenfold.framing import (
     tool_changes,
 )
 from sevenfold.habits import Habits
-from sevenfold.hook_contract import Outcome
 from sevenfold.idling import watch
 from sevenfold.knowledge import Knowledge
 from sevenfold.layers.l4_compaction.server import ServerCompaction
@@ -45,11 +44,12 @@ from sevenfold.models import connect
 from sevenfold.protocols import Clock, Layers, Model, Tool
 from sevenfold.recording import Recording, frame_mark
 from sevenfold.request import Frame
+from sevenfold.restore import Restorable
 from sevenfold.settings import Environment
 from sevenfold.spawning import Spawning
 from sevenfold.steering import Alone, Steering, compaction_hooks
-from sevenfold.storage.cleanup import DailyCleanup, Limits
-from sevenfold.storage.places import claim, find_session, new_session_id
+from sevenfold.storage.cleanup import DailyCleanup
+from sevenfold.storage.places import find_session, held, new_session_id
 from sevenfold.teamwork import Teamwork
 from sevenfold.telemetry import Telemetry
 from sevenfold.tokens import Usage
@@ -76,12 +76,15 @@ class Session(Face):
         clock: Clock | None = None,
         started_by: str = "startup",
         interactive: bool = False,
+        restorables: Sequence[Restorable] = (),
     ) -> None:
-        """`interactive`: a person talks to it, and it may learn from what they say."""
+        """`interactive`: a person talks to it, and it may learn from what they say. `restorables`: what
+        the model is given back after a compaction, beside files and memory.
+        """
         super().__init__()
         self._chosen, self._resume, self._started_by = model, resume, started_by
         self._cwd = Path(project).resolve()
-        self._own_tools, self._asker = tuple(tools), ask
+        self._own_tools, self._asker, self._restorables = tuple(tools), ask, tuple(restorables)
         self._overrides = dict(settings or {})
         self.environment = Environment.read(environ)
         if home:
@@ -92,7 +95,7 @@ class Session(Face):
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
-        self._open = False
+        self._open = self._watched = False
         self.ended_by = "exit"
 
     # --- opening and closing ----------------------------------------------------------------------------
@@ -137,7 +140,7 @@ class Session(Face):
         chosen = self._chosen or (stored.model if stored else self.at.default_model)
         self.model = self.connect(chosen) if isinstance(chosen, str) else chosen
         self._stored_frame = stored
-        self.flags = self.at.flags.as_begun(self.view.marks.get("session"))
+        self.flags = self.at.flags.as_begun(self.view.marks.get("session"), self.emit)
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
 
     def connect(self, name: str) -> Model:
@@ -160,19 +163,22 @@ class Session(Face):
             self._asker,
             self.clock,
             self.emit,
-            self._stopped_by_a_hook,
+            self.stop_because,
             self.knowledge.keeper,
         )
+        self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
         stack.push_async_callback(self.tools.workspace.close)
 
     def _open_knowledge(self) -> Knowledge:
         def locate(path: str) -> Path:
             return self.tools.workspace.locate(path)
 
-        return Knowledge(self.at, self.id, self.view, self.clock, self.emit, locate)
+        known = self.at, self.id, self.view, self.clock, self.emit, locate
+        return Knowledge(*known, team=self.flags.team)
 
     def _open_turn(self) -> None:
         self.tray = Tray(self._tasks, self.emit)
+        self.tools.notify(self.overhear, self.tray.start, self._interactive)
         self._habits = Habits(self.environment.home, self.clock)
         accounts = watched(self.ledger, self.emit, self._recording.transcript)
         self.turn = Turn(
@@ -214,7 +220,9 @@ class Session(Face):
             habits=self._habits,
             clock=self.clock,
             emit=self.emit,
-            hooks=compaction_hooks(self.tools.hooks, self._take_from_hook),
+            hooks=compaction_hooks(self.tools.hooks, self.stop_because),
+            restorables=self._restorables,
+            connect=self.spawning.connected,
         )
         self.lent = with_fields(lender.lent(), mail=self.company.attach)
         return standard("main", self.lent)
@@ -224,7 +232,8 @@ class Session(Face):
         stored = self._stored_frame
         if stored is None:
             more = self.knowledge.system
-            new = new_frame(self.at, self.model, self.tools.all, self.flags, more)
+            talks = self._interactive
+            new = new_frame(self.at, self.model, self.tools.all, self.flags, more, silences=talks)
             if self._resume:  # its record was damaged: what is sent from now on is kept
                 self._recording.transcript.add(frame_mark(new), by="session")
             return new
@@ -240,19 +249,32 @@ class Session(Face):
         self._recording.transcript.add(*whats, by="session")
         return changed
 
+    def _heed_switches(self) -> None:
+        """What was switched from afar holds from this turn on: the layers are as after a resume."""
+        if (now := self.flags.by_now(self.view.marks.get("session"))) != self.flags:
+            self.flags, self.lent = now, with_fields(self.lent, switches=now)
+            self.turn.layers = standard("main", self.lent)
+            self._watch()
+
+    def _watch(self) -> None:
+        if self.turn.layers.idle and not self._watched:
+            self._watched = True
+            self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
+
     async def _start(self) -> None:
         source = "resume" if self._resume else self._started_by
         self.emit(Started(self.id, self.model.name, source, len(self.view)))
         outcome = await self.tools.hooks.run("SessionStart", {"source": source})
-        self._take_from_hook(outcome)
-        limits = Limits(self.settings.cleanup_days, self.settings.tool_results.quota_megabytes)
-        self._cleanup = DailyCleanup(self.places.project, self.id, limits, self.clock, self.emit)
+        if outcome.stop:
+            raise Refused(f"a hook ended the session: {outcome.reason}")
+        self._contexts += outcome.contexts
+        known = self.places.project, self.id, *self.at.retention
+        self._cleanup = DailyCleanup(*known, self.clock, self.emit)
         self.tray.start("clean-up", self._cleanup)
         self.tray.start("memory", self.knowledge.prepare)
         self._teamwork.start(self._tasks)
         await self.company.start(self.folder, self.view)
-        if self.turn.layers.idle:
-            self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
+        self._watch()
 
     async def _close(self, drain_seconds: float) -> None:
         self._cleanup.stop()
@@ -260,6 +282,9 @@ class Session(Face):
             if isinstance(layer, Recall):  # nobody waits for it any more
                 layer.stop()
         await self.company.close()
+        if drain_seconds:
+            self._heed_switches()
+            await self.catch_up()
         left = await self.tray.drain(drain_seconds)
         if left:
             names = ", ".join(left)
@@ -299,9 +324,10 @@ class Session(Face):
 
     async def _take_turn(self, message: Message | None) -> Reply:
         began, requests = perf_counter(), len(self.ledger.lines)
-        stop = "failed"
+        stop, self._ended_because = "failed", ""
         try:
             with self._alone() as scope:
+                self._heed_switches()
                 if message is not None:
                     await self._submit(message)
                 await self._begin()
@@ -311,6 +337,8 @@ class Session(Face):
                 stop = reply.stop
             if scope.cancelled_caught:
                 stop = "interrupted"
+                if self._ended_because:
+                    raise Refused(f"a hook ended the turn: {self._ended_because}")
                 reply = Reply(Message("assistant", ()), stop=stop)
             return reply
         finally:
@@ -330,20 +358,21 @@ class Session(Face):
         outcome = await self.tools.hooks.run("UserPromptSubmit", {"prompt": message.text})
         if outcome.block or outcome.stop:
             raise Refused(f"a hook refused the prompt: {outcome.reason}")
-        self._take_from_hook(outcome)
+        self._contexts += outcome.contexts
         self._habits.spoke(self.view.replied_at)
 
     async def _begin(self) -> None:
         """Before anything is sent: the file, what the project says, and where we are."""
         t, now = self._recording.transcript, self.clock.now()
         if not self._recording.begun:
-            places = claim(self.at.places)
+            places = held(self.at.places)
             self._recording.path = places.session_file(self.id)
             about = {
                 "id": self.id,
                 "root": str(places.root),
                 "model": self.model.name,
                 "flags": msgspec.to_builtins(self.flags),
+                "interactive": self._interactive and not self.environment.remote,
             }
             self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))
             self.knowledge.claim()
@@ -357,21 +386,13 @@ class Session(Face):
             t.add(opening.context(text), by="hooks")
         self._contexts.clear()
 
-    def _stopped_by_a_hook(self, why: str) -> None:
-        self.emit(Notice(f"a hook ended the turn: {why}"))
-        self.stop()
-
-    def _take_from_hook(self, outcome: Outcome) -> None:
-        self._contexts += outcome.contexts
-        for text in outcome.messages:
-            self.emit(Notice(text))
-
     def use_model(self, name: str) -> None:
         """Go on with another model. The next request says what that costs before it is sent."""
         self._learned.keep(self.model.name, self.view.calibration)
         self.ledger.expect("the model changed")
         self.model = self.turn.model = self.connect(name)
         self.turn.thresholds = thresholds(self.model, self.settings)
+        self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
         self.turn.max_tokens = first_budget(self.model, self.settings)
         if self._recording.begun:
             self.turn.frame = self._hand_over(self.turn.frame)

@@ -22,7 +22,11 @@ from sevenfold.events import Denied, Event, Notice
 from sevenfold.face import Face, until_hooks_agree
 from sevenfold.framing import first_budget, frame_for, thresholds
 from sevenfold.hooks import HookedTools
-from sevenfold.layers.l4_compaction.compaction import agree, ignore
+from sevenfold.layers.agreement import agree, ignore
+from sevenfold.layers.l5_durable_memory.instructing import Instructing
+from sevenfold.layers.l5_durable_memory.nearby import LOADED
+from sevenfold.layers.l5_durable_memory.prompt import is_opening
+from sevenfold.layers.l7_agents import agent_memory
 from sevenfold.layers.l7_agents.forking import PASSED_ON as FROM_FORKS
 from sevenfold.layers.l7_agents.forking import (
     SOURCE,
@@ -30,6 +34,7 @@ from sevenfold.layers.l7_agents.forking import (
     NoBackground,
     Permitted,
     Used,
+    passed_on,
     placeholders,
 )
 from sevenfold.layers.ladder import Role, standard
@@ -55,7 +60,7 @@ from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.standard import standard_tools
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
-from sevenfold.transcript import Mark, Reply
+from sevenfold.transcript import Mark, Placed, Reply
 from sevenfold.turn import Turn
 from sevenfold.workplace import FREE
 
@@ -136,6 +141,7 @@ class Conversation:
         self._model = spawning.connected(stored.model if stored else model)
         self._workspace = self._own_workspace()
         self._used = Used(session.ledger)
+        self._instructing = self._own_instructions()
         tools = self._all_tools(own)
         frame = spec.on.frame if spec.on else stored or self._frame(tools)
         self._turn = Turn(
@@ -210,6 +216,7 @@ class Conversation:
         seen = dict(parent.seen) if spec.on else {}
         root = spec.folder or parent.root
         own = with_fields(parent, root=root, seen=seen, background=[], leftovers=set())
+        own.window = self._model.capabilities.window
         own.project = main.root if own.root != main.root else None
         inside = parent.cwd.is_relative_to(parent.root)
         own.cwd = own.root / parent.cwd.relative_to(parent.root) if inside else parent.cwd
@@ -218,6 +225,26 @@ class Conversation:
         if spec.memory and not spec.on and (keeper := self._of.knowledge.keeper_of(spec.memory)):
             own.keeper = keeper
         return own
+
+    def _own_instructions(self) -> Instructing:
+        """What the project says: to a fork, what its parent has not heard; to an agent, all of it."""
+        spec, knowledge = self.spec, self._of.knowledge
+        view = spec.on.view if spec.on else self._recording.transcript.view
+
+        def own() -> tuple[Message, ...]:
+            if spec.memory is None:
+                return spec.opening
+            said = agent_memory.opening(knowledge.index_of(spec.memory))
+            return (said,) if said else ()
+
+        known = view.marks.get(LOADED)
+        return knowledge.beside(spec.memory, own, _opens, self._near, self._aside, known)
+
+    def _near(self, path: str) -> Path:
+        """Which file of the project a tool means: instructions are the project's in a work tree too."""
+        there, root = self._workspace.locate(path), self._workspace.root
+        main = self._of.tools.workspace.root
+        return main / there.relative_to(root) if there.is_relative_to(root) else there
 
     def _all_tools(self, own: Callable[[Agent], Sequence[Tool]]) -> list[Tool]:
         """Those that hold something of their conversation are its own; the others are the session's."""
@@ -284,6 +311,9 @@ class Conversation:
             store=ResultStore(lambda: path.with_suffix("") / RESULTS),
             transcript=lambda: path,
             restore=lambda view, gone, window, room: (),
+            standing=self._instructing,
+            instructions=self._instructing,
+            mail=attach,
             before_compaction=agree,
             after_compaction=ignore,
         )
@@ -297,8 +327,7 @@ class Conversation:
         )
         self._spawning.beside[self._source] = forks
         role: Role = "fork" if self.spec.on else "agent"
-        layers = standard(role, with_fields(lent, forker=forks, aside=None))
-        return with_fields(layers, attach=attach)
+        return standard(role, with_fields(lent, forker=forks, aside=None))
 
     def _begin(self, frame: Frame) -> None:
         """Write down who it is, and what it needs to know before it is asked anything."""
@@ -330,12 +359,17 @@ class Conversation:
         recording.begin(about, frame, None)
         here = opening.surroundings(self._of.clock.now(), self._workspace.cwd, self._workspace.root)
         said = opening.news({}, here)
-        opened = (*self._of.knowledge.rules(), *spec.opening, *((said,) if said else ()))
+        opened = (*self._instructing.opening(), *((said,) if said else ()))
         recording.transcript.add(*opened, Mark("surroundings", here), by=BY)
 
     def _aside(self, event: Event) -> None:
-        if isinstance(event, PASSED_ON):
-            self._of.emit(event)
+        if (told := passed_on(event, PASSED_ON)) is not None:
+            self._of.emit(told)
+
+
+def _opens(placed: Placed) -> bool:
+    """Whether this brings an agent what the project says, or the index of its memory."""
+    return is_opening(placed) or agent_memory.is_opening(placed)
 
 
 _check: tuple[type[Spawner], type[Agent]] = (Spawning, Conversation)

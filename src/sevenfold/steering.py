@@ -23,16 +23,18 @@ from sevenfold.errors import Mistake, Refused
 from sevenfold.fidelity import Fidelity, fidelity
 from sevenfold.hook_contract import Outcome, bounded
 from sevenfold.hooks import Hooks
+from sevenfold.layers.agreement import Afterwards, Before
 from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
 from sevenfold.layers.l4_compaction import collapse, folding, snip
 from sevenfold.layers.l4_compaction.asking import PLAIN
 from sevenfold.layers.l4_compaction.collapse import HandOver
-from sevenfold.layers.l4_compaction.compaction import Afterwards, Before, Compaction
+from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.summary import KIND
 from sevenfold.layers.l7_agents.forking import SOURCE
 from sevenfold.layers.ladder import NOTES
 from sevenfold.messages import Message
 from sevenfold.protocols import Handback, Layers
+from sevenfold.restore import context
 from sevenfold.storage.files import read_if_there
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
@@ -326,17 +328,25 @@ def _lasts(entry: Entry) -> bool:
 # --- the user's hooks -----------------------------------------------------------------------------------
 
 
-def compaction_hooks(hooks: Hooks, take: Callable[[Outcome], object]) -> tuple[Before, Afterwards]:
-    """What runs before and after a compaction. `take` is told what hooks want to be said afterwards."""
+def compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[Before, Afterwards]:
+    """What runs before and after a compaction. What hooks add for the model is written with it; `end` is
+    told why, when one of them wants everything to end.
+    """
 
     async def before(trigger: str, instructions: str) -> Outcome:
         fields = {"trigger": trigger, "custom_instructions": instructions}
         return await hooks.run("PreCompact", fields)
 
-    async def after(boundary: Boundary, text: str) -> None:
+    async def after(boundary: Boundary, text: str) -> tuple[Message, ...]:
         trigger = "manual" if boundary.trigger in _BY_HAND else "auto"
         told = {"trigger": trigger, "compact_summary": bounded(text)}
-        take(await hooks.run("PostCompact", told))
-        take(await hooks.run("SessionStart", {"source": "compact"}))
+        outcomes = (
+            await hooks.run("PostCompact", told),
+            await hooks.run("SessionStart", {"source": "compact"}),
+        )
+        for outcome in outcomes:
+            if outcome.stop:
+                end(outcome.reason)
+        return tuple(context(text) for outcome in outcomes for text in outcome.contexts)
 
     return before, after

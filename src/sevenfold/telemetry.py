@@ -12,10 +12,10 @@ one never is.
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from sevenfold.cache.ledger import MAIN
 from sevenfold.events import (
     Acted,
     Asked,
@@ -91,7 +91,7 @@ class Telemetry:
         if not self._on:
             return  # nobody has set up anything that could record, and the import takes time
         self._turn: Span | None = None
-        self._chats: dict[str, deque[Span]] = {}
+        self._chats: dict[str, list[Span]] = {}
         self._tools: dict[str, Span] = {}
         self._open_instruments(tracer_provider, meter_provider)
         self._taken: dict[type[Event], Callable[[Any], None]] = {
@@ -192,13 +192,13 @@ class Telemetry:
     def _sending(self, event: Sending) -> None:
         more = {"gen_ai.request.model": self._model, "sevenfold.source": event.source}
         span = self._span("chat", self._model, more, client=True)
-        self._chats.setdefault(event.source, deque()).append(span)
+        self._chats.setdefault(event.source, []).append(span)
 
     def _replied(self, event: Replied) -> None:
         waiting = self._chats.get(event.source)
         if not waiting:
             self._sending(Sending(event.source, 0, 0, 0, "", 0.0, True))
-        span = self._chats[event.source].popleft()
+        span = self._chats[event.source].pop()  # one sent before it and not answered was refused
         model = event.model or self._model
         span.set_attributes(
             {
@@ -244,7 +244,8 @@ class Telemetry:
 
     def _progress(self, event: Progress) -> None:
         if event.by == _DREAM and event.done:
-            self._count("sevenfold.dreams", {"sevenfold.outcome": "ended"})
+            how = event.outcome or "ended"
+            self._count("sevenfold.dreams", {"sevenfold.outcome": how})
 
     def _denied(self, event: Denied) -> None:
         self._count("sevenfold.denials", {"gen_ai.tool.name": event.use.name})
@@ -265,21 +266,24 @@ class Telemetry:
 
     def _closed(self, event: Closed) -> None:
         self._end_turn("cut")
+        self._give_up(*(span for spans in self._chats.values() for span in spans), stop="cut")
+        self._chats.clear()
 
     def _end_turn(self, stop: str) -> None:
-        """End the turn, and whatever in it did not come to its own end."""
-        left = [*self._tools.values(), *(span for spans in self._chats.values() for span in spans)]
-        for span in left:
-            _fail(span, stop)
-            span.end()
+        """End the turn, and whatever in it did not come to its own end; forks beside it go on."""
+        self._give_up(*self._tools.values(), *self._chats.pop(MAIN, ()), stop=stop)
         self._tools.clear()
-        self._chats.clear()
         if self._turn is not None:
             self._turn.set_attribute("gen_ai.response.finish_reasons", [stop])
             if stop not in _GOOD_ENDS:
                 _fail(self._turn, stop)
             self._turn.end()
             self._turn = None
+
+    def _give_up(self, *spans: Span, stop: str) -> None:
+        for span in spans:
+            _fail(span, stop)
+            span.end()
 
     def _span(self, operation: str, name: str, more: dict[str, Any], client: bool = False) -> Span:
         from opentelemetry.trace import SpanKind, set_span_in_context

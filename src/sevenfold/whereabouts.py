@@ -12,7 +12,7 @@ from sevenfold.errors import StorageFailure
 from sevenfold.settings import Environment, Settings, memory_off, memory_path
 from sevenfold.storage.files import make_private_dir, read_if_there, write_new
 from sevenfold.storage.paths import checked
-from sevenfold.storage.places import ROOT_FILE, Places, slug_of
+from sevenfold.storage.places import ROOT_FILE, Places, claim, slug_of
 
 STATE: Final = "memory-state"
 """The folder of what belongs to a memory and is not memory: history, quarantine, search index."""
@@ -30,6 +30,8 @@ class MemoryPlace(msgspec.Struct, frozen=True):
     """Why memory is off; None when it is on."""
     note: str = ""
     """What the user should be told once."""
+    owner: Places | None = None
+    """The project whose name the folder bears; None where somebody said which folder it is."""
 
 
 def memory_place(places: Places, environment: Environment, settings: Settings) -> MemoryPlace:
@@ -40,10 +42,11 @@ def memory_place(places: Places, environment: Environment, settings: Settings) -
         folder = checked(told, _who(environment, settings), _person(environment))
         return MemoryPlace(folder, _state_elsewhere(folder, environment.home), words, off)
     if environment.shared is None:
-        return MemoryPlace(places.memory, places.project / STATE, words, off)
+        return MemoryPlace(places.memory, places.project / STATE, words, off, owner=places)
     folder = environment.shared / "projects" / slug_of(places.root) / "memory"
     state = _state_elsewhere(folder, environment.home)
-    return MemoryPlace(folder, state, words, off, _of_another(state, places.root))
+    note = _of_another(state, places.root)
+    return MemoryPlace(folder, state, words, off, note, owner=places)
 
 
 def _who(environment: Environment, settings: Settings) -> str:
@@ -85,7 +88,19 @@ class _Root(msgspec.Struct):
     root: str = ""
 
 
-def claim_memory(place: MemoryPlace, root: Path) -> None:
-    """Write down whose memory this is, unless somebody has."""
-    make_private_dir(place.state)
-    write_new(place.state / ROOT_FILE, msgspec.json.encode(_Root(str(root))) + b"\n")
+def claimed(place: MemoryPlace) -> tuple[Path, Path]:
+    """Write down whose memory this is, before anything is written there; its folder and its state.
+
+    They are others when a project whose folder has the same name was faster. In the folder of another
+    program the name is that program's: there the first is kept, and the second is told.
+    """
+    if place.owner is None:
+        return place.folder, place.state
+    if place.folder != place.owner.memory:
+        make_private_dir(place.state)
+        write_new(
+            place.state / ROOT_FILE, msgspec.json.encode(_Root(str(place.owner.root))) + b"\n"
+        )
+        return place.folder, place.state
+    places = claim(place.owner)
+    return places.memory, places.project / STATE

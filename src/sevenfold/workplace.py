@@ -5,20 +5,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from sevenfold.cache.prices import own_limits
 from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Notice
+from sevenfold.events import Emit, Ended, Event, Notice
 from sevenfold.flags import Flags
 from sevenfold.hooks import HookedTools, Hooks
 from sevenfold.messages import ToolUse
 from sevenfold.models import Access
-from sevenfold.protocols import Clock, Tool
+from sevenfold.protocols import Clock, Tool, Work
 from sevenfold.settings import Environment, Loaded, Settings, load
+from sevenfold.settings.merging import NEVER
+from sevenfold.storage.cleanup import Limits
 from sevenfold.storage.files import read_bounded
 from sevenfold.storage.places import Places, find
-from sevenfold.tools.gate import Ask, Gate
+from sevenfold.tools.gate import Answer, Ask, Gate
 from sevenfold.tools.paths import real
 from sevenfold.tools.permissions import Permissions, PermissionSettings
 from sevenfold.tools.rules import Rule
@@ -38,6 +42,10 @@ LARGEST_RESTORED: Final = 256 << 10
 """Bytes of a file that is given back after a compaction."""
 MOST_STORED: Final = 16 << 20
 """Bytes of a command's output that are kept where layer 1 stores long results."""
+
+Start: TypeAlias = Callable[[str, Work], object]
+"""Starts work beside the conversation."""
+Listener: TypeAlias = Callable[[Event], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,15 @@ class Workplace:
         return self.settings.model or (DEFAULT_MODEL if known else "offline")
 
     @property
+    def retention(self) -> tuple[Limits, Limits]:
+        """How long things are kept: in this project, and in all others."""
+        here, all = self.settings, self.loaded.everywhere
+        return (
+            Limits(here.cleanup_days, here.tool_results.quota_megabytes),
+            Limits(all.cleanup_days, all.tool_results.quota_megabytes),
+        )
+
+    @property
     def access(self) -> Access:
         e, s = self.environment, self.settings
         return Access(
@@ -89,17 +106,24 @@ class Workplace:
             anthropic_base_url=s.anthropic_base_url,
             openai_key=e.openai_key,
             openai_base_url=s.openai_base_url,
+            betas=s.betas,
             window=s.window,
+            limits_of=own_limits(s.prices),
             thinking_budget=s.thinking_budget,
             effort=s.effort,
         )
 
 
 def _not_trusted(ignored: Sequence[str]) -> str:
-    return (
-        "this folder is not trusted, so its settings may only restrict; ignored: "
-        f"{', '.join(ignored)}. If you know where they come from: 'sevenfold trust'"
-    )
+    """Trust is offered for what it would change: some things no file of a project may set."""
+    never = [text for text in ignored if text.endswith(NEVER)]
+    waiting = [text for text in ignored if not text.endswith(NEVER)]
+    said = "this folder is not trusted, so its settings may only restrict; ignored: "
+    if not waiting:
+        return said + ", ".join(never)
+    more = f". Ignored in any case: {', '.join(never)}" if never else ""
+    how = "If you know where they come from: 'sevenfold trust'"
+    return f"{said}{', '.join(waiting)}. {how}{more}"
 
 
 def unknown_tools(rules: PermissionSettings, tools: Sequence[Tool]) -> Iterator[str]:
@@ -111,6 +135,15 @@ def unknown_tools(rules: PermissionSettings, tools: Sequence[Tool]) -> Iterator[
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield f"the permission rule {text} means nothing: no tool is called {name}{hint}"
+
+
+def _workspace(
+    at: Workplace, home: Path, environment: Mapping[str, str], shells: Path, clock: Clock
+) -> Workspace:
+    tree = at.places.tree
+    made = Workspace(tree, home, environment, shells, clock, trusted=at.trusted)
+    made.cwd = at.cwd
+    return made
 
 
 class Toolset:
@@ -132,10 +165,7 @@ class Toolset:
         environment = at.environment.tool_environment(settings.env)
         home = Path(environment.get("HOME") or Path.home())
         shells = folder / "shells"
-        self.workspace = Workspace(
-            at.places.tree, home, environment, shells, clock, trusted=at.trusted
-        )
-        self.workspace.cwd = at.cwd
+        self.workspace = _workspace(at, home, environment, shells, clock)
         if keeper is not None:
             self.workspace.keeper = keeper
         if flags.tool_results:
@@ -146,7 +176,9 @@ class Toolset:
         self.permissions = Permissions(
             settings.permissions, readable=places, memory_dirs=memory, free=FREE
         )
-        self.gate = gate = Gate(self.permissions, self.workspace, ask)
+        self._start: Start | None = None
+        asking = partial(self._asking, ask) if ask else None
+        self.gate = gate = Gate(self.permissions, self.workspace, asking)
         self.own = tuple(own)
         self.all: list[Tool] = [*standard_tools(self.workspace), *own]
         self.hooks = Hooks(
@@ -165,6 +197,29 @@ class Toolset:
         self.hooked = HookedTools(
             toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget
         )
+
+    def notify(self, overhear: Callable[[Listener], object], start: Start, talks: bool) -> None:
+        """From now on run the hooks that tell the user when they are wanted.
+
+        `talks`: a person sits in front of it, who is wanted when a turn ends.
+        """
+        if not self.hooks.hears("Notification"):
+            return
+        self._start = start
+        if talks:
+            overhear(self._heard)
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self._tell("idle_prompt", "the turn has ended, and it waits for you")
+
+    async def _asking(self, ask: Ask, use: ToolUse, why: str, rules: tuple[str, ...]) -> Answer:
+        self._tell("permission_prompt", f"it wants to use {use.name} and asks you: {why}")
+        return await ask(use, why, rules)
+
+    def _tell(self, kind: str, text: str) -> None:
+        if self._start is not None:
+            self._start("notification", partial(self.hooks.notify, kind, text))
 
     def read_again(self, path: str) -> str | None:
         """A file as it is now, if it is text and may be read without asking.

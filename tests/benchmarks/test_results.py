@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import headlines
-from benchmarks.gathering import PAGE, Measured, kept, page
+from benchmarks.gathering import PAGE, Measured, kept, names, page
 
 
 @pytest.mark.parametrize("path", headlines.PAGES, ids=lambda path: path.name)
@@ -19,6 +19,10 @@ def test_the_figures_of_a_page_are_those_that_were_measured(path: Path) -> None:
 
 def test_the_page_of_results_is_made_of_what_each_benchmark_kept() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(kept().values())
+
+
+def test_every_benchmark_has_been_run_and_is_on_the_page() -> None:
+    assert sorted(kept()) == names()
 
 
 def test_nothing_quick_is_published() -> None:

@@ -167,3 +167,14 @@ def test_paper_is_white_even_when_the_screen_is_dark(page: Page) -> None:
 def test_the_keyboard_reaches_the_figures_first(page: Page) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "To the figures"
+
+
+def test_words_in_drawings_can_be_read_on_a_telephone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll('figure svg[role=img] text')]
+          .map(one => one.getBoundingClientRect().height)"""
+    )
+    assert min(heights) >= 9
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

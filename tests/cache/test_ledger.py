@@ -128,6 +128,27 @@ def test_a_cold_cache_is_foreseen_by_its_own_lifetime(ttl: Any) -> None:
     assert s.breaks[0].why == sending.why
 
 
+def test_what_stands_before_the_messages_may_outlive_them() -> None:
+    s = Setup()
+    s.frame = replace(FRAME, system=("rules " * 8_000,), system_ttl="1h")
+    head = s.frame.tokens
+    s.step(0, 50_000)
+    s.clock.time += TTL_SECONDS["5m"] + 1
+    sending = s.step(head, 50_000 - head)
+    assert (sending.shared, sending.lost) == (head, 50_000 - head)
+    price = s.prices.of("claude-sonnet-4-5")
+    assert price is not None
+    once = price.input / MILLION
+    assert sending.cost == pytest.approx(sending.lost * (price.write_5m - price.read) * once)
+
+    s.clock.time += TTL_SECONDS["1h"] + 1
+    sending = s.step(0, 50_000)
+    assert (sending.shared, sending.lost) == (0, 50_000)
+    more = head * (price.write_1h - price.write_5m)
+    expected = 50_000 * (price.write_5m - price.read) + more
+    assert sending.cost == pytest.approx(expected * once)
+
+
 def test_a_break_with_no_cause_here_is_put_down_to_the_server() -> None:
     s = Setup()
     s.step(0, 10_000)
@@ -166,6 +187,16 @@ def test_small_differences_are_no_break() -> None:
     s.step(9_700, 2_000)  # by 400 tokens, not less than 95 %
 
     assert s.breaks == []
+
+
+@pytest.mark.parametrize(("window", "broke"), [(8_000, 1), (32_000, 1), (200_000, 0)])
+def test_in_a_small_window_a_smaller_difference_is_a_break(window: int, broke: int) -> None:
+    s = Setup()
+    s.ledger.window = window
+    s.step(0, 5_000)
+    s.step(4_000, 2_000)
+
+    assert len(s.breaks) == broke
 
 
 def test_a_fork_is_not_blamed_for_what_the_conversation_cached_while_it_ran() -> None:

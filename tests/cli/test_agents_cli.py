@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from cli.conftest import Here
 from cli.terminal import CTRL_D, PROMPT, Terminal
 from cli.world import World
@@ -28,6 +29,8 @@ def test_the_kinds_of_agents_are_listed_with_what_they_are_for(here: Here) -> No
 
     assert ran.code == 0
     assert "explore" in ran.out
+    assert "…" not in ran.out, "in a pipe nothing is cut"
+    assert "no session can be written to" in ran.out
     assert {one["name"] for one in here("agents", "--json").json["definitions"]} == {
         "general-purpose",
         "explore",
@@ -110,6 +113,18 @@ def test_writing_to_nobody_says_who_can_be_reached(here: Here) -> None:
     assert "somebody" in ran.json["reason"]
 
 
+@pytest.mark.parametrize(
+    ("to", "why"), [("bridge:x", "on another machine"), ("*", "all teammates of a session")]
+)
+def test_an_address_that_leads_nowhere_from_here_is_refused_with_the_reason(
+    here: Here, to: str, why: str
+) -> None:
+    ran = here("agents", "send", to, "hello", "--json")
+
+    assert ran.code == 3
+    assert why in ran.json["reason"]
+
+
 def test_an_open_chat_is_reached_from_another_terminal_and_shows_who_wrote(
     here: Here, world: World
 ) -> None:
@@ -118,7 +133,7 @@ def test_an_open_chat_is_reached_from_another_terminal_and_shows_who_wrote(
         [there] = here("agents", "--json").json["sessions"]
         ran = here("agents", "send", there["session"], "the", "build", "is", "red", "--json")
         assert ran.code == 0
-        assert ran.json["to"] == f"uds:{there['session']}"
+        assert ran.json["to"] == f"uds:{there['session']}" == there["address"]
         terminal.ask("hello", "a message from command-line", "the build is red")
         terminal.press(CTRL_D)
         assert terminal.wait_for_end() == 0
@@ -130,6 +145,25 @@ def test_agents_and_send_in_the_chat_say_what_is_wrong(here: Here) -> None:
     assert "/send NAME TEXT" in here("-p", "/send").err
     assert "there is no agent" in here("-p", "/send nobody hello").err
     assert "no agent called x is at work" in here("-p", "/tasks kill x").err
+
+
+def test_a_first_snapshot_is_offered_in_words_and_can_be_declined(here: Here, world: World) -> None:
+    text = "---\nname: keeper\ndescription: Keeps.\nmemory: user\n---\nKeep.\n"
+    write_agent(world, ".sevenfold", "keeper.md", text)
+    here("trust")
+    place = world.project / ".sevenfold" / "agent-memory-snapshots" / "keeper"
+    place.mkdir(parents=True)
+    (place / "style.md").write_text("---\nname: style\n---\nTabs.\n", encoding="utf-8")
+    (place / "snapshot.json").write_text('{"updatedAt": "2026-01-01T00:00:00Z"}', encoding="utf-8")
+
+    offered = here("agents", "snapshot", "keeper")
+    declined = here("agents", "snapshot", "keeper", "--decline", "--json")
+
+    assert "brings a first memory for the agent 'keeper', of 2026-01-01" in offered.out
+    assert declined.json["action"] == "initialise"
+    assert declined.json["said"].startswith("declined")
+    assert "nothing to take over" in here("agents", "snapshot", "keeper").out
+    assert not (world.home / "agent-memory" / "keeper" / "style.md").exists()
 
 
 def test_a_snapshot_is_taken_over_when_somebody_says_so_and_keeps_what_was_changed_here(

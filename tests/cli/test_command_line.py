@@ -11,7 +11,7 @@ from cli.conftest import Here
 from cli.world import World
 
 from sevenfold import __version__
-from sevenfold.cli.main import arranged, asks_for_json
+from sevenfold.cli.main import GROUPS, arranged, asks_for_json
 from sevenfold.cli.options import Mode
 from sevenfold.settings import PermissionSettings
 
@@ -189,3 +189,23 @@ def test_only_what_is_needed_is_loaded(
     )
 
     assert (ran.returncode, ran.stderr.decode()) == (0, "")
+
+
+@pytest.mark.parametrize("words", [("--version", "--json"), ("--json", "--version")])
+def test_the_version_as_json_too(here: Here, words: tuple[str, ...]) -> None:
+    ran = here(*words)
+
+    assert (ran.code, ran.json) == (0, {"version": __version__})
+    assert here("--version").out == f"sevenfold {__version__}\n"
+    assert here("-q", "--version").code == 0
+
+
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_no_summary_of_a_command_is_cut(
+    here: Here, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, _, commands = here(*group.split(), "--help").out.partition("Commands:\n")
+
+    assert commands
+    assert [line for line in commands.splitlines() if line.endswith("...")] == []

@@ -340,6 +340,23 @@ def test_a_terminal_that_goes_away_ends_the_turn_and_leaves_nothing_behind(
     assert open_uses(world.transcript().view) == ()
 
 
+@pytest.mark.parametrize("said", ["", "hello"])
+def test_a_terminal_that_goes_away_at_the_prompt_ends_the_program_and_frees_its_session(
+    world: World, said: str
+) -> None:
+    with at_terminal(world) as t:
+        t.wait_for(PROMPT)
+        if said:
+            t.ask(said, "offline engine")
+        t.hang_up()
+
+        assert t.process.wait(60) == 130
+
+    if said:
+        again = world.run("chat", "--continue", "-p", "and again")
+        assert again.code == 0, again.err
+
+
 def test_control_characters_of_a_model_do_not_reach_the_terminal(world: World) -> None:
     evil = "before \x1b]0;owned\x07\x1b[2J after"
     step = json.dumps({"reply": {"text": evil}})

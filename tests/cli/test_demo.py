@@ -46,6 +46,9 @@ def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
 
     assert ran.code == 0, ran.err
     assert "identical, byte for byte" in ran.out
+    [tokens, money] = re.findall(r"layer 4 .*: ([\d,]+) tokens not sent, (\S+) saved", ran.out)[0]
+    assert int(tokens.replace(",", "")) > 10_000, "somebody asks after the compaction"
+    assert float(money.removeprefix("$")) > 0
     assert (world.home / "demo-project" / "till.py").read_text(encoding="utf-8").count("0.08") == 1
     assert len(world.transcripts) == 4
     assert world.run("demo", "--home", str(world.home)).code == 0, "it can be run again"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from cli.conftest import Here
 from cli.world import World
 
@@ -124,6 +125,40 @@ def test_an_absurd_value_in_a_folder_that_is_not_trusted_stops_no_command(
 
     assert here("memory", "list").code == 0
     assert any("maxSteps" in check["found"] for check in checks(here)["settings"])
+
+
+def test_broken_settings_of_a_folder_that_is_not_trusted_stop_no_command(
+    here: Here, world: World
+) -> None:
+    world.write(".sevenfold/settings.json", '{"permissions": {"deny": ["Edit"]}')
+
+    assert here("memory", "list").code == 0
+    assert any("not what it denies" in check["found"] for check in checks(here)["settings"])
+    here("trust")
+    assert here("memory", "list").code == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "offered", "anyway"),
+    [
+        (["memoryDirectory"], False, False),
+        (["window"], True, False),
+        (["memoryDirectory", "window"], True, True),
+    ],
+)
+def test_trust_is_only_offered_for_what_it_would_change(
+    here: Here, world: World, keys: list[str], offered: bool, anyway: bool
+) -> None:
+    values = {"memoryDirectory": "/elsewhere", "window": 9_000}
+    world.write(".sevenfold/settings.json", json.dumps({key: values[key] for key in keys}))
+
+    told = " ".join(here("-p", "hello").err.split())
+
+    assert "its settings may only restrict; ignored: " in told
+    assert all(f": {key}" in told for key in keys)
+    assert ("'sevenfold trust'" in told) is offered
+    assert ("Ignored in any case: " in told) is anyway
+    assert "memoryDirectory" not in told.partition("If you know")[0] or not offered
 
 
 def test_a_home_that_others_can_read_is_noted(here: Here, world: World) -> None:

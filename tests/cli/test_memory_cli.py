@@ -691,7 +691,18 @@ def test_with_json_there_is_one_document_on_stdout_and_nothing_else(
 
 
 def test_two_processes_can_save_at_the_same_time(here: Here, world: World) -> None:
-    words = ("memory", "add", "--type", "user", "--description", "d", "--body", "b", "--name")
+    words = (
+        "memory",
+        "add",
+        "--type",
+        "user",
+        "--description",
+        "d",
+        "--body",
+        "b",
+        "--new",
+        "--name",
+    )
     started = [world.start(*words, f"n{n}") for n in range(4)]
 
     assert [process.wait(60) for process in started] == [0] * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import get_args
 
 import pytest
@@ -37,6 +38,41 @@ def test_the_answer_and_nothing_else_is_on_stdout(world: World) -> None:
     assert ran.out.count("\n") == ran.out.rstrip("\n").count("\n") + 1
     assert "Reading" not in ran.out, "what was said on the way is not the answer"
     assert ran.err == ""
+
+
+def hooked(world: World, moment: str, **answer: object) -> None:
+    world.settings(
+        {"hooks": {moment: [{"hooks": [{"command": f"echo '{json.dumps(answer)}'"}]}]}},
+    )
+
+
+@pytest.mark.parametrize("moment", ["SessionStart", "PreToolUse", "Stop", "SessionEnd"])
+def test_what_a_hook_says_to_the_user_is_on_stderr_and_whole(world: World, moment: str) -> None:
+    said = "the build server is down until noon, and what is said here is longer than a line. " * 5
+    hooked(world, moment, systemMessage=said)
+    world.write("add.py", "def add(a, b):\n    return a + b\n")
+
+    ran = world.run("chat", "-p", "read add.py")
+
+    assert ran.code == 0
+    assert f"sevenfold: {said}" in ran.err
+    assert said not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("moment", "ended"), [("SessionStart", "session"), ("PostToolUse", "turn")]
+)
+def test_what_a_hook_ended_is_refused_and_not_interrupted(
+    world: World, moment: str, ended: str
+) -> None:
+    hooked(world, moment, **{"continue": False, "stopReason": "the budget is spent"})
+    world.write("add.py", "def add(a, b):\n    return a + b\n")
+
+    ran = world.run("chat", "-p", "read add.py")
+
+    assert ran.code == 3
+    assert f"a hook ended the {ended}: the budget is spent" in ran.err
+    assert "interrupted" not in ran.err
 
 
 def test_what_is_piped_in_is_the_prompt(world: World) -> None:
@@ -258,3 +294,61 @@ def test_an_answer_that_was_cut_and_continued_is_printed_whole(here: Here, world
         ran = here("-p", "hi", "--model", "claude-sonnet-4-5")
 
     assert ran.out == "The first half, and the second.\n"
+
+
+@pytest.mark.parametrize("command", ["/help", "/context", "/cost", "/memory"])
+def test_a_command_that_asks_nobody_works_without_the_key_of_the_sessions_model(
+    world: World, here: Here, command: str
+) -> None:
+    with running() as simulator:
+        world.at(simulator.url)
+        assert here("chat", "--model", "claude-sonnet-4-5", "-p", "hello").code == 0
+    world.variables.clear()
+    before = world.transcripts[0].read_bytes()
+
+    told = here("chat", "--continue", "-p", command)
+
+    assert told.code == 0, told.err
+    assert "needs a key" in told.err
+    assert world.transcripts[0].read_bytes() == before
+    assert here("chat", "--continue", "-p", "/nope").err.count("there is no command /nope") == 1
+    assert here("chat", "--continue", "-p", "and now?").code == 2
+
+
+def test_the_cost_of_a_resumed_session_is_what_its_transcript_says(
+    world: World, here: Here
+) -> None:
+    with running() as simulator:
+        world.at(simulator.url)
+        here("chat", "--model", "claude-sonnet-4-5", "-p", "hello")
+
+        told = here("chat", "--continue", "-p", "/cost").out
+        offline = here("chat", "--model", "offline", "-p", "/cost").out
+
+    assert "nothing was asked yet since this session was opened; prices as of" in told
+    assert "the conversation as recorded: 1 request · input" in told
+    assert " · $0.0" in told
+    assert "no price known" not in told + offline
+    assert "0 requests" not in told + offline
+
+
+def test_what_can_be_taken_back_is_said_in_words_that_a_shell_takes(
+    world: World, here: Here
+) -> None:
+    told = here("chat", "-p", "Remember that we never deploy on Fridays.")
+
+    assert told.code == 0, told.err
+    assert "(sevenfold memory undo takes it back)" in told.err
+    assert here("memory", "undo").code == 0
+
+
+def test_of_a_model_that_nobody_knows_it_is_said_that_window_and_price_are_guesses(
+    world: World, here: Here
+) -> None:
+    with running() as simulator:
+        world.at(simulator.url)
+        told = here("chat", "--model", "nobodys-model-1", "-p", "hello")
+        known = here("chat", "--model", "claude-sonnet-4-5", "-p", "hello")
+
+    assert "nothing is known of nobodys-model-1: its window is taken to be" in told.err
+    assert "nothing is known" not in known.err

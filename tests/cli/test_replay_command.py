@@ -93,7 +93,7 @@ def test_a_table_says_of_how_many_sessions_its_total_is_and_what_it_leaves_out(
 
     assert "paid is known for 3 of 4 sessions" in ran.out
     assert "a price is known for 3 of 4 sessions" in ran.out
-    assert "one request for extraction after each turn" in ran.out
+    assert "not charged: what recall attaches, dreams, the status of agents" in ran.out
 
 
 def test_policies_are_printed_side_by_side(here: Here, recorded: Path) -> None:
@@ -190,8 +190,6 @@ def test_what_is_wrong_is_said_for_each_file_and_the_rest_goes_on(
         "unknown.jsonl": "no price is known for who-knows-1: costs are in base-price tokens alone, and "
         "nothing is compacted by price; --price MODEL gives them a price",
         "silent.jsonl": "no model answered in it: there is nothing to replay",
-        "list.json": "it names no model: costs are in base-price tokens alone, and nothing is compacted "
-        "by price; --price MODEL gives them a price",
         "nothing": "there is no such file",
     }
     assert ran.code == 1
@@ -334,3 +332,71 @@ def test_a_report_is_written_beside_what_is_printed(
     assert f"wrote {path}" in ran.err
     assert page.startswith("<!doctype html>")
     assert all(name in page for name in BUILT_IN)
+
+
+def test_a_sub_agent_stands_behind_the_session_that_it_worked_for(here: Here, world: World) -> None:
+    data = sessions.claude_code()
+    side = [json.loads(line) for line in sessions.claude_code(1).splitlines()]
+    for record in side:
+        record |= {"isSidechain": True, "agentId": "ag-7", "uuid": f"s.{record['uuid']}"}
+        record["parentUuid"] = record["parentUuid"] and f"s.{record['parentUuid']}"
+    path = world.project / "one.jsonl"
+    path.write_bytes(data + sessions.jsonl(side))
+
+    ran = here("replay", str(path), "--json")
+    told = here("replay", str(path)).out
+
+    files = ran.json["files"]
+    assert [(file["agent"], file["turns"]) for file in files] == [(None, 4), ("ag-7", 2)]
+    assert ran.json["total"]["turns"] == 6
+    assert [line.split("  ")[0] for line in told.splitlines()[1:4]] == [
+        "one",
+        "ag-7 of a-claude",
+        "all 2",
+    ]
+
+
+def test_requests_on_branches_that_were_left_are_said_beside_the_figures(
+    here: Here, world: World
+) -> None:
+    first, *rest = sessions.claude_code().splitlines(keepends=True)
+    left = json.loads(rest[-1]) | {"uuid": "left", "parentUuid": "u"}
+    left["message"] |= {"id": "m-left"}
+    path = world.project / "one.jsonl"
+    path.write_bytes(first + sessions.jsonl([left]) + b"".join(rest))
+
+    ran = here("replay", str(path), "--json").json
+    told = here("replay", str(path)).out
+    report = world.project / "report.html"
+    here("replay", str(path), "--html", str(report))
+
+    aside = ran["files"][0]["left_aside"]
+    assert (aside["requests"], ran["files"][0]["turns"]) == (1, 4)
+    assert aside["paid_cost"]["units"] > 0
+    assert ran["total"]["left_aside"] == aside
+    assert "left aside: 1 request on branches that were left, paid" in told
+    assert "1 request was made on branches that were left" in report.read_text(encoding="utf-8")
+
+
+def test_a_policy_is_told_which_of_its_flags_change_nothing(
+    here: Here, recorded: Path, world: World
+) -> None:
+    mine = world.project / "mine.toml"
+    mine.write_text("[flags]\nrecall = false\nteam = false\nnotes = false\n", encoding="utf-8")
+    asked = ("replay", str(recorded / "claude.jsonl"), "--policy", str(mine))
+    note = "these flags change nothing in a replay: recall, team"
+
+    more = ("--compare", "--without", "tool_results", "--policy", "sevenfold")
+    ran = here(*asked, *more, "--json").json
+    report = world.project / "report.html"
+    said = here(*asked, "--html", str(report))
+
+    assert {name: found["notes"] for name, found in ran["policies"].items()} == {
+        "mine": [note],
+        "mine without tool_results": [note],
+        "sevenfold": [],
+        "sevenfold without tool_results": [],
+    }
+    assert f"policy mine: {note}" in said.err
+    assert said.code == 0
+    assert note in report.read_text(encoding="utf-8")

@@ -140,3 +140,17 @@ def test_at_a_terminal_the_list_has_a_header_and_no_line_is_broken(
     assert row.endswith("…")
     assert len(row) <= WIDTH
     assert row.index("many") == head.index("first words")
+
+
+def test_the_beginning_of_many_ids_names_the_newest_and_says_how_many_there_are(
+    world: World, here: Here
+) -> None:
+    here("chat", "-p", "hello")
+    [path] = world.transcripts
+    for n in range(1, 8):
+        path.with_name(f"29990101-00000000{n}-abcdef.jsonl").write_bytes(path.read_bytes())
+
+    told = here("sessions", "show", "2999").err
+
+    assert "'2999' is the beginning of 7 sessions, the newest are 29990101-000000007-abcdef" in told
+    assert "29990101-000000001" not in told

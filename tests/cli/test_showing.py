@@ -20,7 +20,17 @@ from sevenfold.cli.asking import in_full, question
 from sevenfold.cli.keys import Keys
 from sevenfold.cli.streaming import MarkdownStream, PlainStream, first_block
 from sevenfold.cli.telling import Line, Teller
-from sevenfold.cli.wording import call, fitted, money, one_line, outcome, percent, printable, tokens
+from sevenfold.cli.wording import (
+    call,
+    fitted,
+    money,
+    one_line,
+    outcome,
+    percent,
+    printable,
+    tokens,
+    work_name,
+)
 from sevenfold.events import (
     Acted,
     CacheBroke,
@@ -192,8 +202,18 @@ def test_a_tool_that_was_denied_is_told_once() -> None:
 
 def test_what_a_hook_said_is_told_once() -> None:
     teller = Teller()
-    assert len(teller.tell(HookRan("SessionStart", "a.sh", "failed", "no such file"))) == 1
-    assert teller.tell(Notice("no such file")) == []
+    [ran] = teller.tell(HookRan("SessionStart", "a.sh", "failed", "no such file"))
+    [said] = teller.tell(Notice("no such file", "warning"))
+
+    assert ran == Line("hook SessionStart (a.sh): failed", "progress")
+    assert said == Line("no such file", "warning")
+
+
+def test_what_a_hook_says_to_the_user_is_not_cut() -> None:
+    long = "all of this must be read. " * 40
+    told = [*Teller().tell(HookRan("Stop", "a.sh", "ok", long)), *Teller().tell(Notice(long))]
+
+    assert told == [Line("hook Stop (a.sh): ok", "progress"), Line(long, "info")]
 
 
 def test_a_loss_that_was_announced_is_told_once() -> None:
@@ -335,3 +355,10 @@ async def test_keys_pressed_meanwhile_are_kept_and_escape_is_told() -> None:
     finally:
         os.close(master)
         os.close(slave)
+
+
+def test_work_in_the_background_is_called_as_one_says_it() -> None:
+    assert [work_name(name) for name in ("LateExtraction", "clean-up")] == [
+        "late extraction",
+        "clean-up",
+    ]

@@ -33,6 +33,7 @@ def other(here: Here, world: World, *words: str) -> Ran:
 
 def test_a_team_is_begun_joined_and_kept_the_same(here: Here, world: World, remote: Path) -> None:
     ran = here("team", "init", str(remote))
+    assert f"others come in with: sevenfold team join {remote}" in ran.err
     assert ran.code == 0
     assert f"made the repository {remote}" in ran.err
     words = ("--type", "project", "--name", "deploys", "--description", "When", "--body", "Friday")
@@ -76,6 +77,9 @@ def test_a_secret_is_refused_by_name_and_goes_only_when_it_is_released(
     assert ran.code == 0
     assert "not sent: key.md: it looks like a secret (GitHub token, line 7)" in ran.err
     assert SECRET not in ran.err
+    missing = here("team", "release", "nope.md")
+    assert missing.code == 2
+    assert "nothing to release in nope.md" in missing.err
     asked = here("team", "release", "key.md")
     assert (asked.code, "add --yes" in asked.err) == (2, True)
     assert here("team", "release", "key.md", "--yes", "--json").json == {
@@ -122,3 +126,17 @@ def test_bad_addresses_are_refused_without_showing_a_password(here: Here, world:
     assert ran.code == 1
     assert "tok3n" not in ran.err
     assert "https://127.0.0.1:1/x.git" in ran.err
+
+
+def test_the_list_of_memories_says_which_ones_a_team_shares(here: Here, remote: Path) -> None:
+    here("team", "init", str(remote))
+    words = ("--type", "project", "--description", "When we deploy", "--body", "On Fridays.")
+    here("memory", "add", *words, "--name", "deploys", "--team")
+    here("memory", "add", "--type", "user", "--name", "me", "--description", "Me", "--body", "Ada")
+
+    told = here("memory", "list")
+    listed = here("memory", "list", "--json").json["memories"]
+
+    assert {one["name"]: one["team"] for one in listed} == {"deploys": True, "me": False}
+    assert "project, team" in told.out
+    assert "· team ·" in here("memory", "show", "deploys").out

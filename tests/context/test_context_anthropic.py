@@ -180,3 +180,19 @@ async def test_the_asynchronous_client_in_a_running_loop(tmp_path: Path) -> None
                     history.append({"role": "assistant", "content": response.content})
                     history.append({"role": "user", "content": "and?"})
                 assert_each_extends_the_one_before(sim)
+
+
+def test_the_loop_in_the_reference_is_one_that_the_sdk_takes(
+    sim: Simulator, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[2] / "docs/reference/library.md"
+    blocks = page.read_text(encoding="utf-8").split("```python\n")[1:]
+    [block] = [text.split("```")[0] for text in blocks if "ctx.record(response)" in text]
+    names = {"Context": Context, "client": client, "system": SYSTEM, "tools": [LOOK_UP]}
+    names["messages"] = [{"role": "user", "content": "look everything up"}]
+    monkeypatch.chdir(tmp_path)
+
+    exec(block, names)
+
+    names["ctx"].close()
+    assert names["ctx"].ledger.total.requests == 1

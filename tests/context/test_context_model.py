@@ -17,13 +17,14 @@ from sevenfold.context import Context
 from sevenfold.errors import KeyRefused, Mistake, PromptTooLong
 from sevenfold.events import CacheBroke, Compacted, Event, Failed, Forked, Notice
 from sevenfold.invariants import paired
-from sevenfold.messages import Block
+from sevenfold.messages import Block, Text, assistant
 from sevenfold.models.anthropic_format import without_marks
 from sevenfold.models.offline import OfflineEngine
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Request
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
 from sevenfold.testing import FakeClock, ScriptedModel
+from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply
 
 WINDOW = 16_000
@@ -200,11 +201,11 @@ def test_while_a_tool_of_the_caller_runs_it_may_rest_as_well(tmp_path: Path) -> 
     loop.talk(11_000)
     loop.history.append(said("look it up"))
     loop.send()
-    loop.ctx.record(called("t1"))
+    loop.ctx.record(called("t1", name="Read"))
     loop.ctx.rest_sync()
     assert loop.asked == ["compact"]
 
-    loop.history += [called("t1"), in_message(result("t1", "found " * 2_000))]
+    loop.history += [called("t1", name="Read"), in_message(result("t1", "found " * 2_000))]
     out = loop.send()
     assert out[0]["content"][0]["text"].startswith("<summary>")
     assert out[-2:] == loop.history[-2:]
@@ -510,3 +511,46 @@ async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cac
     [event] = [event for event in events if isinstance(event, Compacted)]
     assert event.trigger == "ahead"
     assert not [event for event in events if isinstance(event, Notice)]
+
+
+# --- a name ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "percent"), [("anthropic", "claude-sonnet-5", 1), ("openai", "gpt-4o", 10)]
+)
+def test_a_name_whose_key_is_set_is_asked_at_rest_and_the_connection_is_closed(
+    tmp_path: Path, format: Any, name: str, percent: int
+) -> None:
+    with running(clock=ManualClock(), replies=answering) as sim:
+        urls = {"ANTHROPIC_BASE_URL": sim.url, "OPENAI_BASE_URL": f"{sim.url}/v1"}
+        keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+        settings = {"flags": NO_NOTES, "autoCompactPercent": percent}
+        environ = {"HOME": str(tmp_path), **urls, **keys}
+        ctx = Context(name, format=format, settings=settings, environ=environ)
+        history: list[Json] = []
+        for n in range(40):
+            history.append({"role": "user", "content": f"item {n}: " + "w " * 800})
+            ctx.prepare(history, system=SYSTEM)
+            ctx.record(Reply(assistant(Text("yes " * 200)), Usage(input=1_000 * (n + 1))))
+            history.append({"role": "assistant", "content": "yes " * 200})
+            ctx.rest_sync()
+            if sim.ledger.rows:
+                break
+        ctx.close()
+        rows = list(sim.ledger.rows)
+
+    assert rows, "the summary was asked for by the model of this name"
+
+
+def test_a_name_without_its_key_says_once_why_nobody_is_asked(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, "claude-sonnet-4-5")
+    for n in range(3):
+        loop.step(f"item {n}")
+        loop.ctx.rest_sync()
+
+    [notice] = loop.of(Notice)
+    assert notice.text == (
+        "rest() asks nobody: claude-sonnet-4-5 needs a key: set ANTHROPIC_API_KEY, "
+        "or use the model 'offline'"
+    )

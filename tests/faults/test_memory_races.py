@@ -162,5 +162,5 @@ def test_without_the_library_of_the_history_memory_works_and_says_so_once(tmp_pa
     assert "left ['before', 'first']" in lines
     assert "install pygit2" in lines[-1], "who asks for the history itself is told why not"
     store = scene.store()
-    store.add(type="user", name="third", description="d", body="the end.")
+    store.add(type="user", name="third", description="d", body="the end.", new=True)
     assert [revision.author.kind for revision in store.history()] == ["user", "other", "user"]

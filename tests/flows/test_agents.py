@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from itertools import repeat
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from flows.wire import SteadySimulator
 
 from sevenfold import Session
 from sevenfold.events import AgentEnded, Event, Mail
@@ -17,7 +19,6 @@ from sevenfold.layers.l7_agents.letters import new_letter
 from sevenfold.messages import Json, Message, ToolUse, assistant
 from sevenfold.models.directives import parse_directive
 from sevenfold.request import Request, prefix
-from sevenfold.simulator import Simulator
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -249,7 +250,9 @@ async def test_an_agent_that_only_reads_may_write_its_memory_and_nothing_else(
     session, model = opened(says, tmp_path, settings={"permissions": {"mode": "bypassPermissions"}})
     async with session:
         reply = await session.ask("start")
-    assert (folder / "ports.md").read_text(encoding="utf-8") == memory
+    saved = (folder / "ports.md").read_text(encoding="utf-8")
+    assert saved.endswith("---\nIt is 8080.\n")
+    assert "author: agent" in saved
     assert "ports.md" in (folder / "MEMORY.md").read_text(encoding="utf-8")
     assert not (tmp_path / "project" / "stolen.txt").exists()
     assert "for your memory alone" in reply.message.text
@@ -272,7 +275,7 @@ async def test_forks_behind_a_real_wire_read_the_prefix_from_the_cache(tmp_path:
     project.mkdir()
     (project / "long.txt").write_text("a line of some words\n" * 600, encoding="utf-8")
 
-    async with Simulator(replies=_answers) as simulator:
+    async with SteadySimulator(replies=_answers) as simulator:
         environ = {
             "HOME": str(tmp_path),
             "ANTHROPIC_API_KEY": "any",
@@ -301,3 +304,23 @@ def _answers(body: Json) -> str | list[Json]:
     if "read long.txt" in said:
         return [{"type": "tool_use", "name": "Read", "input": {"file_path": "long.txt"}}]
     return "done"
+
+
+async def test_a_session_ends_although_whoever_is_told_of_its_agents_fails(tmp_path: Path) -> None:
+    def says(request: Request) -> str | Message:
+        if "for ever" in last(request):
+            return assistant(ToolUse("t2", "Bash", {"command": "sleep 9"}))
+        if last(request) == "begin":
+            return assistant(agent("t1", "for ever", run_in_background=True))
+        return "begun"
+
+    def gone(event: Event) -> None:
+        if isinstance(event, AgentEnded):
+            raise OSError(errno.EIO, "the terminal is gone")
+
+    session, _ = opened(says, tmp_path, settings={"permissions": {"allow": ["Bash(sleep:*)"]}})
+    with anyio.fail_after(20):
+        async with session:
+            session.subscribe(gone)
+            await session.ask("begin")
+    assert [one.status for one in session.agents.agents] == ["stopped"]

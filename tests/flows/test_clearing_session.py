@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flows.wire import SteadySimulator
 from kit import extends
 from layers.talks import need_file
 
@@ -25,7 +26,7 @@ from sevenfold.layers.l2_microcompaction.candidates import CLEARED, kept_at
 from sevenfold.messages import Json, ToolUse, assistant
 from sevenfold.request import Request, prefix
 from sevenfold.session import Session
-from sevenfold.simulator import ManualClock, Simulator
+from sevenfold.simulator import ManualClock
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
 
@@ -133,7 +134,8 @@ def reading(body: Json) -> list[Json]:
 
 async def test_on_the_wire_only_the_announced_breaks_happen(tmp_path: Path, project: Path) -> None:
     events: list[Event] = []
-    async with Simulator(replies=reading, clock=ManualClock()) as simulator:
+    async with SteadySimulator(replies=reading, clock=ManualClock()) as simulator:
+        simulator.events = events
         opened = options(tmp_path, ANTHROPIC_BASE_URL=simulator.url)
         async with Session("claude-sonnet-4-5", project, **opened) as session:
             session.subscribe(events.append)

@@ -217,7 +217,13 @@ async def test_thirty_turns_with_every_mistake_leave_exactly_what_the_person_sai
                 s, "freeze", "project", "The release freeze begins on 2026-11-20",
                 "release freeze begins on 2026-11-20", said("The release freeze begins on"),
             ),
-            "by-the-agent.md": topic("by-the-agent", "Answers are short.", about="Answers are short"),
+            "by-the-agent.md": topic(
+                "by-the-agent", "Answers are short.", about="Answers are short"
+            ).replace(
+                "type: feedback\n",
+                "type: feedback\nmetadata:\n"
+                f'  origin: {{session: "{s}", date: "2026-11-01", author: agent}}\n',
+            ),
             "outage.md": expected(
                 s, "outage", "project", "The outage in October came from an expired certificate",
                 cause, next(p.id for p in session.view if p.message.text == cause),

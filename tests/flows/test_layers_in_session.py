@@ -13,8 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from flows.test_session import Place
+from flows.wire import SteadySimulator
 
 from sevenfold.events import CacheBroke, Cleared, Event, Sending, Stored
+from sevenfold.flags import LATCHED
 from sevenfold.layers.l1_tool_results.envelope import recognised
 from sevenfold.layers.l2_microcompaction.api_level import PARAMETER
 from sevenfold.messages import Json, ToolResult, ToolUse, assistant
@@ -59,8 +61,10 @@ class Provider:
 
 @asynccontextmanager
 async def provided(folder: Path, provider: Provider) -> AsyncIterator[tuple[Place, Simulator]]:
-    async with Simulator(replies=provider, clock=provider.clock) as simulator:
-        yield Place(folder, simulator.url), simulator
+    async with SteadySimulator(replies=provider, clock=provider.clock) as simulator:
+        here = Place(folder, simulator.url)
+        simulator.events = here.events
+        yield here, simulator
 
 
 def text(words: str) -> Json:
@@ -409,7 +413,7 @@ class Talk:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.flag)
-async def test_a_flag_switches_its_mechanism_and_holds_for_the_whole_session(
+async def test_a_flag_switches_its_mechanism_and_only_what_shapes_every_request_is_held(
     tmp_path: Path, case: Case
 ) -> None:
     on, off = tmp_path / "on", tmp_path / "off"
@@ -421,4 +425,4 @@ async def test_a_flag_switches_its_mechanism_and_holds_for_the_whole_session(
     acted, id = await talk.ask(on=False)
     assert not acted
     acted, _ = await talk.ask(on=True, resume=id)
-    assert not acted, "a session keeps the switches it began with"
+    assert acted == (case.flag not in LATCHED), "what every request begins with stays"

@@ -220,3 +220,21 @@ async def test_a_hostile_repository_cannot_move_memory_and_the_user_is_told(
     said = " ".join(event.text for event in place.of(Notice))
     assert "memoryDirectory" in said
     assert "id_rsa" in said
+
+
+async def test_folders_that_the_agent_makes_for_memories_are_the_users_alone(
+    place: Remembering,
+) -> None:
+    folder = await place.open_once()
+    path = folder / "work" / "no-db-mocks.md"
+    content = TOPIC.format(name="no-db-mocks", about="SQL is tested for real", body="No mocks.")
+    write = use("w1", "Write", file_path=str(path), content=content)
+    before = os.umask(0o022)
+    try:
+        await place.ask("Remember: no mocks.", write, "Done.")
+    finally:
+        os.umask(before)
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    for made in (path.parent, folder):
+        assert made.stat().st_mode & 0o777 == 0o700, made

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from sevenfold import Session
 from sevenfold.events import AgentEnded, AgentStarted, Event
+from sevenfold.layers.l7_agents.frames import ShutdownRequest
 from sevenfold.layers.l7_agents.letters import new_letter
 from sevenfold.testing import FakeClock
 
@@ -97,3 +99,21 @@ async def test_a_peer_that_speaks_in_the_users_name_gains_nothing(tmp_path: Path
 
 def _calls(session: Session) -> int:
     return sum(len(placed.message.tool_uses) for placed in session.view)
+
+
+async def test_a_teammate_that_the_lead_asks_to_end_agrees_and_ends(tmp_path: Path) -> None:
+    session, heard = opened(tmp_path)
+    async with session:
+        await session.ask("start a teammate called scout to find TODO in plan.txt")
+        await session.agents.wait()
+        [before] = [one.status for one in session.agents.agents]
+        asked = new_letter(
+            "lead", "we are done", "please end", FakeClock(), ShutdownRequest("r1", "all is done")
+        )
+        await session.agents.deliver("scout", asked)
+        with anyio.fail_after(20):
+            while session.agents.agents[0].status != "done":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+    assert before == "idle"
+    assert ended(heard)[-1].status == "done"

@@ -8,10 +8,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 from flows.test_session import Place
+from flows.wire import SteadySimulator
 
-from sevenfold.events import CacheBroke, Cleared, Failed, Progress, Sending
+from sevenfold.events import CacheBroke, Cleared, Compacted, Failed, Progress, Sending
 from sevenfold.models.offline.wire import reply_to_wire
-from sevenfold.simulator import ManualClock, Simulator
+from sevenfold.simulator import ManualClock
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +48,9 @@ async def test_with_the_flag_a_user_who_comes_back_finds_the_cache_warm(
     tmp_path: Path, on: bool
 ) -> None:
     clock = Driven()
-    async with Simulator(replies=reply_to_wire, clock=clock) as sim:
+    async with SteadySimulator(replies=reply_to_wire, clock=clock) as sim:
         here = Place(tmp_path, sim.url)
+        sim.events = here.events
         options = {"clock": clock, "settings": {"flags": {"pre_cold": on, "notes": False}}}
         async with here.session(**options) as session:
             await session.ask("x " * 90_000)
@@ -64,3 +66,35 @@ async def test_with_the_flag_a_user_who_comes_back_finds_the_cache_warm(
         assert not here.of(Cleared)
         assert (here.home / "gaps.json").is_file()
         assert (here.home / "spending.json").is_file() is on
+
+
+async def test_what_would_be_summed_up_anyway_is_summed_up_while_that_reads_the_cache(
+    tmp_path: Path,
+) -> None:
+    clock = Driven()
+    async with SteadySimulator(replies=reply_to_wire, clock=clock) as sim:
+        here = Place(tmp_path, sim.url)
+        sim.events = here.events
+        for n in range(3):
+            lines = (f"line {i} of file {n} says nothing new at all\n" for i in range(1_900))
+            (here.project / f"f{n}.txt").write_text("".join(lines), encoding="utf-8")
+        settings = {"flags": {"pre_cold": True, "notes": False}, "micro": {"keepWarm": 0}}
+        async with here.session(clock=clock, settings=settings) as session:
+            for n in range(3):
+                await session.ask(f"read f{n}.txt")
+            full, sent = session.view.tokens, len(sim.ledger.rows)
+            assert not here.of(Compacted)
+            await away(clock, session, 6)
+            await session.ask("thanks")
+        asked, back = list(sim.ledger.rows)[sent:]
+
+    (compacted,) = here.of(Compacted)
+    assert (compacted.by, compacted.trigger) == ("summary", "price")
+    assert (asked.source, back.source) == ("fork:compact", "main")
+    assert asked.tokens.cache_read > 0.95 * full
+    assert back.tokens.cache_write_5m < full / 10, "only what was left had to be written again"
+    assert all(broke.expected for broke in here.of(CacheBroke))
+    assert (here.home / "spending.json").is_file(), (
+        "what nobody waits for is held to the day's limit"
+    )
+    assert not here.of(Failed)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import anyio.lowlevel
 import pytest
+from flows.wire import SteadySimulator
 
 from sevenfold.errors import (
     ContextFull,
@@ -72,8 +73,10 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[tuple[Place, Simulator]]:
-    async with Simulator(replies=reply_to_wire, clock=ManualClock()) as simulator:
-        yield Place(tmp_path, simulator.url), simulator
+    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock()) as simulator:
+        here = Place(tmp_path, simulator.url)
+        simulator.events = here.events
+        yield here, simulator
 
 
 async def test_every_request_extends_the_one_before_on_the_wire(
@@ -507,3 +510,12 @@ async def test_a_message_may_be_more_than_text(here: Place) -> None:
         await session.ask(Message("user", (Text("look: \ud800 half a character"),)))
         await anyio.lowlevel.checkpoint()
     assert model.requests[0].view[-1].message == user("look: ? half a character")
+
+
+async def test_what_is_no_tool_is_a_mistake_that_says_what_it_lacks(tmp_path: Path) -> None:
+    made: Any = object()
+    session = Session("offline", tmp_path, home=tmp_path / "home", environ={}, tools=[made])
+
+    with pytest.raises(Mistake, match=r"is no tool, it lacks name, schema, safe, run: a tool has"):
+        async with session:
+            pass

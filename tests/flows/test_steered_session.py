@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from flows.wire import SteadySimulator
 
 from sevenfold.boundary import last_boundary
 from sevenfold.errors import Refused
@@ -67,8 +68,10 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with Simulator(replies=reply_to_wire, clock=ManualClock()) as sim:
-        yield Place(tmp_path, sim)
+    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock()) as sim:
+        place = Place(tmp_path, sim)
+        sim.events = place.events
+        yield place
 
 
 async def worked(session: Session) -> None:
@@ -139,7 +142,7 @@ async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says
         assert said == ["read one.py", "hello"]
 
 
-async def test_hooks_see_a_compaction_and_what_they_say_then_comes_with_the_next_words(
+async def test_hooks_see_a_compaction_and_what_they_say_then_is_written_with_it(
     place: Place,
 ) -> None:
     extra = json.dumps({"hookSpecificOutput": {"additionalContext": "and the names"}})
@@ -151,8 +154,7 @@ async def test_hooks_see_a_compaction_and_what_they_say_then_comes_with_the_next
     async with place.session(settings=settings) as session:
         await worked(session)
         report = await session.compact("keep the ports")
-        await session.ask("hello again")
-        context = session.view[-3].message.text
+        context = session.view[-1].message.text
 
     assert report.boundary is not None
     assert report.boundary.instructions == "keep the ports\n\nand the names"
@@ -179,8 +181,9 @@ async def test_a_hook_may_refuse_and_nothing_is_asked(place: Place) -> None:
 
 async def test_one_thing_at_a_time_and_stop_reaches_a_compaction(tmp_path: Path) -> None:
     hanging = Script(parse_steps('{"match": {"source": "fork:compact"}, "hang": true}'))
-    async with Simulator(replies=reply_to_wire, clock=ManualClock(), script=hanging) as sim:
+    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock(), script=hanging) as sim:
         place = Place(tmp_path, sim)
+        sim.events = place.events
         async with place.session() as session:
             await worked(session)
             view, reports = session.view, list[Report]()

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sevenfold.events import Event, HookRan
+from sevenfold.events import Event, HookRan, Notice
 from sevenfold.hook_contract import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, Outcome
 from sevenfold.hooks import Hooks
 
@@ -218,7 +218,8 @@ async def test_what_cannot_be_refused_is_only_shown(scene: Scene, event: str) ->
 
     outcome = await hooks.run(event, {})
 
-    assert outcome == Outcome(messages=("too late",))
+    assert outcome == Outcome(messages=(f"{event} hook: too late",))
+    assert Notice(f"{event} hook: too late", "warning") in scene.events
 
 
 async def test_any_other_exit_code_is_shown_and_changes_nothing(scene: Scene) -> None:
@@ -247,6 +248,7 @@ async def test_a_decision_about_a_tool_as_json(scene: Scene, decision: str) -> N
     assert outcome.block is (decision == "deny")
     assert outcome.updated_input == {"command": "ls -l"}
     assert outcome.messages == ("look here",)
+    assert Notice("look here") in scene.events, "whoever runs hooks need not pass it on"
 
 
 @pytest.mark.parametrize(("older", "meant"), [("approve", "allow"), ("block", "deny")])

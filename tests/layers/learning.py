@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sevenfold.cache.prices import Prices
 from sevenfold.events import Event
 from sevenfold.layers.l5_durable_memory.extraction import Extraction, Learning
 from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
@@ -51,6 +52,9 @@ class Learner:
     deny: tuple[str, ...] = ()
     place: Path | None = None
     """Where the memory folder is, if not here."""
+    team: bool = True
+    prices: Prices | None = None
+    """What tokens cost; None: nothing."""
     clock: FakeClock = field(default_factory=lambda: FakeClock(NOON))
     events: list[Event] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
@@ -72,9 +76,13 @@ class Learner:
             author=Author("agent", SESSION),
         )
         tools = tuple(tool.schema for tool in standard_tools(self.workspace))
-        self.frame = Frame("m", ("static", "of this session"), tools)
+        self.frame = Frame(
+            "claude-sonnet-4-5" if self.prices else "m", ("static", "of this session"), tools
+        )
         self.log = Transcript(self.clock.now, self.lines.append)
         self.tray = Postponed()
+        self.kept_until: float | None = None
+        """How long the provider keeps the prefix."""
         self.open()
 
     def open(self, fork: Forker | None = None) -> None:
@@ -90,8 +98,10 @@ class Learner:
             lambda: self.log.entries,
             self.tray.start,
             self.workspace.locate,
+            team=self.team,
         )
-        self.layer = Extraction(self.learning, fork or forks, self.clock, emit, self.settings)
+        self.known = self.learning, fork or forks, self.clock, emit, self.settings, self.prices
+        self.layer = Extraction(*self.known, lambda frame: self.kept_until)
 
     def resume(self) -> None:
         self.log = Transcript.load(b"".join(self.lines), self.clock.now, self.lines.append)
@@ -133,11 +143,18 @@ class Learner:
             self.log.add(*handed, by="Extraction")
         return handed
 
-    async def learn(self, *calls: ToolUse) -> list[str]:
-        """One run in which the model makes these calls; what it was told about each."""
+    async def silent(self, seconds: float) -> list[Mark]:
+        """Nobody has spoken for so long; what is handed back then is written."""
+        handed = list(await self.layer.catch_up(self.request, seconds))
+        if handed:
+            self.log.add(*handed, by="LateExtraction")
+        return handed
+
+    async def learn(self, *calls: ToolUse, after: float = 0.0) -> list[str]:
+        """One run in which the model makes these calls; what it was told about each. `after`: a silence."""
         before = len(self.model.requests)
         self.says(*(assistant(one) for one in calls), "Nothing else to save.")
-        await self.rest()
+        await (self.silent(after) if after else self.rest())
         answered = self.model.requests[before + 1 :]
         return [request.view[-1].message.results[0].text for request in answered]
 

@@ -272,7 +272,7 @@ async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_th
 
     async def before(trigger: str, instructions: str) -> Outcome:
         asked.append((trigger, instructions))
-        return Outcome(contexts=("mind the {scope} and the licence",), messages=("a hook says hi",))
+        return Outcome(contexts=("mind the {scope} and the licence",))
 
     talk = Compacting([summary()], options={"before": before})
     await talk.compact(instructions="only what is about tests")
@@ -284,7 +284,6 @@ async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_th
     boundary = last_boundary(talk.log.view)
     assert boundary is not None
     assert boundary.instructions == "only what is about tests\n\nmind the {scope} and the licence"
-    assert Notice("a hook says hi") in talk.events
 
 
 async def test_a_reply_without_a_summary_is_nudged_once_on_the_same_prefix() -> None:
@@ -411,6 +410,16 @@ async def test_a_refused_request_is_summarised_without_what_came_last() -> None:
     assert talk.log.view.messages[1:] == view.messages[-2:]
     assert talk.of(Compacted)[0].trigger == "refused"
     assert talk.of(Compacted)[0].tokens_before - talk.tokens >= 2_000
+
+
+async def test_a_nudge_after_a_refusal_leaves_no_call_unanswered() -> None:
+    """What is summarised ends with a call whose result was too much."""
+    talk = Compacting(["Gladly.", summary()], window=200_000)
+    await talk.fit(PromptTooLong("too long", tokens=12_000, limit=10_000))
+
+    _, nudged = talk.model.requests
+    assert paired(nudged.view)
+    assert talk.of(Compacted)
 
 
 async def test_when_the_newest_round_is_the_trouble_it_is_summarised_and_quoted() -> None:

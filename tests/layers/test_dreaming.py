@@ -109,6 +109,7 @@ async def test_the_directive_names_the_copy_and_never_the_folder_itself(bed: Bed
 async def test_what_the_model_forgets_to_account_for_is_put_back(bed: Bed) -> None:
     await bed.rest(read("theme.md"), write(theme=""), NOTHING_GONE)
     assert DARK in "\n".join(bed.files().values())
+    assert "would have been lost and stayed, so nothing was changed" in bed.said()[-1]
 
 
 async def test_a_dream_that_finds_nothing_to_do_changes_nothing_and_counts(bed: Bed) -> None:
@@ -455,6 +456,7 @@ async def test_a_dream_can_be_stopped_and_leaves_no_trace(bed: Bed) -> None:
     known = last_known(bed.state)
     assert known is not None
     assert (known.status, known.touched) == ("killed", ("ada.md",))
+    assert [e.outcome for e in bed.events if isinstance(e, Progress) and e.done] == ["killed"]
     assert not bed.dreams.kill(), "none is going on any more"
 
 
@@ -569,7 +571,7 @@ async def test_undo_takes_the_dream_back_and_leaves_what_was_written_since(bed: 
     bed.store.add(type="project", name="later", description="Later", body="The demo is on Friday.")
     assert undo_dream(bed.store, Author("user")) == []
     assert DARK in bed.text("theme")
-    assert "Friday" in bed.text("later")
+    assert "The demo is on " in bed.text("later")
     assert "(theme.md)" in bed.text("MEMORY")
     assert "(later.md)" in bed.text("MEMORY")
     with pytest.raises(Mistake, match="nothing of the dream is left"):

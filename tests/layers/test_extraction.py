@@ -558,6 +558,15 @@ async def test_where_there_is_a_team_it_is_told_what_goes_there(learner: Learner
     assert "A memory of type `user` never goes there." in learner.asked[-1]
 
 
+async def test_with_memory_of_a_team_switched_off_it_is_told_of_none(tmp_path: Path) -> None:
+    learner = Learner(tmp_path, team=False)
+    (learner.memory / "team").mkdir(parents=True)
+    learner.say(TABS)
+    learner.says("Nothing to save.")
+    await learner.rest()
+    assert "**Whose folder.**" not in learner.asked[-1]
+
+
 async def test_a_rule_for_all_is_saved_for_the_team_and_a_person_never_is(learner: Learner) -> None:
     (learner.memory / "team").mkdir(parents=True)
     learner.say(TABS)

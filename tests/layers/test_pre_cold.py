@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,16 @@ class Away:
         limit: float | None = 1.0,
         settings: MicroSettings | None = None,
         prices: Prices = PRICES,
-        clear: Callable[[Request], Awaitable[Sequence[Handback]]] | None = None,
+        summing: Summing | None = None,
     ) -> None:
         self.talk, self.home = talk, home
         self.spending = Spending(home, limit, talk.clock)
-        self._options = (settings or MicroSettings(), prices, seen or Gaps(), clear)
+        self._options = (settings or MicroSettings(), prices, seen or Gaps(), summing)
         self.turn = talk.turn(size=60_000)
         self.layer = self.new_layer()
 
     def new_layer(self) -> PreCold:
-        settings, prices, seen, clear = self._options
+        settings, prices, seen, summing = self._options
         talk = self.talk
         sending = KeepingWarm(
             lambda: talk.model, talk.accounts, PRICES, self.spending, talk.events.append
@@ -78,7 +78,7 @@ class Away:
             talk.accounts.warmth.until,
             lambda: seen,
             sending,
-            clear,
+            summing,
         )
 
     async def talk_first(self) -> None:
@@ -342,31 +342,39 @@ async def test_it_explains_itself_in_money(tmp_path: Path) -> None:
             assert way in said
 
 
-async def test_what_clearing_hands_back_is_handed_on(tmp_path: Path) -> None:
-    """Worth it for somebody who comes back late and whose cold cache nobody else would clear."""
-    asked: list[Request] = []
+class Summing:
+    """Offers one summary, and counts who takes it."""
 
-    async def clear(request: Request) -> Sequence[Handback]:
-        asked.append(request)
-        return (Results({"t0": "[cleared]"}),)
+    def __init__(self, *sums: float) -> None:
+        self.sums, self.asked, self.made_one = sums, 0, 0
 
-    late = gaps(*[3 * HOUR] * 400)
-    settings = MicroSettings(keep_recent=1)
-    async with away(tmp_path, seen=late, settings=settings, clear=clear) as one:
+    def offered(self, request: Request, now: float) -> tuple[float, float, float, float] | None:
+        self.asked += 1
+        freed, saved, price, margin = self.sums
+        return freed, saved, price, margin
+
+    async def made(self) -> Sequence[Handback]:
+        self.made_one += 1
+        return (Results({"t0": "[summed up]"}),)
+
+
+async def test_a_summary_that_pays_by_the_silence_alone_is_made_and_handed_on(
+    tmp_path: Path,
+) -> None:
+    late, summing = gaps(*[3 * HOUR] * 400), Summing(50_000, 0, 20_000, 2.5)
+    async with away(tmp_path, seen=late, summing=summing) as one:
         handed = await one.layer(one.turn.request, 280.0)
-        assert handed == (Results({"t0": "[cleared]"}),)
-        assert len(asked) == 1
+        assert handed == (Results({"t0": "[summed up]"}),)
+        assert summing.made_one == 1
         assert not one.sent
+        assert "chosen: sum up" in one.explained[-1]
 
 
-async def test_clearing_is_not_asked_for_when_it_is_not_chosen(tmp_path: Path) -> None:
-    async def clear(request: Request) -> Sequence[Handback]:
-        raise AssertionError("it was not chosen")
-
-    soon = gaps(*[6 * MINUTE] * 400)
-    async with away(tmp_path, seen=soon, clear=clear) as one:
+async def test_no_summary_is_made_where_another_way_is_cheaper(tmp_path: Path) -> None:
+    soon, summing = gaps(*[6 * MINUTE] * 400), Summing(10_000, 0, 4_000, 2.5)
+    async with away(tmp_path, seen=soon, summing=summing) as one:
         await one.wait(6 * MINUTE)
-        assert len(one.sent) == 1
+        assert (summing.asked, summing.made_one, len(one.sent)) == (1, 0, 1)
 
 
 # --- the decision --------------------------------------------------------------------------------------
@@ -422,10 +430,20 @@ def test_what_an_hour_costs_follows_the_price_of_writing_for_an_hour() -> None:
     assert dear - cheap == pytest.approx(50_000 * 0.75)
 
 
-def test_clearing_is_chosen_for_somebody_who_comes_back_late_only() -> None:
-    clearing = {"freed": 60_000, "behind": 35_000, "left": 0}
-    assert choose(situation(gaps(*[9_000] * 50), **clearing)).way == "clear"
-    assert choose(situation(gaps(*[290] * 50), **clearing)).way == "let go"
+def test_a_summary_has_to_save_so_many_times_its_price() -> None:
+    """100,000 tokens, 80,000 of which it frees, for somebody who is back when the cache is cold."""
+    late = gaps(*[9_000] * 50)
+    offer = {"freed": 80_000, "price": 30_000, "left": 0}
+    assert choose(situation(late, margin=3, **offer)).way == "sum up", "saves 92,000"
+    assert choose(situation(late, margin=3.1, **offer)).way == "let go"
+    assert choose(situation(late, margin=3.1, saved=1_500, **offer)).way == "sum up"
+    saves = choose(situation(late, margin=3, **offer)).saves
+    assert saves == pytest.approx(80_000 * 1.15 - 30_000)
+
+
+def test_a_summary_for_somebody_who_does_not_come_back_is_money_lost() -> None:
+    offer = {"freed": 80_000, "price": 30_000, "saved": 200_000, "margin": 2.5}
+    assert "sum up" not in choose(situation(gaps(60, left=100), **offer)).costs
 
 
 def test_by_recorded_gaps_it_is_worth_being_there_for_a_while() -> None:

@@ -282,3 +282,16 @@ def test_a_page_shows_exactly_the_lines_asked_for(text: str, first: int, count: 
     ]
     more = first - 1 + count < len(lines)
     assert len(shown) == len(wanted) + more
+
+
+@pytest.mark.parametrize(("window", "most"), [(8_000, 2_000), (32_000, 4_000), (128_000, 16_000)])
+def test_in_a_small_window_an_answer_is_as_much_shorter(
+    store: ResultStore, window: int, most: int
+) -> None:
+    store.keep("t1", "a line of some length, so that few of them are many characters\n" * 2_000)
+    tool = ReadResult(store, window)
+
+    for asked in ({}, {"pattern": "line"}):
+        answer = tool.read({"id": "t1", **asked})
+        assert min(most, 14_000) * 0.8 < len(answer) <= most
+        assert "go on with offset=" in answer

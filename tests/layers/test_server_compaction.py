@@ -15,10 +15,11 @@ from layers.foldable import copied, pressed, reloaded, rounds, sent, talked, wri
 from layers.simulated import FRAME, MODEL, Conversation, conversation, reading
 from msgspec.structs import replace
 
-from sevenfold.boundary import collected, last_boundary
+from sevenfold.boundary import Boundary, collected, last_boundary
 from sevenfold.errors import Overloaded
 from sevenfold.events import CacheBroke, Compacted, Declined, Event, Failed
 from sevenfold.facts import Facts
+from sevenfold.layers.agreement import Agreement
 from sevenfold.layers.l2_microcompaction.api_level import managed
 from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.l4_compaction.server import (
@@ -48,7 +49,7 @@ from sevenfold.simulator.api import Api
 from sevenfold.simulator.server import ManualClock
 from sevenfold.testing import NoAccounts, Postponed, ScriptedModel
 from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Mark, Replace, Reply, Transcript
+from sevenfold.transcript import Mark, Replace, Reply, Transcript, View
 from sevenfold.turn import Turn
 
 pytestmark = pytest.mark.anyio
@@ -187,6 +188,37 @@ async def test_the_words_of_the_user_follow_a_summary_that_left_them_out() -> No
         assert "read them all" not in last.message.text, "that is in the summary"
 
 
+async def test_what_the_provider_ignores_from_now_on_is_restored_and_hooks_are_told() -> None:
+    told: list[tuple[str, str]] = []
+    asked: list[tuple[int, int, int]] = []
+
+    async def after(boundary: Boundary, text: str) -> tuple[Message, ...]:
+        told.append((boundary.by, text))
+        return (user("<context>\nof a hook\n</context>"),)
+
+    def restore(view: View, gone: range, window: int, room: int) -> list[Message]:
+        asked.append((len(gone), window, room))
+        return [user("<context>\nthe instruction files\n</context>")]
+
+    async with compacted_session() as (talk, turn):
+        (watcher,) = turn.layers.replied
+        assert isinstance(watcher, ServerCompaction)
+        watcher.lent(restore, lambda: 100_000, Agreement(talk.events.append, after=after))
+        await turn.run(user("read them all"))
+        await finish(turn)
+        made, view = len(talk.of(Compacted)), turn.transcript.view
+        added = [p.message.text for p in view if p.by == BY and "<said" not in p.message.text]
+
+    assert made
+    assert len(told) == len(asked) == made, "once for each"
+    assert told[-1][0] == "server"
+    assert told[-1][1]
+    assert [text.split("\n")[1] for text in added] == ["the instruction files", "of a hook"] * made
+    for gone, window, room in asked:
+        assert gone > 0
+        assert 0 < room <= window // 2
+
+
 async def test_the_break_is_expected_and_the_summary_is_paid_for_in_a_column_of_its_own() -> None:
     async with compacted_session() as (talk, turn):
         await turn.run(user("read them all"))
@@ -317,7 +349,10 @@ async def demanded(
 ) -> tuple[list[Handback], ScriptedModel, list[Event]]:
     model, events = ScriptedModel(script, able), list[Event]()
     layer = OnDemand(
-        Asking(lambda: model, NoAccounts()), lambda: able, lambda why: None, events.append
+        Asking(lambda: model, NoAccounts(), lambda event: None),
+        lambda: able,
+        lambda why: None,
+        events.append,
     )
     request = Request(SIGNED, log.view)
     return list(await layer.fit(request, pressed(request, window))), model, events
@@ -451,7 +486,10 @@ async def test_a_turn_puts_it_in_and_goes_on() -> None:
     able = replace(ABLE, window=12_000)
     model = ScriptedModel([reply_with(block), "Done."], able)
     layer = OnDemand(
-        Asking(lambda: model, NoAccounts()), lambda: able, lambda why: None, events.append
+        Asking(lambda: model, NoAccounts(), lambda event: None),
+        lambda: able,
+        lambda why: None,
+        events.append,
     )
     turn = make(model, Layers(fit=(layer,)), events=events, transcript=talked())
     turn.frame = SIGNED

@@ -52,10 +52,12 @@ DEFAULTS = ToolResultSettings()
 class Arriving:
     """Layer 1 over a folder, and views in which the last reply called some tools."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, window: int = 200_000, **settings: Any) -> None:
         self.events: list[Event] = []
         self.store = ResultStore(lambda: folder)
-        self.layer = ToolResults(self.store, ToolResultSettings(**settings), self.events.append)
+        self.layer = ToolResults(
+            self.store, ToolResultSettings(**settings), self.events.append, window=lambda: window
+        )
 
     def take(
         self, *results: ToolResult, tools: Sequence[str], before: Any = ()
@@ -146,6 +148,39 @@ def test_a_lower_limit_for_all_holds_for_every_tool(tmp_path: Path) -> None:
     here = Arriving(tmp_path, most_characters=10_000)
     assert recognised(here.one("x" * 10_001, "Bash").text)
     assert here.one("x" * 10_000, "Bash").text == "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("window", "bash", "other"),
+    [
+        (8_000, 2_800, 2_800),
+        (32_000, 4_800, 8_000),
+        (128_000, 19_200, 32_000),
+        (1_000_000, 30_000, 50_000),
+    ],
+)
+def test_in_a_small_window_limits_are_small_too_but_never_shorter_than_an_envelope(
+    tmp_path: Path, window: int, bash: int, other: int
+) -> None:
+    here = Arriving(tmp_path, window)
+
+    assert (here.layer.limit("Bash"), here.layer.limit("mcp__x")) == (bash, other)
+    assert here.one("x" * bash, "Bash").text == "x" * bash
+    assert size(here.one("x" * (bash + 1), "Bash")) < 2_800
+
+
+def test_a_limit_that_somebody_set_for_a_tool_holds_in_every_window(tmp_path: Path) -> None:
+    here = Arriving(tmp_path, 8_000, limits={"Bash": 10_000}, most_characters=500)
+
+    assert (here.layer.limit("Bash"), here.layer.limit("Grep")) == (10_000, 500)
+
+
+def test_in_a_small_window_a_message_holds_less(tmp_path: Path) -> None:
+    here = Arriving(tmp_path, 32_000)
+    results = [ToolResult(f"u{i}", "x" * 7_000) for i in range(5)]
+    here.take(*results, tools=["Edit"] * 5)
+
+    assert len(here.stored) == 1, "35,000 characters, and 32,000 are allowed"
 
 
 def test_images_documents_and_unknown_blocks_are_never_stored(here: Arriving) -> None:

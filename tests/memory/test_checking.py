@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from sevenfold.memory.checking import STALE, Finding, check
+from sevenfold.memory.folder.finding import meant, named
 from sevenfold.memory.guard.found import Found
 from sevenfold.memory.likeness import alike
 from sevenfold.memory.topic import Topic, Type, new_topic, read_topic
@@ -242,3 +243,22 @@ def test_real_folders_give_sensible_reports() -> None:
     assert kinds["date"] <= 5
     assert kinds["frontmatter"] <= 20  # 9 that strict YAML loses, 1 that it cuts, 9 without any
     assert all(len(one.text) < 400 and one.fix for one in findings)
+
+
+def test_a_copy_that_a_clash_left_is_to_be_merged_into_the_memory() -> None:
+    copy = memory(
+        "team/deploy.conflict-0a1b2c3d.md", "Deploy from main, never on a Friday.", name="deploy"
+    )
+    topics = [copy, memory("team/deploy.md", "Deploy from main, never on a Friday.", name="deploy")]
+
+    findings = [one for one in check(topics, "", modified={}, now=NOW) if one.kind == "duplicate"]
+
+    assert {one.file for one in findings} == {copy.file}
+    assert findings[-1].fix == "merge it into team/deploy.md"
+
+
+def test_a_name_means_the_memory_and_not_a_copy_that_a_clash_left() -> None:
+    names = {"team/deploy.conflict-0a1b2c3d.md": "deploy", "team/deploy.md": "deploy"}
+
+    assert meant("deploy", names) == named("deploy", names) == "team/deploy.md"
+    assert meant("team/deploy.conflict-0a1b2c3d.md", names).endswith("conflict-0a1b2c3d.md")

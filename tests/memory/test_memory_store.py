@@ -44,7 +44,9 @@ class Home:
         return "\n".join(event.text for event in self.events if isinstance(event, Notice))
 
     def add(self, name: str, body: str = "text", description: str = "d") -> str:
-        saved = self.store.add(type="project", name=name, description=description, body=body)
+        saved = self.store.add(
+            type="project", name=name, description=description, body=body, new=True
+        )
         return saved.path.relative_to(self.folder).as_posix()
 
     def hand(self, file: str, text: str) -> None:

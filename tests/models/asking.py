@@ -39,8 +39,8 @@ def request_of(
     **fields: Any,
 ) -> Request:
     said = [user(m) if isinstance(m, str) else m for m in messages or ("hello",)]
-    ttl = fields.pop("ttl", "5m")
-    return Request(Frame(model, system, tools, params or {}, ttl), view_of(*said), **fields)
+    lives = fields.pop("ttl", "5m"), fields.pop("system_ttl", None)
+    return Request(Frame(model, system, tools, params or {}, *lives), view_of(*said), **fields)
 
 
 def anthropic(server: Served, name: str = "claude-sonnet-4-5", **fields: Any) -> AnthropicModel:

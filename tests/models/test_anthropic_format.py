@@ -153,6 +153,25 @@ def test_an_hour_is_asked_for_in_every_mark() -> None:
     assert json.dumps(out).count('{"type": "ephemeral", "ttl": "1h"}') == 3
 
 
+def test_what_stands_before_the_messages_may_be_kept_longer_and_never_shorter() -> None:
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    out = sent(request_of("hi", system_ttl="1h", breakpoints=(0,)))
+    assert [part["cache_control"] for part in out["system"]] == [hour, hour]
+    assert out["messages"][0]["content"][0]["cache_control"] == EPHEMERAL
+
+    out = sent(request_of("hi", ttl="1h", system_ttl="5m", breakpoints=(0,)))
+    assert [part["cache_control"] for part in out["system"]] == [hour, hour]
+
+
+def test_a_mark_on_a_tool_is_kept_as_long_as_what_stands_behind_it() -> None:
+    marked_tool = {**TOOL, "cache_control": EPHEMERAL}
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    out = sent(request_of("hi", tools=(marked_tool, TOOL), system_ttl="1h"))
+    assert [tool.get("cache_control") for tool in out["tools"]] == [hour, None]
+    out = sent(request_of("hi", tools=(marked_tool, TOOL)))
+    assert [tool.get("cache_control") for tool in out["tools"]] == [EPHEMERAL, None]
+
+
 def test_there_are_never_more_than_four_marks_and_the_static_one_goes_first() -> None:
     said = [user(str(i)) for i in range(6)]
     three = sent(request_of(*said, breakpoints=(1, 3, 5)))

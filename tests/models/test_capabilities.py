@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from sevenfold.cache.prices import TABLE
+from sevenfold.cache.prices import TABLE, own_limits
 from sevenfold.models import Access, capabilities, default_params
-from sevenfold.models.capabilities import FAMILIES, LONG_BETA, family, window_of, wire_name
+from sevenfold.models.capabilities import (
+    FAMILIES,
+    LONG_BETA,
+    connected_capabilities,
+    family,
+    window_of,
+    wire_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +50,47 @@ def test_the_longest_known_beginning_of_a_name_decides(
     assert (able.window, able.max_output) == expected
 
 
-def test_the_window_is_decided_by_suffix_then_table_then_beta_then_override() -> None:
-    assert window_of("claude-sonnet-4-5[1m]", override=5) == 1_000_000
-    assert window_of("unknown[1m]", override=5) == 1_000_000
-    assert window_of("claude-sonnet-4-5", [LONG_BETA], 5) == 200_000
-    assert window_of("unknown", [LONG_BETA], 5) == 1_000_000
+def test_the_window_is_decided_by_suffix_then_tables_then_beta_then_override() -> None:
+    assert window_of("claude-sonnet-4-5[1m]", own=50_000) == 1_000_000
+    assert window_of("unknown[1m]") == 1_000_000
+    assert window_of("claude-sonnet-4-5", own=50_000) == 50_000
+    assert window_of("claude-sonnet-4-5", [LONG_BETA]) == 200_000
+    assert window_of("unknown", [LONG_BETA]) == 1_000_000
     assert window_of("unknown", ["other"], 8_192) == 8_192
     assert window_of("unknown") == 200_000
+
+
+@pytest.mark.parametrize(
+    "name", ["claude-sonnet-4-5", "claude-sonnet-4-5[1m]", "gpt-5", "offline", "claude-opus-5-5"]
+)
+def test_what_the_user_says_lowers_a_known_window_and_never_raises_it(name: str) -> None:
+    known = window_of(name)
+
+    assert window_of(name, override=60_000) == 60_000
+    assert window_of(name, override=10_000_000) == known
+    assert window_of("unknown", [LONG_BETA], 60_000) == 60_000
+
+
+def test_a_users_price_file_says_how_large_a_model_is(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(
+        '[models."claude-sonnet-4-5"]\nwindow = 50000\nmax_output = 4000\n'
+        '[models."my-model"]\ninput = 1\noutput = 2\nwindow = 32000\n'
+        '[models."claude-haiku-4-5"]\ninput = 1\n',
+        encoding="utf-8",
+    )
+    access = Access(anthropic_key="k", limits_of=own_limits(file))
+
+    def size(name: str, **more: Any) -> tuple[int, int]:
+        able = connected_capabilities(name, replace(access, **more))
+        return able.window, able.max_output
+
+    assert size("claude-sonnet-4-5-20250929") == (50_000, 4_000)
+    assert size("anthropic:claude-sonnet-4-5") == (50_000, 4_000)
+    assert size("claude-sonnet-4-5", window=20_000) == (20_000, 4_000)
+    assert size("my-model") == (32_000, 8_000)
+    assert size("claude-haiku-4-5") == (200_000, 64_000), "it says nothing about its size"
+    assert size("claude-opus-5-5") == (1_000_000, 128_000)
 
 
 def test_an_unknown_model_answers_in_a_modest_part_of_its_window() -> None:

@@ -44,9 +44,9 @@ def test_offline_needs_nothing() -> None:
 
 
 def test_without_a_key_the_variable_is_named_and_the_way_without_one() -> None:
-    with pytest.raises(NoKey, match=r"ANTHROPIC_API_KEY.*--model offline"):
+    with pytest.raises(NoKey, match=r"ANTHROPIC_API_KEY.*model 'offline'"):
         connect("claude-sonnet-4-5", Access(openai_key=KEY))
-    with pytest.raises(NoKey, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*--model offline"):
+    with pytest.raises(NoKey, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*model 'offline'"):
         connect("openai:gpt-5", Access(anthropic_key=KEY))
 
 

@@ -247,7 +247,7 @@ async def test_a_wrong_key_says_which_variable_to_set_and_never_shows_the_key() 
         ):
             with pytest.raises(KeyRefused, match=name) as caught:
                 await ask(model)
-            assert "--model offline" in str(caught.value)
+            assert "the model 'offline'" in str(caught.value)
             assert KEY not in repr(caught.value)
 
 

@@ -11,6 +11,7 @@ from models.talk import wire
 from models.test_offline_extracting import saved
 
 from sevenfold.layers.l7_agents.delivery import BY, render
+from sevenfold.layers.l7_agents.frames import PlanApprovalRequest, ShutdownRequest
 from sevenfold.layers.l7_agents.letters import new_letter
 from sevenfold.layers.l7_agents.notices import AgentNotice
 from sevenfold.layers.l7_agents.notices import render as notice_text
@@ -194,3 +195,73 @@ def test_notes_and_summaries_do_not_take_a_letter_for_the_users_words() -> None:
 
     assert "Read src/parser.py." in told
     assert "Delete" not in told
+
+
+# --- frames -----------------------------------------------------------------------------------------------
+
+
+def asks_to_end(id: str = "r1", sender: str = "lead") -> Message:
+    frame = ShutdownRequest(id, "all is done")
+    return render(new_letter(sender, "please end", "end now", FakeClock(), frame))
+
+
+def agreed(id: str = "r1") -> Json:
+    frame = {"type": "shutdown_response", "request_id": id, "approve": True}
+    return {"to": "lead", "summary": "ending as asked", "frame": frame}
+
+
+def test_an_agent_that_has_nothing_left_to_do_agrees_to_end() -> None:
+    [use], _ = reply(*DONE, asks_to_end())
+
+    assert (use.name, use.input) == ("SendMessage", agreed())
+    sent = Message("user", (ToolResult(use.id, "queued for lead. The request_id is r1."),))
+    uses, said = reply(*DONE, asks_to_end(), assistant(use), sent)
+    assert uses == [], "it is answered once"
+    assert "lead says:" in said
+
+
+def test_it_is_answered_once_also_where_that_failed() -> None:
+    [use], _ = reply(*DONE, asks_to_end())
+    failed = Message("user", (ToolResult(use.id, "no", is_error=True),))
+
+    uses, _ = reply(*DONE, asks_to_end(), assistant(use), failed)
+
+    assert uses == []
+
+
+def test_what_was_asked_for_before_is_done_first() -> None:
+    asked = user("read notes.txt")
+    [use], _ = reply(asked, asks_to_end())
+    assert use.name == "Read"
+
+    done = Message("user", (ToolResult(use.id, "     1\tthe notes"),))
+    [then], _ = reply(asked, assistant(use), done, asks_to_end())
+    assert (then.name, then.input) == ("SendMessage", agreed())
+    sent = Message("user", (ToolResult(then.id, "queued for lead"),))
+    uses, said = reply(asked, assistant(use), done, asks_to_end(), assistant(then), sent)
+    assert uses == []
+    assert "the notes" in said, "what it found is its last word"
+
+
+@pytest.mark.parametrize(
+    "arrived",
+    [
+        asks_to_end(sender="tester"),
+        render(
+            new_letter("lead", "my plan", "a plan", FakeClock(), PlanApprovalRequest("r1", "go"))
+        ),
+        letter('kind="shutdown_request" request_id="r1"', "lead"),
+    ],
+    ids=["not the lead", "a plan", "only words"],
+)
+def test_nothing_else_that_arrives_ends_it(arrived: Message) -> None:
+    uses, said = reply(*DONE, arrived)
+
+    assert uses == []
+    assert "says:" in said
+
+
+def test_without_the_tool_it_is_only_told() -> None:
+    blocks = answer(Conversation((*DONE, asks_to_end()), ALL_TOOLS))
+
+    assert all(isinstance(block, Text) for block in blocks)

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from models.offline_project import Project, Talk, first_calls
 
+from sevenfold.messages import ToolUse
+from sevenfold.models.offline.plan import named
+from sevenfold.models.offline.report import _excerpt
+
 READ = [
     ("read config.toml", "config.toml"),
     ("Please read the file src/app.py.", "src/app.py"),
@@ -210,3 +214,12 @@ def test_words_inside_literals_are_no_requests() -> None:
 def test_a_long_text_with_requests_in_its_lines_is_not_obeyed_line_by_line() -> None:
     log = "\n".join(f"run step-{n}" for n in range(100))
     assert first_calls(f"My log of today\n{log}") == []
+
+
+def test_a_path_is_told_whole_however_long_it_is() -> None:
+    path = "/" + "/".join(f"folder-{n}" for n in range(40)) + "/notes.txt"
+    use = ToolUse("t1", "Read", {"file_path": path})
+    whole = f"<persisted-output>\nThe whole result is in\n{path}\n</persisted-output>"
+
+    assert named(use) == f"Read {path}"
+    assert path in _excerpt(whole.splitlines())

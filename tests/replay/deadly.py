@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sevenfold.replay.running import Job, Replayed
+from sevenfold.replay.running import Job, Replayed, Tell, Underway
 
 
-def die_of_some(job: Job) -> Replayed:
+def die_of_some(job: Job, tell: Tell) -> Replayed:
     """Ends the whole process for files called `deadly`, as running out of memory would."""
+    tell(Underway(job.number, 0.5, 3))
     if Path(job.found.path).name == "deadly":
         os._exit(9)
     return Replayed(number=job.number, path=job.found.path, recorded=os.getpid())

@@ -12,7 +12,7 @@ from sevenfold.replay.counting import USUAL, estimated
 from sevenfold.replay.driving import drive
 from sevenfold.replay.outcome import Outcome, Spent
 from sevenfold.replay.policies import Policy
-from sevenfold.replay.tallying import KEEP_WARM, Tally
+from sevenfold.replay.tallying import EXTRACTION, KEEP_WARM, Tally
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply, Transcript
@@ -47,6 +47,17 @@ def test_keeping_warm_is_credited_once_for_the_silence_it_bridged() -> None:
 
     saved = books.outcome(Spent()).layers[KEEP_WARM].saved
     assert saved == pytest.approx(50_000 * (1.25 - 0.1))
+
+
+def test_a_look_that_kept_the_cache_is_credited_and_not_keeping_warm() -> None:
+    books = tally()
+    books.asked("turn", 0.0, WRITTEN)
+    books.asked("extraction", 255.0, READ)
+    books.asked("turn", 500.0, READ)
+
+    layers = books.outcome(Spent()).layers
+    assert KEEP_WARM not in layers
+    assert layers[EXTRACTION].saved == pytest.approx(50_000 * (1.25 - 0.1))
 
 
 def test_a_silence_longer_than_the_warmth_is_a_silence() -> None:

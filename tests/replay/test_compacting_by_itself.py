@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
 from sevenfold.layers.switches import Switches
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.replay.answering import SUMMARY_OUTPUT
@@ -243,19 +244,42 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     assert all(made.by != "recorded" for made in outcome.compactions)
 
 
-def test_extraction_is_one_request_more_at_each_rest_and_can_be_left_out() -> None:
+def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_left_out() -> None:
     talk = long_talk(needed=False)
     price = Prices.load().of(MODEL)
     assert price
     quiet = drive(talk.entries, OURS, MODEL, price)
-    learns = drive(
-        talk.entries, replace(OURS, flags=replace(OURS.flags, extraction=True)), MODEL, price
+    learning = replace(
+        OURS,
+        flags=replace(OURS.flags, extraction=True),
+        extraction=ExtractionSettings(patient=False),
     )
+    learns = drive(talk.entries, learning, MODEL, price)
 
-    rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
+    spoken = [e for e in talk.entries if isinstance(e.what, Message) and e.by == "user"]
     rows = [row for row in learns.rows if row.kind == "extraction"]
-    assert rests
-    assert len(rows) == len(rests)
+    assert spoken
+    assert len(rows) == len(spoken)
     assert [row.kind for row in quiet.rows].count("extraction") == 0
     assert all(row.usage.cache_read > 0.8 * row.context for row in rows)
     assert price.units(learns.charged) > price.units(quiet.charged)
+
+
+def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
+    price = Prices.load().of(MODEL)
+    assert price
+    learning = replace(OURS, flags=replace(OURS.flags, extraction=True))
+    talk = long_talk(needed=False)
+    learns = drive(talk.entries, learning, MODEL, price)
+    rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
+    assert 0 < learns.count("extraction") < len(rests), "several turns in one look"
+
+    silent = [
+        replace(entry, at=entry.at + 400.0 * (n >= len(talk.entries) // 2))
+        for n, entry in enumerate(talk.entries)
+    ]
+    every = replace(learning, extraction=ExtractionSettings(patient=False))
+    patient, at_once = (drive(silent, one, MODEL, price) for one in (learning, every))
+    lost = [len([b for b in one.breaks if b.why == "silence"]) for one in (patient, at_once)]
+    assert lost[0] <= lost[1]
+    assert price.units(patient.charged) < price.units(at_once.charged)

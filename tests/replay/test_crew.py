@@ -11,7 +11,7 @@ from replay.deadly import die_of_some
 
 from sevenfold.replay.crew import LOST, replay
 from sevenfold.replay.reading.finding import Found
-from sevenfold.replay.running import Job
+from sevenfold.replay.running import Job, Underway
 
 
 def jobs(*names: str) -> list[Job]:
@@ -25,6 +25,17 @@ def test_every_file_is_answered_for(processes: int) -> None:
     assert sorted(one.number for one in done) == [0, 1, 2, 3, 4]
     here = {one.recorded == os.getpid() for one in done}
     assert here == {processes == 1}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_it_is_told_how_far_each_file_is(processes: int) -> None:
+    heard: list[Underway] = []
+
+    done = list(replay(jobs("a", "b", "c"), processes, die_of_some, heard.append))
+
+    assert len(done) == 3
+    assert sorted(one.number for one in heard) == [0, 1, 2]
+    assert {(one.share, one.requests) for one in heard} == {(0.5, 3)}
 
 
 @pytest.mark.real

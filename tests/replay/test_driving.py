@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from sevenfold.cache.breakpoints import frontier_at
 from sevenfold.cache.prices import Prices
 from sevenfold.layers.ladder import Lent
+from sevenfold.layers.switches import Switches
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Handback, Layers
 from sevenfold.replay.counting import counted, estimated
 from sevenfold.replay.driving import ANALYSIS, CALL_OUTPUT, Drive, drive
 from sevenfold.replay.outcome import Outcome
-from sevenfold.replay.policies import policy
+from sevenfold.replay.policies import Policy, policy
 from sevenfold.request import Frame, Request, Ttl
 from sevenfold.storage.claude_code import read_session, to_transcript
 from sevenfold.testing import FakeClock
@@ -101,10 +102,12 @@ def driven(
     assert PRICE
     frame, thresholds = Frame(MODEL, ttl=ttl), Thresholds.of(200_000, 32_000)
     entries = recorded.log.entries
-    drives = Drive(
-        entries, layers, frame, thresholds, PRICE, keep_warm=keep_warm, compacts=compacts
+    policy = Policy(
+        keep_warm=keep_warm,
+        compactions="own" if compacts else "recorded",
+        flags=Switches(extraction=False),
     )
-    return drives.run()
+    return Drive(entries, policy, frame, thresholds, PRICE, layers=layers).run()
 
 
 class Clear:

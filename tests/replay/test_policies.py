@@ -15,6 +15,8 @@ from sevenfold.replay.policies import (
     LAYERS,
     ClearRule,
     Policy,
+    active,
+    in_vain,
     policy,
     without,
 )
@@ -68,7 +70,13 @@ def test_a_file_of_ones_own_is_laid_over_what_the_product_does(tmp_path: Path) -
         ("[micro]\n\nkeepRecnt = 3\n", 3, "micro.keepRecnt is not a key.*'keepRecent'"),
         ("[notes]\n[mirco]\n", 2, "mirco is not a key of a policy; did you mean 'micro'"),
         ("[micro]\nkeepRecent = 'x'\n", 2, "micro.keepRecent: expected int, got str"),
-        ("# a\ncacheTtl = '9m'\n", 2, "cacheTtl: invalid enum value '9m'"),
+        (
+            "# a\ncacheTtl = '9m'\n",
+            2,
+            "cacheTtl: invalid enum value '9m'; it may be 1h, 5m, recorded",
+        ),
+        ("[[micro]]\nkeepRecent = 1\n", 1, "micro: expected object, got array"),
+        ("[clear]\nkeep = 5\n", 1, "clear: it never clears anything: say every or tokens"),
         ("[clear]\nevery = -1\n", 2, "clear.every: expected int >= 0"),
         ("[flags]\nmicro_cost = 1\n", 2, "flags.micro_cost: expected bool, got int"),
         ("a = \n", 1, "not valid TOML"),
@@ -96,7 +104,8 @@ def test_a_layer_can_be_left_out(layer: str) -> None:
 
     less = without(on, [layer.replace("_", "-")])
 
-    assert less.name == f"sevenfold without {layer}"
+    also = " and with it notes" if layer == "compaction" else ""
+    assert less.name == f"sevenfold without {layer}{also}"
     assert not any(getattr(less.flags, flag) for flag in LAYERS[layer])
     assert (less.keep_warm == 0) is (layer == "keep_warm")
     assert (less.clear is None) is (layer == "micro")
@@ -107,7 +116,50 @@ def test_the_plain_rule_is_left_out_with_its_layer() -> None:
 
 
 def test_without_compaction_the_recorded_ones_are_carried_out() -> None:
-    assert without(policy("sevenfold"), ["compaction"]).compactions == "recorded"
+    assert policy("sevenfold").compacts
+    assert not without(policy("sevenfold"), ["compaction"]).compacts
+    assert not without(policy("sevenfold"), ["compact"]).compacts
+
+
+def test_the_name_says_that_notes_go_with_compaction_where_there_were_any() -> None:
+    names = [without(policy(p), ["compaction"]).name for p in ("sevenfold", "append-only")]
+
+    assert names == [
+        "sevenfold without compaction and with it notes",
+        "append-only without compaction",
+    ]
+    both = without(policy("sevenfold"), ["compaction", "notes"])
+    assert both.name == "sevenfold without compaction, notes"
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "off"),
+    [
+        ("sevenfold", "keep_warm", True),
+        ("sevenfold", "snip", True),
+        ("sevenfold", "pre-cold", True),
+        ("sevenfold", "precompute", True),
+        ("sevenfold", "collapse", True),
+        ("sevenfold", "micro_time", True),
+        ("sevenfold", "payout", False),
+        ("sevenfold", "micro", False),
+        ("append-only", "extraction", True),
+        ("append-only", "payout", True),
+        ("append-only", "compaction", False),
+        ("clear-every-10", "micro", False),
+        ("clear-every-10", "micro_cost", True),
+        ("claude-code", "micro", False),
+        ("claude-code", "micro_time", True),  # its rule is a setting, which the flag does not turn
+    ],
+)
+def test_what_is_off_in_a_policy_is_left_out_in_vain(name: str, layer: str, off: bool) -> None:
+    assert bool(in_vain(policy(name), [layer])) is off
+
+
+def test_every_layer_and_flag_that_can_be_left_out_is_known_to_be_on_or_off() -> None:
+    flags = set(Switches.__struct_fields__) - ELSEWHERE
+
+    assert set(active(Policy())) == {*flags, *LAYERS}
 
 
 def test_a_single_flag_can_be_left_out_and_nothing_unknown() -> None:

@@ -51,4 +51,19 @@ def test_the_last_file_leaves_no_time() -> None:
     now[0] = 1
     progress.add(10, 5)
 
-    assert progress.line() == "replaying: 1 of 1 files · 5 requests/s"
+    assert progress.line() == "replaying: 1 of 1 file · 5 requests/s"
+
+
+def test_one_file_has_a_rate_and_a_remaining_time_before_it_is_done() -> None:
+    now, out = [0.0], io.StringIO()
+    progress = Progress(out, files=1, size=1_000, now=lambda: now[0])
+    progress.start()
+    assert out.getvalue() == f"{CLEAR}replaying: 0 of 1 file"
+
+    now[0] = 10
+    progress.underway(0, 250.0, 50)
+    assert out.getvalue().endswith("replaying: 0 of 1 file · 25% · 5 requests/s · 30 s left")
+
+    now[0] = 40
+    progress.add(1_000, 220, 0)
+    assert progress.line() == "replaying: 1 of 1 file · 6 requests/s"

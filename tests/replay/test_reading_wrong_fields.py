@@ -102,5 +102,7 @@ def test_usage_that_cannot_be_is_left_out_and_the_rest_is_replayed(
     last = recorded.entries[-1].what
     assert isinstance(last, Reply)
     assert last.usage == Usage()
-    assert done.errors == ("line 11: its usage cannot be: it is left out",)
+    assert done.errors[0] == "line 11: its usage cannot be: it is left out"
+    assert done.errors[1].startswith("usage is recorded for 3 of 4 requests")
+    assert len(done.errors) == 2
     assert done.by_policy["sevenfold"].turns == 4

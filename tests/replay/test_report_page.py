@@ -14,6 +14,7 @@ from sevenfold.replay.figures import Cost, Figures, Layer
 from sevenfold.replay.policies import policy
 from sevenfold.replay.report.drawing import amount, safe, span, steps, tokens
 from sevenfold.replay.report.page import MOST_DRAWN, page
+from sevenfold.replay.report.scatter import label_places, scatter
 from sevenfold.replay.report.waterfall import waterfall
 from sevenfold.replay.running import Replayed
 
@@ -58,8 +59,10 @@ def test_tags_nest_and_all_are_closed(tags: Tags) -> None:
 
 
 def test_it_says_what_is_not_in_it_and_whose_line_is_which(html: str) -> None:
-    assert "one request for extraction after each turn" in html
-    assert "the least it costs" in html
+    assert "<b>Not charged</b>: what recall attaches, dreams, the status of agents" in html
+    assert "mostly in a silence" in html
+    assert "150 tokens of answer, and one more with 600" in html
+    assert "extraction after each turn" not in html
     assert "61.5 % on average" in html
     assert "is the line of the tool that was recorded" in html
 
@@ -126,7 +129,7 @@ def test_it_shows_what_the_issue_asks_for(html: str) -> None:
         "Context over time",
     ):
         assert f">{heading}</h2>" in html
-    for word in ("cache hit", "as recorded", "really paid", "carrying everything"):
+    for word in ("cache hit", "as recorded", "really paid", "without its layers, estimated"):
         assert word in html
 
 
@@ -159,13 +162,15 @@ def test_a_page_without_a_single_session_is_still_a_page() -> None:
     assert "No session could be replayed" in html
 
 
-def test_a_waterfall_goes_from_carrying_everything_to_what_it_costs() -> None:
+def test_a_waterfall_goes_from_no_layers_to_what_it_costs_with_them() -> None:
     layers = {"compaction": Layer(2, 500, 900.0, 100.0), "notes": Layer()}
 
     svg = waterfall("w", "mine", Figures(cost=Cost(1_000.0), paid=Cost(1_500.0), layers=layers))
 
     told = svg.split("<desc")[1].split("</desc>")[0]
-    assert "carrying everything 1.8k, compaction saves −900, compaction costs +100" in told
+    assert (
+        "without its layers, estimated 1.8k, compaction saves −900, compaction costs +100" in told
+    )
     assert "simulated 1k, really paid 1.5k" in told
     assert "notes" not in told
 
@@ -177,3 +182,45 @@ def test_numbers_are_short() -> None:
     assert steps(0) == [0]
     assert amount(Cost(5_000.0)) == "5k"
     assert amount(Cost(1.0, 1_234.5, "EUR")) == "EUR 1,234.50"
+
+
+def test_what_is_saved_stands_under_what_it_would_cost_and_not_under_what_was_paid() -> None:
+    one = Figures(cost=Cost(80.0), paid=Cost(100.0), compared=Cost(80.0), files=1, paid_files=1)
+
+    html = page(
+        [Replayed(number=0, path="x", by_policy={"sevenfold": one})],
+        [policy("sevenfold")],
+        sessions.BEGAN,
+    )
+
+    ours, paid = html.split("<dt>simulated cost</dt>")[1].split("<dt>really paid</dt>")
+    assert "20.0% less than was paid" in ours
+    assert "less than" not in paid.split("</div>")[0]
+
+
+@pytest.mark.parametrize("number", [5, 12])
+def test_names_in_the_scatter_lie_neither_on_each_other_nor_on_a_dot(number: int) -> None:
+    dots = [(60.0 + 3 * n, 100.0 + 2 * n) for n in range(number - 1)] + [(400.0, 20.0)]
+    names = [f"sevenfold without {n}" for n in range(number)]
+
+    places = label_places(dots, names, (50.0, 10.0, 470.0, 300.0))
+
+    boxes = [place.box for place in places]
+    assert all(box[0] >= 50 and box[1] >= 10 and box[2] <= 470 and box[3] <= 300 for box in boxes)
+    boxes += [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
+    for n, (left, top, right, bottom) in enumerate(boxes[:number]):
+        for other in boxes[n + 1 :]:
+            apart = right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+            assert apart
+
+
+def test_policies_that_come_out_alike_have_one_dot_with_all_their_names_behind_it() -> None:
+    alike = Figures(cost=Cost(80.0), paid=Cost(100.0), turns=9)
+    other = Figures(cost=Cost(40.0), paid=Cost(100.0), turns=9)
+
+    svg = scatter({"one": alike, "two": alike, "three": alike, "far": other})
+
+    assert svg.count("<circle") == 2
+    assert ">one and 2 more</text>" in svg
+    assert ">far</text>" in svg
+    assert "two: 80.0 % of paid" in svg.split("<circle")[1]

@@ -165,12 +165,18 @@ def test_hooks_of_existing_files_keep_their_shape(places: Places) -> None:
 def test_paths_are_absolute_and_begin_where_the_docs_say(places: Places) -> None:
     places.write(
         places.user_file,
-        {"prices": "mine.toml", "permissions": {"additionalDirectories": ["../shared", "/opt"]}},
+        {
+            "prices": "mine.toml",
+            "micro": {"needModel": "need.toml", "keepRecent": 3},
+            "permissions": {"additionalDirectories": ["../shared", "/opt"]},
+        },
     )
 
     settings = places.load().settings
 
     assert settings.prices == places.home / "mine.toml"
+    assert settings.micro.need_model == places.home / "need.toml"
+    assert settings.micro.keep_recent == 3
     assert settings.permissions.additional_directories == (f"{places.root}/../shared", "/opt")
 
 
@@ -227,6 +233,25 @@ def test_what_is_wrong_in_a_file_of_an_untrusted_folder_stops_nothing(places: Pl
     assert f"{places.project_file}:2: maxSteps must be" in told
     assert told.count("It is ignored.") == 8
     with pytest.raises(SettingsError, match="maxSteps must be"):
+        places.load(trusted=True)
+
+
+@pytest.mark.parametrize("data", [b'{"permissions": {"deny": ["Edit"]}', b"[]", b"\xff{}", b"# no"])
+@pytest.mark.parametrize("name", ["project_file", "local_file"])
+def test_a_file_of_an_untrusted_folder_that_cannot_be_read_stops_nothing_and_is_told(
+    places: Places, name: str, data: bytes
+) -> None:
+    path: Path = getattr(places, name)
+    path.write_bytes(data)
+    places.write(places.user_file, {"permissions": {"deny": ["Bash"]}})
+
+    loaded = places.load()
+
+    assert loaded.settings.permissions.deny == ("Bash",), "the user's own rules hold as ever"
+    [told] = loaded.warnings
+    assert told.startswith(f"{path}:1:")
+    assert "not what it denies or restricts either" in told
+    with pytest.raises(SettingsError, match=f"{path}:1:"):
         places.load(trusted=True)
 
 

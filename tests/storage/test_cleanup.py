@@ -624,8 +624,19 @@ class World:
     def places(self) -> Places:
         return find(self.root, self.home)
 
-    def cleanup(self, current: str = "", limits: Limits = MONTH) -> DailyCleanup:
-        return DailyCleanup(self.places.project, current, limits, self.clock, self.events.append)
+    def cleanup(
+        self, current: str = "", limits: Limits = MONTH, others: Limits | None = None
+    ) -> DailyCleanup:
+        known = self.places.project, current, limits, others
+        return DailyCleanup(*known, self.clock, self.events.append)
+
+    def other(self, name: str, *, ours: bool = True) -> Project:
+        """A project that nobody opens any more."""
+        folder = self.home / "projects" / name
+        folder.mkdir(parents=True)
+        if ours:
+            (folder / "root.json").write_text('{"root": "/gone"}', encoding="utf-8")
+        return Project(folder)
 
 
 @pytest.fixture
@@ -672,6 +683,55 @@ async def test_it_runs_once_a_day_and_remembers_across_processes(world: World) -
 
         assert project.transcript(session).exists() != bool(removed), hours
     assert (project.folder / STAMP).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.anyio
+async def test_projects_that_nobody_opens_are_cleaned_too_each_once_a_day(world: World) -> None:
+    first, second = world.other("a"), world.other("b")
+    stranger = world.other("c", ours=False)
+    kept = stranger.session(1, days=400)
+    for hours, removed in ((0, 1), (23.9, 0), (24.1, 1)):
+        sessions = [(one, one.session(1, days=400)) for one in (first, second)]
+        world.clock.time = NOW + hours * 3600
+
+        await world.cleanup(others=MONTH)()
+
+        for project, session in sessions:
+            assert project.transcript(session).exists() != bool(removed), hours
+    assert stranger.transcript(kept).exists(), "nobody has said that this folder is ours"
+    assert world.events == []
+
+
+@pytest.mark.anyio
+async def test_what_one_project_keeps_for_a_short_time_others_keep_for_theirs(world: World) -> None:
+    own, other = Project(world.places.project), world.other("a")
+    own.folder.mkdir(parents=True)
+    mine, theirs = own.session(1, days=10), other.session(1, days=10)
+
+    await world.cleanup(limits=Limits(days=7), others=MONTH)()
+
+    assert not own.transcript(mine).exists()
+    assert other.transcript(theirs).exists()
+
+
+@pytest.mark.anyio
+async def test_a_session_cleans_other_projects_by_the_users_own_settings(world: World) -> None:
+    other = world.other("a")
+    (world.home / "settings.json").write_text('{"cleanupDays": 20}', encoding="utf-8")
+    old, young = other.session(1, days=25), other.session(2, days=15)
+    session = Session(
+        ScriptedModel([]),
+        world.root,
+        home=world.home,
+        environ=world.environ,
+        clock=world.clock,
+        settings={"cleanupDays": 1},
+    )
+    async with session:
+        await session.tray.drain(60)
+
+    assert not other.transcript(old).exists()
+    assert other.transcript(young).exists(), "what one session says is said for its project alone"
 
 
 @pytest.mark.anyio

@@ -468,7 +468,7 @@ def test_a_session_is_found_by_the_beginning_of_its_id(project: Places) -> None:
     write_session(project, "20270116-b", 1, "x")
     assert find_session(project, "20270115") == one
     assert find_session(project, "20270115-a") == one
-    with pytest.raises(SessionNotFound, match=r"several sessions: 20270115-a, 20270116-b"):
+    with pytest.raises(SessionNotFound, match=r"beginning of 2 sessions, 20270116-b, 20270115-a"):
         find_session(project, "2027")
     with pytest.raises(SessionNotFound, match="there is no session '2028'"):
         find_session(project, "2028")

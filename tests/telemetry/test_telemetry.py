@@ -270,6 +270,24 @@ def test_a_request_that_never_came_back_ends_with_its_turn(recording: Recording)
         assert span.status.status_code is StatusCode.ERROR
 
 
+def test_a_fork_that_outlives_the_turn_is_no_failure(recording: Recording) -> None:
+    recording.see(Started("s1", MODEL, "startup"), Asked("x"), sending(), sending("notes"))
+    recording.see(replied(), Ended("end_turn", 1, USAGE), Asked("y"), replied("notes"))
+    recording.see(Ended("end_turn", 1, USAGE), Closed("s1", "exit"))
+
+    assert {span.status.status_code for span in recording.spans} == {StatusCode.UNSET}
+
+
+def test_of_a_request_sent_twice_the_first_is_the_one_that_failed(recording: Recording) -> None:
+    recording.see(Started("s1", MODEL, "startup"), Asked("x"), sending(), sending())
+    recording.see(replied(), Ended("end_turn", 1, USAGE))
+
+    chats = [span for span in recording.spans if span.name.startswith("chat")]
+    first, second = sorted(chats, key=lambda span: span.start_time or 0)
+    assert first.status.status_code is StatusCode.ERROR
+    assert second.status.status_code is StatusCode.UNSET
+
+
 def test_a_reply_nobody_announced_is_counted_all_the_same(recording: Recording) -> None:
     recording.see(Started("s1", MODEL, "startup"), replied())
 
@@ -279,7 +297,8 @@ def test_a_reply_nobody_announced_is_counted_all_the_same(recording: Recording) 
 def test_dreams_are_counted_and_the_state_of_memory_is_told(recording: Recording) -> None:
     recording.see(
         Progress("dream", "dreaming: starting"),
-        Progress("dream", SECRET, done=True),
+        Progress("dream", SECRET, done=True, outcome="completed"),
+        Progress("dream", SECRET, done=True, outcome="killed"),
         Progress("extraction", SECRET, done=True),
         Failed("dream", SECRET),
     )
@@ -287,7 +306,7 @@ def test_dreams_are_counted_and_the_state_of_memory_is_told(recording: Recording
     metrics = recording.metrics()
 
     dreams = {one.attributes["sevenfold.outcome"]: one.value for one in metrics["sevenfold.dreams"]}
-    assert dreams == {"ended": 1, "failed": 1}
+    assert dreams == {"completed": 1, "killed": 1, "failed": 1}
     assert [one.value for one in metrics["sevenfold.failures"]] == [1]
     assert [one.value for one in metrics["sevenfold.memory_pollution"]] == [0.25]
     assert [one.value for one in metrics["sevenfold.memory_quarantine"]] == [3]

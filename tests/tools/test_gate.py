@@ -94,10 +94,11 @@ async def test_with_nobody_there_the_answer_names_the_rule_that_would_help(
 
     assert said is not None
     assert said.endswith(
-        "nobody is here to be asked. To allow it, start with --allow 'Bash(npm test)'"
+        "nobody is here to be asked. To allow it, start with --allow 'Bash(npm test)', "
+        "or name it in permissions.allow of the settings"
     )
     assert quoted is not None
-    assert quoted.endswith("""--allow 'Bash(echo '\\''a'\\'' > x)'""")
+    assert """--allow 'Bash(echo '\\''a'\\'' > x)',""" in quoted
 
 
 async def test_questions_are_put_one_at_a_time_and_an_answer_may_settle_the_next(

@@ -66,6 +66,21 @@ async def test_an_offset_past_the_end_says_how_many_lines_there_are(
     assert result.text == f"a.txt has {lines} lines; offset 7 is past its end"
 
 
+@pytest.mark.parametrize(("window", "kilobytes"), [(8_000, 4), (32_000, 16), (128_000, 64)])
+async def test_in_a_small_window_a_page_is_as_much_smaller(
+    run: Run, project: Path, workspace: Workspace, window: int, kilobytes: int
+) -> None:
+    (project / "big.txt").write_text(f"{'word ' * 10}\n" * 1_900, encoding="utf-8")
+    workspace.window = window
+    page = (await run("Read", file_path="big.txt")).text
+
+    assert kilobytes * 1_000 * 0.95 < len(page) < kilobytes * 1_000 * 1.05
+    assert page.startswith("1\tword")
+    shown = int(page.rpartition("offset=")[2].rstrip("]"))
+    rest = (await run("Read", file_path="big.txt", offset=shown)).text
+    assert rest.startswith(f"{shown}\tword"), "and the page says where the next begins"
+
+
 async def test_a_page_stops_at_the_token_bound_also_when_more_lines_are_asked_for(
     run: Run, project: Path
 ) -> None:

@@ -38,11 +38,19 @@ def diagnose(
         return Diagnosis(0, 0)
     idle, ttl = now - last.at, TTL_SECONDS[last.frame.ttl]
     if idle > ttl and now > (kept_until or 0.0):
-        return Diagnosis(0, last.cached, f"idle for {_span(idle)}, kept for {_span(ttl)}")
+        why = f"idle for {_span(idle)}, kept for {_span(ttl)}"
+        return Diagnosis(head := _head_kept(last, request, idle), last.cached - head, why)
     why, shared = _frame_change(last.frame, request.frame, last.cached)
     if not why:
         why, shared = _view_change(last, request.view)
     return Diagnosis(shared, max(0, last.cached - shared), why)
+
+
+def _head_kept(last: Sent, request: Request, idle: float) -> int:
+    """Tokens before the messages that outlive them in the cache."""
+    frame = last.frame
+    kept = idle <= TTL_SECONDS[frame.head_ttl] and frame == request.frame
+    return min(last.view.calibration.tokens(frame.size), last.cached) if kept else 0
 
 
 def _frame_change(old: Frame, new: Frame, cached: int) -> tuple[str, int]:
@@ -59,9 +67,14 @@ def _frame_change(old: Frame, new: Frame, cached: int) -> tuple[str, int]:
     changed = _keys_change(old.params, new.params)
     if changed:
         return f"request parameters changed: {changed}", old.tokens
-    if old.ttl != new.ttl:
-        return f"the cache lifetime changed from {old.ttl} to {new.ttl}", 0
+    if (old.ttl, old.head_ttl) != (new.ttl, new.head_ttl):
+        return f"the cache lifetime changed from {_lifetime(old)} to {_lifetime(new)}", 0
     return "", cached
+
+
+def _lifetime(frame: Frame) -> str:
+    head = f" ({frame.head_ttl} before the messages)" if frame.head_ttl != frame.ttl else ""
+    return frame.ttl + head
 
 
 def _tools_change(old: Frame, new: Frame) -> str:

@@ -17,13 +17,13 @@ from sevenfold.cache.warmth import Warmth
 from sevenfold.events import CacheBroke, Emit, Sending
 from sevenfold.protocols import Accounts, Clock
 from sevenfold.request import Frame, Request
-from sevenfold.tokens import Usage
+from sevenfold.tokens import REFERENCE_WINDOW, Usage, scaled
 from sevenfold.transcript import Edit, Reply, Transcript, View
 
 BROKEN_BELOW: Final = 0.95
 """Reading less than this share of what was cached is a break ..."""
 BROKEN_BY: Final = 2_000
-"""... if it is also at least this many tokens less."""
+"""... if it is also at least this many tokens less; fewer in a window below 200,000."""
 MAIN: Final = "main"
 FORK, PLAIN, OF = "fork:", "-plain", "@"
 """How the source of a fork begins, how it ends when it does not share the prefix, and whose it is."""
@@ -63,6 +63,8 @@ class Ledger:
     def __init__(self, prices: Prices, clock: Clock, emit: Emit) -> None:
         self.prices, self._clock, self._emit = prices, clock, emit
         self.warmth = Warmth()
+        self.window = REFERENCE_WINDOW
+        """Of the model of the moment."""
         self._last: dict[str, Sent] = {}
         self._expected: dict[str, str] = {}
         self._found: dict[str, Diagnosis] = {}
@@ -116,7 +118,7 @@ class Ledger:
         tokens = request.view.tokens + fixed
         left = max(0, tokens - found.shared)  # what has left the view is not sent again
         lost = min(found.lost, left)
-        cost = self._loss(request.frame, lost)
+        cost = self._loss(request.frame, lost, _for_an_hour(request.frame, lost, found.shared))
         why = expected or found.why
         known = bool(expected) or last is None
         self._emit(Sending(source, tokens, found.shared, lost, why, cost, known))
@@ -151,24 +153,31 @@ class Ledger:
         if found is not None and request.source.startswith(FORK):
             cached = min(cached, found.shared)  # it may have left before all of it was sent
         missing = cached - usage.cache_read
-        if usage.cache_read >= BROKEN_BELOW * cached or missing < BROKEN_BY:
+        if usage.cache_read >= BROKEN_BELOW * cached or missing < scaled(BROKEN_BY, self.window):
             return ""
         expected = self._expected.get(request.source, "")
         why = expected or (found.why if found else "") or _told(reply)
-        cost = self._loss(request.frame, missing)
+        cost = self._loss(request.frame, missing, min(missing, usage.cache_write_1h))
         self._emit(CacheBroke(request.source, cached, usage.cache_read, why, cost, bool(expected)))
         return why
 
-    def _loss(self, frame: Frame, tokens: int) -> float:
-        """What it costs to write these tokens to the cache again instead of reading them."""
+    def _loss(self, frame: Frame, tokens: int, hour: int) -> float:
+        """What writing these tokens to the cache again costs over reading them; some for an hour."""
         price = self._price(frame.model)
         if price is None:
             return 0.0
-        write = price.write_1h if frame.ttl == "1h" else price.write_5m
-        return tokens * (write - price.read) * price.input / MILLION
+        written = hour * price.write_1h + (tokens - hour) * price.write_5m
+        return (written - tokens * price.read) * price.input / MILLION
 
     def _price(self, model: str) -> Price | None:
         return self.prices.of(model)
+
+
+def _for_an_hour(frame: Frame, lost: int, shared: int) -> int:
+    """Of what is lost, what would be kept for an hour again."""
+    if frame.ttl == "1h":
+        return lost
+    return min(lost, max(0, frame.tokens - shared)) if frame.head_ttl == "1h" else 0
 
 
 def _deleted(before: View, now: View) -> int:

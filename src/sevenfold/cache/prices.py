@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -90,20 +90,37 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         )
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """How much a model takes in and gives out, as far as a user's own file says."""
+
+    window: int | None = None
+    max_output: int | None = None
+
+
+LimitsOf: TypeAlias = Callable[[str], Limits]
+
+
 class Prices:
     """Every price we know, found by the name of the model."""
 
-    def __init__(self, table: Mapping[str, Price], aliases: Mapping[str, str]) -> None:
-        self._table = dict(table)
+    def __init__(
+        self,
+        table: Mapping[str, Price],
+        aliases: Mapping[str, str],
+        own: Mapping[str, Limits] = {},
+    ) -> None:
+        """`own`: what the user's file says about the size of a model, by its name in the table."""
+        self._table, self._own = dict(table), dict(own)
         self._names = {**{name: name for name in table}, **aliases}
         self._found: dict[str, Price | None] = {}
 
     @classmethod
     def load(cls, override: Path | None = None) -> Prices:
         """The table that comes with this package, with a user's file laid over it."""
-        raw = _read(TABLE)
+        raw, own = _read(TABLE), dict[str, Any]()
         if override is not None:
-            raw = _merged(raw, _read(override), override)
+            own = _read(override)
+            raw = _merged(raw, own, override)
         where = override or TABLE
         prices = {name: _price(name, raw, where) for name in raw["models"]}
         aliases = {
@@ -111,7 +128,8 @@ class Prices:
             for name, fields in raw["models"].items()
             for alias in _strings(fields.get("aliases", []), f"models.{name}.aliases", where)
         }
-        return cls(prices, aliases)
+        said = {name: _limits(fields, own) for name, fields in own.get("models", {}).items()}
+        return cls(prices, aliases, said)
 
     def of(self, model: str) -> Price | None:
         """The price of this model, or None: an unknown model is never guessed at."""
@@ -124,8 +142,18 @@ class Prices:
         best = max((n for n in self._names if _matches(name, n)), key=len, default=None)
         return self._table[self._names[best]] if best is not None else None
 
+    def limits(self, model: str) -> Limits:
+        """What the user's own file says about the size of this model."""
+        found = self.of(model)
+        return self._own.get(found.model, Limits()) if found else Limits()
+
     def __iter__(self) -> Iterator[Price]:
         return iter(self._table.values())
+
+
+def own_limits(path: Path | None) -> LimitsOf:
+    """What a user's file says about the size of models; without a file, nothing."""
+    return Prices.load(path).limits if path is not None else lambda model: Limits()
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -198,6 +226,11 @@ def _price(name: str, raw: dict[str, Any], path: Path) -> Price:
     for field in ("input", "output", "write_5m", "write_1h", "read", "window", "max_output"):
         _expect(getattr(price, field) >= 0, path, f"{key}.{field}", "must not be negative")
     return price
+
+
+def _limits(fields: Mapping[str, Any], own: Mapping[str, Any]) -> Limits:
+    said = {**own["families"].get(fields.get("family"), {}), **fields}
+    return Limits(said.get("window"), said.get("max_output"))
 
 
 def _check_keys(fields: Mapping[str, Any], known: frozenset[str], prefix: str, path: Path) -> None:

@@ -34,7 +34,7 @@ Decline: TypeAlias = Annotated[bool, typer.Option("--decline", help="Do not offe
 @agents.command("list")
 @shared
 def list_(shared: Shared) -> int:
-    """The kinds of agents there are, and the sessions and teammates that can be written to."""
+    """Kinds of agents. Also the sessions and teammates that can be written to."""
     from sevenfold.cli.agents_showing import list_all as work
 
     return work(shared)
@@ -43,7 +43,7 @@ def list_(shared: Shared) -> int:
 @agents.command("show")
 @shared
 def show(shared: Shared, name: Kind) -> int:
-    """One kind of agent: its tools, its model, its memory, how it runs, its prompt, and its file."""
+    """One kind of agent. Its tools, its model, its memory, how it runs, its prompt, and its file."""
     from sevenfold.cli.agents_showing import show as work
 
     return work(shared, name)
@@ -52,9 +52,10 @@ def show(shared: Shared, name: Kind) -> int:
 @agents.command("snapshot")
 @shared
 def snapshot(shared: Shared, name: Kind, accept: Accept = False, decline: Decline = False) -> int:
-    """The memory that this project hands an agent of the user's; taken over only when you say so.
+    """The memory that this project hands an agent of yours.
 
-    Files that were changed here stay, and the new ones are put beside them.
+    It is taken over only when you say so. Files that were changed here stay, and the new ones are put
+    beside them.
     """
     from sevenfold.cli.agents_snapshot import snapshot as work
 
@@ -64,9 +65,9 @@ def snapshot(shared: Shared, name: Kind, accept: Accept = False, decline: Declin
 @agents.command("send")
 @shared
 def send(shared: Shared, name: Who, text: Words, summary: Summary = None) -> int:
-    """Write to a session or a teammate on this machine; it reads it at its next step.
+    """Write to a session or a teammate on this machine.
 
-    It arrives as a message from a peer, never as what the user said there.
+    It reads it at its next step. It arrives as a message from a peer, never as what the user said there.
     """
     from sevenfold.cli.agents_showing import send as work
 

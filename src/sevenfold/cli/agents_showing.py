@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from sevenfold.layers.l7_agents.definitions import (
     definition_folders,
     find_definitions,
 )
-from sevenfold.layers.l7_agents.frames import SESSION
+from sevenfold.layers.l7_agents.frames import SESSION, refused_address
 from sevenfold.layers.l7_agents.letters import new_letter, shortened
 from sevenfold.layers.l7_agents.names import COMMAND_LINE, same_name
 from sevenfold.layers.l7_agents.post_office import TEAMS, PostOffice, Teammate
@@ -56,7 +57,7 @@ def list_all(shared: Shared) -> int:
     _warn(shared, around, kinds.every)
     value = {
         "definitions": [_data(one) for one in kinds.definitions.values()],
-        "sessions": sessions,
+        "sessions": [{"address": _address(one), **msgspec.structs.asdict(one)} for one in sessions],
         "teammates": teammates,
         "problems": kinds.every,
     }
@@ -67,13 +68,21 @@ def list_all(shared: Shared) -> int:
 def _lines(kinds: Found, sessions: list[Reachable], teammates: list[Mate]) -> Iterator[str]:
     width = max(map(len, kinds.definitions), default=0)
     for one in kinds.definitions.values():
-        yield f"{one.name:<{width}}  {one_line(one.description, 100)}"
+        most = 100 if sys.stdout.isatty() else len(one.description)
+        yield f"{one.name:<{width}}  {one_line(one.description, most)}"
     if sessions:
         yield f"\n{count(len(sessions), 'session')} can be written to:"
         for there in sessions:
-            yield f"  {SESSION}{there.session}  {there.project}"
+            yield f"  {_address(there)}  {there.project}"
+    else:
+        yield "\nno session can be written to: none is open in a chat"
     for mate in teammates:
         yield f"  {mate.name} ({mate.kind}, {mate.status}) of {mate.team}"
+
+
+def _address(there: Reachable) -> str:
+    """As 'send' takes it."""
+    return f"{SESSION}{there.session}"
 
 
 def show(shared: Shared, name: str) -> int:
@@ -106,6 +115,8 @@ def send(shared: Shared, name: str, text: str, summary: str | None) -> int:
     letter = new_letter(COMMAND_LINE, text, summary or shortened(text), SystemClock())
     if not text.strip():
         raise Mistake("there is nothing to send: say what the message is")
+    if why := refused_address(name):
+        raise Refused(why)
     sessions = _sessions(around)
     mates = [one for one in _teammates(around, shared, sessions) if same_name(one.name, name)]
     if len(mates) > 1:

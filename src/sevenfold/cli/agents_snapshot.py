@@ -10,6 +10,7 @@ from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake
 from sevenfold.layers.l7_agents.agent_snapshots import snapshots_of
 from sevenfold.layers.l7_agents.definitions import chosen
+from sevenfold.memory.agents.snapshots import Offer
 
 
 def snapshot(shared: Shared, name: str, *, accept: bool, decline: bool) -> int:
@@ -32,14 +33,23 @@ def snapshot(shared: Shared, name: str, *, accept: bool, decline: bool) -> int:
             "'memory: user'"
         )
     offer = snapshots.look()
-    told, action = offer.said or "there is nothing to take over", str(offer.action)
+    told, action = _offered(offer, definition.name), str(offer.action)
     if accept and action == "initialise":
         told = snapshots.initialise().said
     elif accept and action == "update":
         told = snapshots.accept().said
-    elif decline and action == "update":
+    elif decline and action != "nothing":
         snapshots.decline()
         told = "declined; a newer one is offered again"
     value = {"name": definition.name, "action": action, "updated": offer.updated, "said": told}
     result(shared, told, value)
     return 0
+
+
+def _offered(offer: Offer, name: str) -> str:
+    if offer.action != "initialise":
+        return offer.said or "there is nothing to take over"
+    return (
+        f"the project brings a first memory for the agent {name!r}, of {offer.updated}: it is copied when "
+        "the agent begins to work, or now with --accept; --decline leaves it"
+    )

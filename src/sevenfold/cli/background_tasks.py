@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from sevenfold.cli.wording import work_name
 from sevenfold.events import Event, Progress
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class _Heard:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress):
-            name = _NAMES.get(event.by, event.by)
+            name = _NAMES.get(event.by, work_name(event.by))
             self.last[name] = "" if event.done else event.said
 
 
@@ -44,5 +45,5 @@ def tasks_of(session: Session) -> list[Task]:
     if (heard := _heard.get(session)) is None:
         heard = _heard[session] = _Heard()
         session.subscribe(heard)
-    names = [_NAMES.get(name, name) for name in session.tray.running]
+    names = [_NAMES.get(name, work_name(name)) for name in session.tray.running]
     return [Task(name, heard.last.get(name, "").removeprefix("dreaming: ")) for name in names]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.cache.ledger import Account
+from sevenfold.cache.ledger import MAIN, Account, Line
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.cli import agents_chat, dream_chat, memory_chat, steer
 from sevenfold.cli.outcomes import Doing, Leave, Next, Offer, Open, Said
@@ -20,6 +21,7 @@ from sevenfold.layers.savings import read_again
 from sevenfold.session import Session
 from sevenfold.steering import notes_of
 from sevenfold.storage.places import find_session
+from sevenfold.transcript import Reply
 
 __all__ = ["COMMANDS", "Doing", "Leave", "Next", "Offer", "Open", "Said", "is_command", "run"]
 
@@ -82,17 +84,38 @@ def _cost(session: Session, rest: str) -> Next:
     currency = price.currency if price else "USD"
     accounts = session.ledger.accounts
     known = any(line.cost is not None for line in session.ledger.lines)
-    lines = [_account("all", session.ledger.total, currency, known)]
-    if len(accounts) > 1:
-        lines += [_account(name, one, currency, known) for name, one in accounts.items()]
     dated = (
         f"prices as of {price.as_of}" if price else f"no price is known for {session.model.name}"
     )
+    lines = [_account("all", session.ledger.total, currency, known)]
+    if len(accounts) > 1:
+        lines += [_account(name, one, currency, known) for name, one in accounts.items()]
     lines.append(f"  since this session was opened; {dated}")
+    if not accounts:
+        lines = [f"  nothing was asked yet since this session was opened; {dated}"]
+    recorded, all_known = _recorded(session)
+    if recorded.requests > accounts.get(MAIN, Account()).requests:
+        lines.append(_account("the conversation as recorded", recorded, currency, all_known))
     if saved := saved_in(session.turn.transcript, price):
         lines.append("  from its beginning on:")
         lines += saved_lines(saved, currency, read_again(session.view))
     return Said("\n".join(lines))
+
+
+def _recorded(session: Session) -> tuple[Account, bool]:
+    """What its transcript says was used, from the beginning on; whether all of it has a price.
+
+    Agents and work in the background have books of their own, and are not in it.
+    """
+    prices, account, known = session.ledger.prices, Account(), True
+    for entry in session.turn.transcript.entries:
+        if isinstance(entry.what, Reply) and entry.by == "model":
+            model = entry.what.model or session.model.name
+            price, usage = prices.of(model), entry.what.usage
+            known = known and price is not None
+            cost = price.cost(usage) if price else None
+            account = account.plus(Line(entry.at, MAIN, model, usage, cost))
+    return account, known
 
 
 def _account(name: str, account: Account, currency: str, known: bool) -> str:
@@ -119,7 +142,8 @@ def _resume(session: Session, rest: str) -> Next:
         known = [one for one in summaries(session.places) if one.id != session.id][:MOST_LISTED]
         if not known:
             return Said("  there is no other session of this project")
-        return Said(f"{table(known, terminal=True)}\n  /resume ID goes on with one of them")
+        listed = table(known, terminal=sys.stdout.isatty())
+        return Said(f"{listed}\n  /resume ID goes on with one of them")
     try:
         wanted = find_session(session.places, rest).stem
     except SessionNotFound as error:
@@ -167,7 +191,11 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], Next], str, str]]] = {
         "[review|accept|reject|undo|kill]",
         "put the memories in order, in the background; look at what it did",
     ),
-    "/tasks": (dream_chat.tasks, "[kill NAME]", "what goes on in the background; stop one of it"),
+    "/tasks": (
+        dream_chat.tasks,
+        "[kill NAME]",
+        "what goes on in the background; stop the dream or an agent",
+    ),
     "/agents": (agents_chat.agents, "[show NAME|stop NAME]", "who works beside the conversation"),
     "/send": (agents_chat.send, "NAME TEXT", "write to an agent, * for all teammates"),
     "/clear": (_clear, "", "begin anew; this session stays on disk"),

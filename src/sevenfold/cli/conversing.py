@@ -21,9 +21,10 @@ from sevenfold.cli.lines import History, footer, line_editor
 from sevenfold.cli.options import ChatOptions
 from sevenfold.cli.screen import Screen, console
 from sevenfold.cli.sessions import conversation, results_of
-from sevenfold.cli.starting import open_session
+from sevenfold.cli.starting import open_session, unknown
 from sevenfold.cli.surroundings import Surroundings, look
 from sevenfold.cli.telling import Line
+from sevenfold.cli.wording import work_name
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Event, Notice
 from sevenfold.messages import ToolUse
@@ -56,7 +57,8 @@ class Chat:
         self._aside = Aside(quiet=shared.quiet, color=not shared.no_color)
         self._session: Session | None = None
         out, plain = console(shared.no_color or self._around.environment.no_color)
-        self._screen = Screen(out, self._aside, plain=plain, quiet=shared.quiet, footer=self._foot)
+        known = {"plain": plain, "quiet": shared.quiet, "chat": True}
+        self._screen = Screen(out, self._aside, footer=self._foot, **known)
         self._interrupts = Interrupts()
         self._keys = Keys(sys.stdin.fileno(), self._escape)
         self._lines: PromptSession[str] = line_editor(
@@ -104,8 +106,9 @@ class Chat:
                 after = await self._talk(session)
                 self._closing = True
                 self._hurry()
+                await session.catch_up()
                 if running := session.tray.running:
-                    waiting = f"waiting for {', '.join(running)}; Ctrl-C leaves without it"
+                    waiting = f"waiting for {', '.join(map(work_name, running))}; Ctrl-C leaves without it"
                     self._aside.say(Line(waiting))
         except SevenfoldError as error:
             if after is None:
@@ -209,6 +212,8 @@ class Chat:
         self._screen.speaks_of(self._currency)
         what = f"sevenfold {__version__} · {session.model.name} · {session.places.tree}"
         self._aside.say(Line(f"{what} · /help", "progress"))
+        if said := unknown(session):
+            self._aside.say(Line(said))
 
     def _show_end_of(self, session: Session) -> None:
         view = list(session.view)
@@ -280,9 +285,10 @@ class Chat:
             self._keys.restore()
             leave_at_once()
         self._interrupts.leaving = self._interrupts.leaving or not pressed
-        prompts = [p for p in (self._lines, self._questions) if p.app.is_running]
+        apps = [lines.app for lines in (self._lines, self._questions)]
+        prompts = [app for app in apps if app.is_running and not app.is_done]
         # Where somebody is being asked, it is as if the key had been pressed.
         for prompt in prompts:
-            prompt.app.exit(exception=KeyboardInterrupt())
+            prompt.exit(exception=KeyboardInterrupt())
         if not prompts:
             self._interrupt()

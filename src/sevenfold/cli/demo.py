@@ -45,6 +45,11 @@ SECOND: Final = (
     "which port does the till listen on?",
     "what is the tax rate in this town?",
 )
+AFTER: Final = (
+    "which port does the till listen on?",
+    "run `python3 -B -m unittest -q`",
+)
+"""Asked after the compaction, which pays from the next requests on."""
 ALLOWED: Final = (
     "Bash(python3 -B -m unittest:*)",
     "Bash(python3 -B journal.py)",
@@ -79,7 +84,7 @@ class Told:
                 self.line(
                     f"      {characters:,} characters: whole on disk, the beginning in the window"
                 )
-            case Replied(message, usage) if message.text and not message.tool_uses:
+            case Replied(message, usage, source="main") if message.text and not message.tool_uses:
                 for text in message.text.strip().splitlines():
                     self.line(f"    {text}")
                 self.line(
@@ -154,15 +159,21 @@ async def _talk(
         session.subscribe(told.heard)
         session.subscribe(lambda event: _note(event, session, sent))
         for prompt in prompts:
-            told.line(f"  > {prompt}")
-            reply = await session.ask(prompt)
-            told.turns.append({"prompt": prompt, "reply": reply.message.text})
-            told.line()
+            await _ask(told, session, prompt)
         if resume is not None:
             await _compact(told, session)
+            for prompt in AFTER:
+                await _ask(told, session, prompt)
         price, log = Prices.load().of(MODEL), session.turn.transcript
         saved = savings(log.entries, log.view.calibration, price)
         return Talked(session.id, sent[0], sent[-1], saved)
+
+
+async def _ask(told: Told, session: Session, prompt: str) -> None:
+    told.line(f"  > {prompt}")
+    reply = await session.ask(prompt)
+    told.turns.append({"prompt": prompt, "reply": reply.message.text})
+    told.line()
 
 
 async def _compact(told: Told, session: Session) -> None:
@@ -191,7 +202,7 @@ def _compare(told: Told, before: Talked, after: Talked) -> dict[str, Any]:
     old, new = prefix(before.last), prefix(after.first)
     identical = new[: len(old)] == old
     digests = [hashlib.sha256(b"\n".join(one[: len(old)])).hexdigest() for one in (old, new)]
-    told.line("The last request before the resume, and the beginning of the first one after it:")
+    told.line("\nThe last request before the resume, and the beginning of the first one after it:")
     for name, digest in zip(("before", "after "), digests, strict=True):
         told.line(f"  {name} {len(old)} parts  sha256 {digest}")
     told.line(f"  {'identical, byte for byte' if identical else 'NOT IDENTICAL: this is a bug'}\n")
@@ -222,9 +233,11 @@ def _ledger(told: Told, ledger: Ledger) -> None:
 
 def _saved(told: Told, saved: tuple[Saved, ...]) -> None:
     for one in saved:
+        cost = one.cost or 0.0
+        gain = "saved" if cost >= 0 else "lost by it"
         told.line(
             f"  layer {one.layer} ({one.what}): {one.tokens_so_far:,} tokens not sent, "
-            f"${one.cost or 0:.4f} saved so far (simulated)"
+            f"${abs(cost):.4f} {gain} so far (simulated)"
         )
 
 

@@ -14,7 +14,8 @@ _PLAIN: Final[dict[str, Any]] = {
 }
 dream = typer.Typer(
     name="dream",
-    help="Put the memories of this project in order. Without a command: run.",
+    help="Put the memories of this project in order. Without a command: run; 'sevenfold dream run --help' "
+    "has its options.",
     **_PLAIN,
 )
 Now: TypeAlias = Annotated[
@@ -42,10 +43,11 @@ def run(
     review: Review = False,
     model: ModelName = None,
 ) -> int:
-    """Merge what says the same, settle what was superseded, date and archive, mend the index.
+    """Merge what says the same, and settle what was superseded.
 
-    It happens by itself once in 24 hours and 5 sessions. A fact is gone only when another file says it,
-    or a newer one took its place; 'undo' takes all of it back. Without a key it goes by rules alone.
+    It also dates, archives and mends the index. It happens by itself once in 24 hours and 5 sessions. A
+    fact is gone only when another file says it, or a newer one took its place; 'undo' takes all of it
+    back. Without a key it goes by rules alone.
     """
     from sevenfold.cli.dream_running import run as work
 
@@ -55,7 +57,7 @@ def run(
 @dream.command("status")
 @shared
 def status(shared: Shared) -> int:
-    """What the dream of now does, how the last one ended, and why none begins by itself."""
+    """What the dream of now does, and how the last one ended. Also why none begins by itself."""
     from sevenfold.cli.dream_showing import status as work
 
     return work(shared)
@@ -64,7 +66,7 @@ def status(shared: Shared) -> int:
 @dream.command("kill")
 @shared
 def kill(shared: Shared) -> int:
-    """Stop the dream that goes on, wherever it does; the memories stay as they were."""
+    """Stop the dream that goes on, wherever it does. The memories stay as they were."""
     from sevenfold.cli.dream_showing import kill as work
 
     return work(shared)

@@ -41,6 +41,8 @@ def run(shared: Shared, *, now: bool, dry_run: bool, review: bool, model: str | 
             "--dry-run changes nothing, so there is nothing to review: leave one of them out"
         )
     with opened(shared) as memory:
+        if memory.folder.is_dir():
+            memory.claim()
         waits = newest(memory.state)
         if review and waits is not None:
             return _reviewed(shared, memory, waits, Dreamt(status="completed", review=waits))

@@ -92,11 +92,13 @@ def report(error: BaseException, *, as_json: bool) -> int:
     """Say what went wrong, on stderr and, where JSON was asked for, on stdout as well."""
     from sevenfold.cli.output import write_json
 
-    print(f"sevenfold: {sentence(error)}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"sevenfold: {sentence(error)}", file=sys.stderr)
     if as_json:
         found = getattr(error, "findings", ())
         more = {"finding": found[0] if found else None} if isinstance(error, Refused) else {}
-        write_json({"error": kind(error), "reason": sentence(error), **more})
+        with contextlib.suppress(OSError):  # it may be this very stream that cannot be written to
+            write_json({"error": kind(error), "reason": sentence(error), **more})
     return exit_code(error)
 
 

@@ -89,6 +89,8 @@ def arranged(words: Sequence[str], group: str = "") -> list[str]:
     while at < len(words) and (words[at] in FLAGS | WITH_VALUE or _has_value(words[at])):
         at += 2 if words[at] in WITH_VALUE else 1
     lead, rest = list(words[:at]), list(words[at:])
+    if rest[:1] == ["--version"] and not group:
+        return [*(["--json"] if "--json" in words else []), "--version"]
     if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help", "--version")):
         return [GROUPS[group], *lead, *rest]
     inner = f"{group} {rest[0]}".strip()
@@ -109,16 +111,22 @@ def asks_for_json(words: Sequence[str]) -> bool:
     return "--json" in meant or any(word in ("json", "stream-json") for word in after)
 
 
-def _version(wanted: bool) -> None:
+def _version(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
         from sevenfold import __version__
 
-        typer.echo(f"sevenfold {__version__}")
+        if ctx.params.get("as_json"):
+            from sevenfold.cli.output import write_json
+
+            write_json({"version": __version__})
+        else:
+            typer.echo(f"sevenfold {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _sevenfold(
+    as_json: Annotated[bool, typer.Option("--json", is_eager=True, hidden=True)] = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -144,7 +152,7 @@ def chat(
     permission_mode: PermissionMode = None,
     bare: Bare = False,
 ) -> int:
-    """Talk with the agent; with -p, or when something is piped in, ask once and print the answer."""
+    """Talk with the agent. With -p, or when something is piped in, ask once and print the answer."""
     from sevenfold.cli.chat import chat as run
 
     return run(
@@ -193,10 +201,10 @@ def remove_session(shared: Shared, session: SessionId, yes: Yes = False) -> int:
 @sessions.command("clean")
 @shared
 def clean_sessions(shared: Shared, days: Days = None, dry_run: DryRun = False) -> int:
-    """Remove sessions and stored tool results that are too old, and results over the quota.
+    """Remove sessions and tool results that are too old.
 
-    What a conversation still points to stays, and so do open sessions and memory. This also happens by
-    itself, once a day.
+    Results over the quota go too. What a conversation still points to stays, and so do open sessions and
+    memory. This also happens by itself, once a day.
     """
     from sevenfold.cli.sessions import clean
 
@@ -238,7 +246,7 @@ def simulate(
 @app.command()
 @shared
 def trust(shared: Shared, path: TrustPath = None, revoke: Revoke = False) -> int:
-    """Trust a folder: its settings may then bring hooks, permissions and addresses of their own."""
+    """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
     from sevenfold.cli.trusting import trust as run
 
     return run(shared, path, revoke)
@@ -256,7 +264,7 @@ def doctor(shared: Shared) -> int:
 @app.command()
 @shared
 def demo(shared: Shared) -> int:
-    """A real session without a key, in a home that is thrown away, and what it cost."""
+    """A real session without a key. It has a home that is thrown away, and says what it cost."""
     from sevenfold.cli.demo import run
 
     return run(shared)

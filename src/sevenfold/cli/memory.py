@@ -12,9 +12,11 @@ from sevenfold.cli.memory_options import (
     Description,
     HistoryLimit,
     Name,
+    New,
     NewDescription,
     NewKind,
     Number,
+    OfAgent,
     Query,
     RecallLimit,
     Revision,
@@ -46,38 +48,38 @@ quarantine = typer.Typer(
 
 @memory.command("list")
 @shared
-def list_memories(shared: Shared) -> int:
+def list_memories(shared: Shared, agent: OfAgent = None) -> int:
     """Every memory, the newest first."""
     from sevenfold.cli.memory_showing import show_list
 
-    return show_list(shared)
+    return show_list(shared, agent)
 
 
 @memory.command("path")
 @shared
-def where(shared: Shared) -> int:
+def where(shared: Shared, agent: OfAgent = None) -> int:
     """The folder of the memories, also where memory is off."""
     from sevenfold.cli.memory_showing import show_path
 
-    return show_path(shared)
+    return show_path(shared, agent)
 
 
 @memory.command("check")
 @shared
-def check(shared: Shared) -> int:
+def check(shared: Shared, agent: OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
     from sevenfold.cli.memory_showing import show_check
 
-    return show_check(shared)
+    return show_check(shared, agent)
 
 
 @memory.command("show")
 @shared
-def show(shared: Shared, name: Name) -> int:
+def show(shared: Shared, name: Name, agent: OfAgent = None) -> int:
     """One memory: what it says, how old it is, where it is."""
     from sevenfold.cli.memory_showing import show_one
 
-    return show_one(shared, name)
+    return show_one(shared, name, agent)
 
 
 @memory.command("add")
@@ -90,11 +92,16 @@ def add(
     body: Body = None,
     file: BodyFile = None,
     team: Team = False,
+    new: New = False,
 ) -> int:
-    """Save a memory; its text is given by --body, by --file, or on stdin."""
+    """Save a memory: a name, a type, a description and a text.
+
+    The text is given by --body, by --file, or on stdin. A memory that is about the same gets the new text.
+    """
     from sevenfold.cli.memory_writing import add as run
 
-    return run(shared, type.value if type else None, name, description, body, file, team=team)
+    given = description, body, file
+    return run(shared, type.value if type else None, name, *given, team=team, new=new)
 
 
 @memory.command("edit")
@@ -106,29 +113,30 @@ def edit(
     description: NewDescription = None,
     body: Body = None,
     file: BodyFile = None,
+    agent: OfAgent = None,
 ) -> int:
-    """Change a memory: what the options say, a text on stdin, or else in your editor ($EDITOR)."""
+    """Change a memory. By what the options say, a text on stdin, or else in your editor ($EDITOR)."""
     from sevenfold.cli.memory_writing import edit as run
 
-    return run(shared, name, type.value if type else None, description, body, file)
+    return run(shared, name, type.value if type else None, description, body, file, agent)
 
 
 @memory.command("rm")
 @shared
-def remove(shared: Shared, name: Name) -> int:
+def remove(shared: Shared, name: Name, agent: OfAgent = None) -> int:
     """Remove a memory; 'undo' brings it back."""
     from sevenfold.cli.memory_writing import remove as run
 
-    return run(shared, name)
+    return run(shared, name, agent)
 
 
 @memory.command("purge")
 @shared
-def purge(shared: Shared, name: Name, yes: Yes = False) -> int:
-    """Remove a memory from files, index, history and search, for good."""
+def purge(shared: Shared, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
+    """Remove a memory for good: files, index, history and search."""
     from sevenfold.cli.memory_writing import purge as run
 
-    return run(shared, name, yes)
+    return run(shared, name, yes, agent)
 
 
 @memory.command("recall")
@@ -136,7 +144,7 @@ def purge(shared: Shared, name: Name, yes: Yes = False) -> int:
 def recall(
     shared: Shared, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
 ) -> int:
-    """The memories that answer a question, the best first; none is a good answer too."""
+    """The memories that answer a question, the best first. None is a good answer too."""
     from sevenfold.cli.memory_finding import recall as run
 
     return run(shared, " ".join(query), limit, selector.value if selector else None)
@@ -147,7 +155,7 @@ def recall(
 def search(
     shared: Shared, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
 ) -> int:
-    """The memories that hold these words; with --transcripts also where they were said."""
+    """The memories that hold these words. With --transcripts also where they were said."""
     from sevenfold.cli.memory_finding import search as run
 
     return run(shared, " ".join(words), limit, transcripts)
@@ -155,65 +163,71 @@ def search(
 
 @memory.command("history")
 @shared
-def history(shared: Shared, name: SomeName = None, limit: HistoryLimit = 50) -> int:
+def history(
+    shared: Shared, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
+) -> int:
     """Who changed what and when, the newest first."""
     from sevenfold.cli.memory_history import show_history
 
-    return show_history(shared, name, limit)
+    return show_history(shared, name, limit, agent)
 
 
 @memory.command("diff")
 @shared
-def diff(shared: Shared, name: SomeName = None, revision: Revision = None) -> int:
+def diff(
+    shared: Shared, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
+) -> int:
     """What the last change changed, or everything since a revision."""
     from sevenfold.cli.memory_history import show_diff
 
-    return show_diff(shared, name, revision)
+    return show_diff(shared, name, revision, agent)
 
 
 @memory.command("undo")
 @shared
-def undo(shared: Shared, name: SomeName = None, to: ToRevision = None) -> int:
+def undo(
+    shared: Shared, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None
+) -> int:
     """Undo the last change, of one memory or of all. That can be undone, too."""
     from sevenfold.cli.memory_history import undo as run
 
-    return run(shared, name, to)
+    return run(shared, name, to, agent)
 
 
 @quarantine.command("list")
 @shared
-def list_quarantine(shared: Shared) -> int:
+def list_quarantine(shared: Shared, agent: OfAgent = None) -> int:
     """What is held back, and why."""
     from sevenfold.cli.memory_quarantine import show_list
 
-    return show_list(shared)
+    return show_list(shared, agent)
 
 
 @quarantine.command("show")
 @shared
-def show_quarantined(shared: Shared, number: Number) -> int:
+def show_quarantined(shared: Shared, number: Number, agent: OfAgent = None) -> int:
     """One of the texts, with what was found in it."""
     from sevenfold.cli.memory_quarantine import show
 
-    return show(shared, number)
+    return show(shared, number, agent)
 
 
 @quarantine.command("release")
 @shared
-def release(shared: Shared, number: Number) -> int:
+def release(shared: Shared, number: Number, agent: OfAgent = None) -> int:
     """Make it a memory, because you say so."""
     from sevenfold.cli.memory_quarantine import release as run
 
-    return run(shared, number)
+    return run(shared, number, agent)
 
 
 @quarantine.command("drop")
 @shared
-def drop(shared: Shared, number: Number) -> int:
+def drop(shared: Shared, number: Number, agent: OfAgent = None) -> int:
     """Delete it."""
     from sevenfold.cli.memory_quarantine import drop as run
 
-    return run(shared, number)
+    return run(shared, number, agent)
 
 
 memory.add_typer(quarantine)

@@ -20,8 +20,8 @@ _REVISION: Final = re.compile(r"[0-9a-f]{4,40}|(?:HEAD|last|@)(?:~\d*)?", re.IGN
 _SAME: Final = "nothing has changed"
 
 
-def show_history(shared: Shared, name: str | None, limit: int) -> int:
-    with opened(shared) as memory:
+def show_history(shared: Shared, name: str | None, limit: int, agent: str | None = None) -> int:
+    with opened(shared, agent) as memory:
         _take_in(memory)
         revisions = memory.history(name, limit)
     if not revisions:
@@ -47,8 +47,10 @@ def _what(revision: Revision) -> str:
     return f"{revision.summary} ({'; '.join(more)})" if more else revision.summary
 
 
-def show_diff(shared: Shared, name: str | None, revision: str | None) -> int:
-    with opened(shared) as memory:
+def show_diff(
+    shared: Shared, name: str | None, revision: str | None, agent: str | None = None
+) -> int:
+    with opened(shared, agent) as memory:
         _take_in(memory)
         name, revision = _meant(memory, name, revision)
         text = memory.diff(name, revision)
@@ -70,8 +72,8 @@ def _meant(memory: Memory, name: str | None, revision: str | None) -> tuple[str 
     return name, None
 
 
-def undo(shared: Shared, name: str | None, to: str | None) -> int:
-    with opened(shared) as memory:
+def undo(shared: Shared, name: str | None, to: str | None, agent: str | None = None) -> int:
+    with opened(shared, agent) as memory:
         saved = memory.undo(name, to)
     for one in saved:
         say(shared, told(one))

@@ -51,7 +51,8 @@ WhichKind: TypeAlias = Annotated[
         "--type",
         metavar="user|feedback|project|reference",
         help="'user': who you are; 'feedback': how to work; 'project': what goes on; "
-        "'reference': where things are outside the project. Without it: as the text's frontmatter says.",
+        "'reference': where things are outside the project. Required, unless the text has frontmatter "
+        "that says it.",
     ),
 ]
 NewKind: TypeAlias = Annotated[
@@ -61,7 +62,9 @@ NewKind: TypeAlias = Annotated[
 Slug: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--name", metavar="SLUG", help="Its name; a memory of that name gets the new text."
+        "--name",
+        metavar="NAME",
+        help="Its name, after which its file is called; a memory of that name gets the new text.",
     ),
 ]
 Description: TypeAlias = Annotated[
@@ -69,7 +72,8 @@ Description: TypeAlias = Annotated[
     typer.Option(
         "--description",
         metavar="TEXT",
-        help="One specific line: recall judges by it. Without it: as the text's frontmatter says.",
+        help="One specific line: recall judges by it. Required, unless the text has frontmatter that "
+        "says it.",
     ),
 ]
 NewDescription: TypeAlias = Annotated[
@@ -84,6 +88,10 @@ BodyFile: TypeAlias = Annotated[
 ]
 Team: TypeAlias = Annotated[
     bool, typer.Option("--team", help="Into the memory of the team, where there is one.")
+]
+New: TypeAlias = Annotated[
+    bool,
+    typer.Option("--new", help="A memory of its own, also where one that is there says the same."),
 ]
 Query: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="QUERY", help="A question, in the words you would use.")
@@ -118,6 +126,12 @@ Transcripts: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--transcripts", help="Also in what was said in the sessions of this project, newest first."
+    ),
+]
+OfAgent: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", metavar="NAME", help="Of the memory of this kind of agent, not of the project's."
     ),
 ]
 Number: TypeAlias = Annotated[

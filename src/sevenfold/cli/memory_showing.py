@@ -18,6 +18,7 @@ from sevenfold.clock import SystemClock
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Event, Notice
 from sevenfold.memory.age import age, caveat, days_ago
+from sevenfold.memory.parts import SHARED
 from sevenfold.memory.topic import Topic
 from sevenfold.remembering import Memory
 from sevenfold.whereabouts import MemoryPlace, memory_place
@@ -40,9 +41,22 @@ def place_of(shared: Shared) -> MemoryPlace:
     return place
 
 
-def opened(shared: Shared) -> Memory:
-    """The memory of the project, for one command; `MemoryOff` when there is none."""
-    return Memory.at(place_of(shared), emit=_told)
+def opened(shared: Shared, agent: str | None = None) -> Memory:
+    """The memory of the project or of a kind of agent, for one command; `MemoryOff` when it is off."""
+    return Memory.at(_whose(shared, agent), emit=_told)
+
+
+def _whose(shared: Shared, agent: str | None) -> MemoryPlace:
+    if agent is None:
+        return place_of(shared)
+    from sevenfold.cli.memory_agents import place_of_agent
+
+    return place_of_agent(shared, agent)
+
+
+def of_agent(agent: str | None) -> str:
+    """The option that a hint repeats."""
+    return f" --agent {agent}" if agent else ""
 
 
 def _told(event: Event) -> None:
@@ -68,6 +82,8 @@ class Listed(msgspec.Struct, frozen=True):
     description: str
     age_days: int
     modified: float
+    team: bool
+    """Whether it is shared with a team."""
 
 
 def listed(memory: MemoryStore, now: float) -> list[Listed]:
@@ -87,7 +103,13 @@ def _listed(folder: Path, topic: Topic, modified: dict[str, float], now: float) 
         description=topic.description,
         age_days=days_ago(at, now),
         modified=at,
+        team=SHARED.holds(topic.file),
     )
+
+
+def kind_of(one: Listed) -> str:
+    """Its type, and whether a team shares it."""
+    return f"{one.type or UNTYPED}{', team' if one.team else ''}"
 
 
 def table(memories: Sequence[Listed], now: float, *, terminal: bool = False) -> str:
@@ -95,7 +117,7 @@ def table(memories: Sequence[Listed], now: float, *, terminal: bool = False) -> 
     cells = [
         (
             one_line(one.name, 40),
-            one.type or UNTYPED,
+            kind_of(one),
             age(one.modified, now),
             one_line(one.description, 200),
         )
@@ -121,13 +143,14 @@ def _padded(text: str, width: int) -> str:
     return text + " " * (width - _width(text))
 
 
-def show_list(shared: Shared) -> int:
+def show_list(shared: Shared, agent: str | None = None) -> int:
     now = SystemClock().now()
-    with opened(shared) as memory:
+    with opened(shared, agent) as memory:
         memories = listed(memory, now)
         odd = memory.listing().odd
     if not memories:
-        say(shared, f"nothing is remembered yet in {memory.folder}; 'sevenfold memory add' saves")
+        how = "" if agent else "; 'sevenfold memory add' saves"
+        say(shared, f"nothing is remembered yet in {memory.folder}{how}")
     if odd:
         some = count(len(odd), "file or folder", "files and folders")
         say(shared, f"{some} there cannot be memories; --json says which and why")
@@ -139,8 +162,8 @@ def show_list(shared: Shared) -> int:
 # --- where, and in which state ------------------------------------------------------------------------
 
 
-def show_path(shared: Shared) -> int:
-    place = place_of(shared)
+def show_path(shared: Shared, agent: str | None = None) -> int:
+    place = _whose(shared, agent)
     if place.off is not None:
         say(shared, f"memory is off: {place.off}")
     value = {
@@ -154,8 +177,8 @@ def show_path(shared: Shared) -> int:
     return 0
 
 
-def show_check(shared: Shared) -> int:
-    with opened(shared) as memory:
+def show_check(shared: Shared, agent: str | None = None) -> int:
+    with opened(shared, agent) as memory:
         findings = memory.check()
         memories = len(memory.listing().topics)
         since = _pollution(memory)
@@ -186,7 +209,8 @@ def _went_wrong(since: Pollution | None) -> str:
     if since is None or not since.saved:
         return ""
     ways = (
-        f"{since.undone} undone, {since.contradicted} contradicted, {since.quarantined} quarantined"
+        f"{since.undone} undone, {since.contradicted} contradicted, {since.quarantined} with a later "
+        "text in quarantine"
     )
     saved = count(since.saved, "memory", "memories")
     return f"of {saved} saved in 30 days {since.rate:.0%} went wrong: {ways}"
@@ -226,14 +250,15 @@ def shown(memory: MemoryStore, name: str, now: float) -> Shown:
 
 def drawn(one: Shown, now: float) -> str:
     """For people: its name, what it is, where it is, and then what it says."""
-    head = f"{one.name}  {one.type or 'untyped'} · {age(one.modified, now)} · {one.path}"
+    team = " · team" if one.team else ""
+    head = f"{one.name}  {one.type or 'untyped'}{team} · {age(one.modified, now)} · {one.path}"
     parts = ["\n".join(filter(None, [head, one.description])), one.text]
     return "\n\n".join(filter(None, parts)).rstrip()
 
 
-def show_one(shared: Shared, name: str) -> int:
+def show_one(shared: Shared, name: str, agent: str | None = None) -> int:
     now = SystemClock().now()
-    with opened(shared) as memory:
+    with opened(shared, agent) as memory:
         one = shown(memory, name, now)
     for problem in one.problems:
         say(shared, f"{one.file}: {problem}")

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.cli.memory_showing import opened
+from sevenfold.cli.memory_showing import of_agent, opened
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result, say
 from sevenfold.cli.surroundings import look
-from sevenfold.clock import SystemClock, date_of
 from sevenfold.errors import Mistake, Refused
 from sevenfold.memory.parts import SHARED
-from sevenfold.memory.topic import TYPES, Origin, Type, read_topic
+from sevenfold.memory.topic import TYPES, Type, read_topic
 from sevenfold.memory.topics.entries import last
 from sevenfold.memory.topics.frontmatter import find_frontmatter
 
@@ -37,6 +36,7 @@ def add(
     file: Path | None,
     *,
     team: bool,
+    new: bool,
 ) -> int:
     with opened(shared) as memory:
         text = _given(body, file)
@@ -48,11 +48,18 @@ def add(
             raise Mistake(f"a memory needs a type: give it with --type, {', '.join(TYPES)}")
         if not description:
             raise Mistake("a memory needs a description: recall judges by it")
-        origin = Origin(date=date_of(SystemClock().now()), author=memory.author.kind)
         saved = memory.add(
-            type=type, name=name, description=description, body=given.body, origin=origin, team=team
+            type=type, name=name, description=description, body=given.body, team=team, new=new
         )
-    return _told(shared, saved)
+    return _told(shared, saved, _as_one(saved))
+
+
+def _as_one(saved: Saved) -> str:
+    if saved.action != "merged":
+        return ""
+    if not saved.revision:
+        return "; it says so already (--new makes a memory of its own)"
+    return "; it is about the same and has the new text now (--new makes a memory of its own)"
 
 
 def edit(
@@ -62,8 +69,9 @@ def edit(
     description: str | None,
     body: str | None,
     file: Path | None,
+    agent: str | None = None,
 ) -> int:
-    with opened(shared) as memory:
+    with opened(shared, agent) as memory:
         name = memory.get(name).file  # before anything is read or an editor opens
         text = _given(body, file, waits=type is None and description is None)
         if text is None and type is None and description is None:
@@ -76,14 +84,15 @@ def edit(
     return _told(shared, saved)
 
 
-def remove(shared: Shared, name: str) -> int:
-    with opened(shared) as memory:
+def remove(shared: Shared, name: str, agent: str | None = None) -> int:
+    with opened(shared, agent) as memory:
         saved = memory.remove(name)
-    return _told(shared, saved, f"; 'sevenfold memory undo {saved.name}' brings it back")
+    undo = f"sevenfold memory undo {saved.name}{of_agent(agent)}"
+    return _told(shared, saved, f"; '{undo}' brings it back")
 
 
-def purge(shared: Shared, name: str, yes: bool) -> int:
-    with opened(shared) as memory:
+def purge(shared: Shared, name: str, yes: bool, agent: str | None = None) -> int:
+    with opened(shared, agent) as memory:
         revisions = len(
             memory.history(name, limit=1_000)
         )  # it also says when there is no such thing
@@ -111,7 +120,8 @@ def _told(shared: Shared, saved: Saved, more: str = "") -> int:
     if saved.action == "updated" and not saved.revision:
         say(shared, f"{saved.name} is as it was: {saved.path}")
     else:
-        say(shared, f"{saved.action} {saved.name}: {saved.path}{more}")
+        done = "merged into" if saved.action == "merged" else saved.action
+        say(shared, f"{done} {saved.name}: {saved.path}{more}")
     result(shared, "", saved)
     return 0
 

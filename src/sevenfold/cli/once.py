@@ -19,7 +19,7 @@ from sevenfold.cli.failing import INTERRUPTED, exit_code, kind, report, sentence
 from sevenfold.cli.interrupts import leave_at_once, watching
 from sevenfold.cli.options import ChatOptions, Format
 from sevenfold.cli.output import write_json
-from sevenfold.cli.starting import open_session
+from sevenfold.cli.starting import open_session, unknown
 from sevenfold.cli.telling import Line
 from sevenfold.errors import ContextFull, Mistake, PromptTooLong, SevenfoldError
 from sevenfold.events import Delta, Event, Remembered, Surfaced
@@ -224,15 +224,17 @@ class Run:
             async with owned_tasks() as tasks, AsyncExitStack() as stack:
                 if isinstance(self.shown, AsSeen):
                     tasks.start_soon(self.shown.keep_drawing)
+                asked = self._options.prompt or ""
+                commands = bool(asked.strip()) and is_command(asked)
                 session = await stack.enter_async_context(
-                    open_session(self._options, clock=self._clock)
+                    open_session(self._options, clock=self._clock, looking=commands)
                 )
                 self.session = session
                 session.subscribe(self.shown)
                 session.subscribe(self._note)
-                asked = self._options.prompt or ""
-                does = self._command if asked.strip() and is_command(asked) else self._turn
-                await does(session, prompt)
+                if not commands and (said := unknown(session)):
+                    self.aside.say(Line(said))
+                await (self._command if commands else self._turn)(session, prompt)
 
     async def _turn(self, session: Session, prompt: str) -> None:
         try:

@@ -47,7 +47,9 @@ its name under `event`; the last line is the object without its events, named `R
 
 A prompt such as `-p '/compact keep the schema'` runs a command of the chat, on the session that `--resume`
 or `--continue` names, and its answer is the result; `stop` is `command` then, or `declined` (exit code 1)
-when what was asked for did not happen.
+when what was asked for did not happen. A command that cannot be done as asked, such as `/compact` on a
+new session, is an error like any other: `stop` is `failed`, and the exit code 2. Commands that ask no
+model need no key.
 
 At a terminal:
 

@@ -74,7 +74,7 @@ def replay(
     html: HtmlFile = None,
     jobs: Jobs = None,
 ) -> int:
-    """What recorded sessions would have cost, and what they would have forgotten.
+    """What recorded sessions would have cost and forgotten.
 
     The recorded words and times go through the layers again, without a key and without a network. What
     cannot be read is said for each file, the rest goes on, and the exit code is 1 then.

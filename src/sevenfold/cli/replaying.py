@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result, say
+from sevenfold.cli.replay_choosing import chosen
+from sevenfold.cli.replay_report import check_report, write_report
 from sevenfold.cli.replay_showing import as_json, drawn
 from sevenfold.cli.surroundings import look
-from sevenfold.cli.wording import count, printable
+from sevenfold.cli.wording import count, one_line, printable
 from sevenfold.errors import Mistake
-from sevenfold.replay.crew import replay
-from sevenfold.replay.policies import BUILT_IN, DEFAULT, Policy, policy, without
+from sevenfold.replay.crew import replay, terminable
+from sevenfold.replay.policies import Policy
 from sevenfold.replay.pricing import asked_for
 from sevenfold.replay.progress import Progress
-from sevenfold.replay.reading.finding import files_in
-from sevenfold.replay.running import Job, Replayed
+from sevenfold.replay.reading.finding import Found, files_in
+from sevenfold.replay.running import Job, Replayed, Underway
 
 FEW: Final = 2_000_000
 """Bytes that one process has replayed before others have started."""
+LONGEST_PATH: Final = 300
+"""Characters of a path, or of a policy's name, in a sentence."""
 MOST_SAID: Final = 10
 """Files whose troubles are told on the screen; JSON and the report tell all."""
 
@@ -45,47 +52,33 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(shared: Shared, wanted: Wanted) -> int:
-    policies = chosen(wanted)
+    rows = chosen(wanted.policies, wanted.without, compare=wanted.compare)
+    policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
     prices = look(shared).settings().settings.prices
     if wanted.price is not None:
         asked_for(Prices.load(prices), wanted.price)
+    files = list(files_in(wanted.paths))
     if wanted.html is not None:
-        _check_report(wanted.html)
-    done = _replayed(shared, wanted, policies, prices)
+        check_report(wanted.html, [found.path for found in files])
+    done = _replayed(shared, wanted, files, policies, prices)
     if not done:
         raise Mistake(
             "there is no session in what was named; name files, or folders that have some"
         )
-    names = [one.name for one in policies]
-    result(shared, drawn(done, names), as_json(done, names))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    result(shared, drawn(done, list(notes), width), as_json(done, notes))
     if wanted.html is not None:
-        _write_report(shared, wanted.html.expanduser(), done, policies)
-    return _told(shared, done)
-
-
-def chosen(wanted: Wanted) -> tuple[Policy, ...]:
-    """The policies; when they are compared, each layer that is left out makes one more."""
-    every = wanted.compare and not wanted.policies and not wanted.without
-    names = BUILT_IN if every else wanted.policies or (DEFAULT,)
-    plain = [policy(name) for name in names]
-    if wanted.compare:
-        out = [p for one in plain for p in (one, *(without(one, [w]) for w in wanted.without))]
-    else:
-        out = [without(one, wanted.without) for one in plain]
-    twice = [name for name, n in Counter(one.name for one in out).items() if n > 1]
-    if twice:
-        raise Mistake(f"the policy {twice[0]!r} is named twice; leave one of them out")
-    return tuple(out)
+        write_report(shared, wanted.html.expanduser(), done, policies, notes)
+    return _told(shared, done, notes)
 
 
 def _replayed(
-    shared: Shared, wanted: Wanted, policies: tuple[Policy, ...], prices: Path | None
+    shared: Shared,
+    wanted: Wanted,
+    files: Sequence[Found],
+    policies: tuple[Policy, ...],
+    prices: Path | None,
 ) -> list[Replayed]:
-    files = list(files_in(wanted.paths))
-    jobs = [
-        Job(n, found, policies, wanted.price, prices, wanted.html is not None)
-        for n, found in enumerate(files)
-    ]
     size = sum(found.size for found in files)
     at_once = min(wanted.jobs or _cores(), len(files))
     if wanted.jobs is None and size < FEW:
@@ -93,19 +86,38 @@ def _replayed(
     shows = sys.stderr.isatty() and not shared.quiet and not shared.no_color
     progress = Progress(sys.stderr, len(files), size) if shows else None
     done: list[Replayed] = []
+
+    def tell(so_far: Underway) -> None:
+        if progress is not None:
+            read = files[so_far.number].size * so_far.share
+            progress.underway(so_far.number, read, so_far.requests)
+
     try:
         if progress is not None:
             progress.start()
-        with closing(replay(jobs, at_once)) as answers:  # an interrupt ends the processes
-            for one in answers:
-                done.append(one)
-                if progress is not None:
-                    requests = sum(each.requests for each in one.by_policy.values())
-                    progress.add(files[one.number].size, requests)
+        with terminable(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+            jobs = [
+                Job(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
+                for n, one in enumerate(files)
+            ]
+            with closing(replay(jobs, at_once, tell=tell)) as answers:  # an interrupt ends them
+                for one in answers:
+                    done.append(one)
+                    if progress is not None:
+                        parts = (one, *one.agents)
+                        requests = sum(f.requests for p in parts for f in p.by_policy.values())
+                        progress.add(files[one.number].size, requests, one.number)
     finally:
         if progress is not None:
             progress.end()
-    return sorted((one for one in done if not one.passed_over), key=lambda one: one.number)
+    return _each(done)
+
+
+def _each(done: Sequence[Replayed]) -> list[Replayed]:
+    """The sessions in the order of the files, each of a file's sub-agents behind it."""
+    known = sorted((one for one in done if not one.passed_over), key=lambda one: one.number)
+    each = [part for one in known for part in (replace(one, agents=()), *one.agents)]
+    return [replace(one, number=n) for n, one in enumerate(each)]
 
 
 def _cores() -> int:
@@ -114,36 +126,20 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _check_report(path: Path) -> None:
-    """A replay may take long: whether there is a place for its report is known before."""
-    if path.expanduser().is_dir():
-        raise Mistake(f"{path}: that is a folder; name the file to write the report to")
-    if not path.expanduser().parent.is_dir():
-        raise Mistake(f"{path}: there is no such folder to write the report to")
-
-
-def _write_report(
-    shared: Shared, path: Path, done: Sequence[Replayed], policies: Sequence[Policy]
-) -> None:
-    from sevenfold.clock import SystemClock
-    from sevenfold.replay.report.page import page
-    from sevenfold.storage.files import write_atomic
-
-    write_atomic(path, page(done, policies, SystemClock().now()).encode("utf-8"))
-    say(shared, f"wrote {path}")
-
-
-def _told(shared: Shared, done: Sequence[Replayed]) -> int:
+def _told(shared: Shared, done: Sequence[Replayed], notes: Mapping[str, str]) -> int:
     """Say what is wrong, file by file; the exit code."""
     wrong = [one for one in done if one.errors]
     if shared.json:
         return 1 if wrong else 0
     for one in wrong[:MOST_SAID]:
         more = f" (and {len(one.errors) - 1} more)" if len(one.errors) > 1 else ""
-        said = printable(f"{one.path}: {one.errors[0]}{more}")
+        said = f"{one_line(one.path, LONGEST_PATH)}: {printable(one.errors[0])}{more}"
         print(f"sevenfold: {said}", file=sys.stderr)
     if len(wrong) > MOST_SAID:
         print(f"sevenfold: and {count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr)
     for note, number in Counter(note for one in done for note in one.notes).items():
         say(shared, f"{count(number, 'file')}: {note}")
+    for name, note in notes.items():
+        if note:
+            say(shared, f"policy {one_line(name, LONGEST_PATH)}: {note}")
     return 1 if wrong else 0

@@ -44,10 +44,11 @@ class Screen:
         plain: bool = False,
         quiet: bool = False,
         footer: Callable[[], str] = str,
+        chat: bool = False,
     ) -> None:
         self._out, self._aside, self._draws = out, aside, not plain and not quiet
         self._footer = footer
-        self._teller = Teller()
+        self._teller = Teller(chat=chat)
         self._stream = PlainStream(out) if plain else MarkdownStream(out)
         self._live: Live | None = None
         self._began = self._drawn_at = 0.0

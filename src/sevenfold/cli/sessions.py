@@ -108,6 +108,8 @@ def table(known: list[Summary], *, terminal: bool = False) -> str:
     """The list for people; at a terminal it has a header, and no line is broken."""
     ids = max((len(s.id) for s in known), default=0)
     models = max((len(s.model) for s in known), default=0)
+    if terminal:
+        ids, models = max(ids, len("session")), max(models, len("model"))
     rows = [
         f"{s.id:<{ids}}  {moment(s.at)}  {s.messages:>8}  {s.model:<{models}}  {s.first_words}"
         for s in known

@@ -28,7 +28,8 @@ team = typer.Typer(
 Remote: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="REMOTE", help="The repository: a path, file://, ssh:// or https:// address."
+        metavar="REMOTE",
+        help="The repository: a path, git@host:path, or a file://, ssh:// or https:// address.",
     ),
 ]
 TeamFile: TypeAlias = Annotated[
@@ -39,23 +40,27 @@ TeamFile: TypeAlias = Annotated[
 @team.command("init")
 @shared
 def init(shared: Shared, remote: Remote) -> int:
-    """Begin a team in an empty repository; a path that does not exist is made one."""
-    with _opened(shared) as memory:
-        return _said(shared, _team(shared, memory).init(remote, Path.cwd()))
+    """Begin a team in an empty repository. A path that does not exist is made one."""
+    with _opened(shared, writes=True) as memory:
+        synced = _team(shared, memory).init(remote, Path.cwd())
+        where = _shown(remote)
+        begun = f"the team's memory is in {where}; others come in with: sevenfold team join {where}"
+        return _said(shared, synced, begun)
 
 
 @team.command("join")
 @shared
 def join(shared: Shared, remote: Remote) -> int:
-    """Join a team: its memories come into team/, and what lies there already goes to the team."""
-    with _opened(shared) as memory:
-        return _said(shared, _team(shared, memory).join(remote, Path.cwd()))
+    """Join a team. Its memories come into team/, and what lies there already goes to the team."""
+    with _opened(shared, writes=True) as memory:
+        synced = _team(shared, memory).join(remote, Path.cwd())
+        return _said(shared, synced, f"joined the team in {_shown(remote)}")
 
 
 @team.command("status")
 @shared
 def status(shared: Shared) -> int:
-    """Where the team's repository is, what was not sent or taken yet, and what was refused."""
+    """Where the team's repository is. Also what was not sent or taken yet, and what was refused."""
     from sevenfold.cli.output import result
     from sevenfold.cli.wording import moment
     from sevenfold.memory.team.telling import standing
@@ -72,29 +77,34 @@ def status(shared: Shared) -> int:
 @shared
 def sync(shared: Shared) -> int:
     """Take what the team changed and send what changed here. Exit code 1 when that was not possible."""
-    with _opened(shared) as memory:
+    with _opened(shared, writes=True) as memory:
         return _said(shared, _team(shared, memory).sync())
 
 
 @team.command("release")
 @shared
 def release(shared: Shared, file: TeamFile, yes: Yes = False) -> int:
-    """Share exactly this text although it looks like a secret, because you say so."""
+    """Share this text although it looks like a secret. Exactly this one, because you say so."""
     from sevenfold.cli.output import result, say
 
-    with _opened(shared) as memory:
+    with _opened(shared, writes=True) as memory:
+        team = _team(shared, memory)
+        team.check_release(file)
         if not yes:
             _ask(file)
-        _team(shared, memory).release(file)
+        team.release(file)
     say(shared, f"released {file}: the next sync takes or sends this text, and no other")
     result(shared, "", {"file": file, "released": True})
     return 0
 
 
-def _opened(shared: Shared) -> Memory:
+def _opened(shared: Shared, *, writes: bool = False) -> Memory:
     from sevenfold.cli.memory_showing import opened
 
-    return opened(shared)
+    memory = opened(shared)
+    if writes:  # git keeps files of its own beside the memories: they are ours from the start
+        memory.claim()
+    return memory
 
 
 def _team(shared: Shared, memory: Memory) -> Team:
@@ -107,7 +117,15 @@ def _team(shared: Shared, memory: Memory) -> Team:
     return Team(memory, SystemClock(), own, project=around.places.tree)
 
 
-def _said(shared: Shared, synced: Synced) -> int:
+def _shown(remote: str) -> str:
+    """The address without what is secret in it."""
+    from sevenfold.memory.team.addresses import address_of
+
+    return address_of(remote, Path.cwd()).shown
+
+
+def _said(shared: Shared, synced: Synced, done: str = "") -> int:
+    """`done`: what was achieved besides the sync, if that was possible."""
     from sevenfold.cli.memory_showing import warn
     from sevenfold.cli.output import result, say
     from sevenfold.memory.team.telling import remarks, told
@@ -115,6 +133,8 @@ def _said(shared: Shared, synced: Synced) -> int:
     for line in remarks(synced):
         (warn if line != synced.note else partial(say, shared))(line)
     (warn if synced.offline is not None else partial(say, shared))(told(synced))
+    if done and synced.offline is None:
+        say(shared, done)
     result(shared, "", synced)
     return 0 if synced.offline is None else 1
 

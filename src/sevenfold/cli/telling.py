@@ -60,10 +60,11 @@ class Line(msgspec.Struct, frozen=True):
 class Teller:
     """Remembers the tool calls that are going on, so that a result can be told with its call."""
 
-    def __init__(self, currency: str = "USD") -> None:
+    def __init__(self, currency: str = "USD", *, chat: bool = False) -> None:
+        """`chat`: what is told can be answered with a command of the chat, else only in a shell."""
+        self._undo = "/memory undo" if chat else "sevenfold memory undo"
         self.running: dict[str, ToolUse] = {}
         self._denied: set[str] = set()
-        self._hook_said = ""
         self._announced: dict[str, str] = {}
         self.currency = currency
 
@@ -78,10 +79,9 @@ class Teller:
                 return self._acted(event)
             case Sending() | CacheBroke():
                 return self._cache(event)
-            case HookRan(message=said):
-                self._hook_said = said
-            case Notice(text) if text == self._hook_said:
-                return []  # the hook's own line has said it
+            case Remembered(name, _, action, _, by) if by not in ("user", "extraction"):
+                undo = f"({self._undo} takes it back)"
+                return [Line(f"memory {action}: {one_line(name, 100)} {undo}")]
         line = _told(event)
         return [line] if line else []
 
@@ -134,20 +134,23 @@ def _told(event: Event) -> Line | None:
         case Retrying(cause, attempt, wait):
             again = f"trying again in {span(wait)} (attempt {attempt + 1})"
             return Line(f"{one_line(_without_advice(cause), 160)}; {again}", "warning")
-        case HookRan(hook, command, how, said):
-            text = f"hook {hook} ({one_line(command, 40)}): {how}"
-            text = f"{text}: {one_line(said, 120)}" if said else text
-            return Line(text, "progress" if how == "ok" else "warning")
+        case HookRan():
+            return _of_hook(event)
         case _:
             return _of_memory(event)
+
+
+def _of_hook(event: HookRan) -> Line:
+    text = f"hook {event.hook} ({one_line(event.command, 40)}): {event.outcome}"
+    if event.outcome != "blocked":  # what it says to the user comes in a notice, whole
+        return Line(text, "progress")
+    return Line(f"{text}: {one_line(event.message, 120)}" if event.message else text, "warning")
 
 
 def _of_memory(event: Event) -> Line | None:
     match event:
         case Surfaced(names):
             return Line(f"recalled: {one_line(', '.join(names), 200)}", "progress")
-        case Remembered(name, _, action, _, by) if by not in ("user", "extraction"):
-            return Line(f"memory {action}: {one_line(name, 100)} (/memory undo takes it back)")
         case Progress("dream", said, True):
             return Line(one_line(said, 300))
         case Failed("dream", cause):

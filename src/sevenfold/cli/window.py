@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.boundary import Boundary, last_boundary
-from sevenfold.cache.prices import Price, Prices
+from sevenfold.cache.prices import Price, Prices, own_limits
 from sevenfold.cli.options import Shared
 from sevenfold.cli.output import result
 from sevenfold.cli.surroundings import chosen_session, look, read_transcript
@@ -298,8 +298,9 @@ def _thresholds(model: str, settings: Settings) -> Thresholds:
     from sevenfold.models import capabilities
     from sevenfold.models.offline import NAME, OfflineEngine
 
-    known = capabilities(model, window=settings.window)
-    able = OfflineEngine().capabilities if model == NAME else known
+    own, said = own_limits(settings.prices)(model), settings.window
+    known = capabilities(model, betas=settings.betas, window=said, own=own)
+    able = OfflineEngine(known.window).capabilities if model == NAME else known
     return Thresholds.of(
         able.window,
         able.max_output,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import unicodedata
 from typing import Final
 
@@ -108,3 +109,8 @@ def outcome(result: ToolResult) -> str:
     if lines <= 1:
         return one_line(text, 60) or "nothing"
     return count(lines, "line")
+
+
+def work_name(name: str) -> str:
+    """The name of work in the background, as one says it: LateExtraction is late extraction."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

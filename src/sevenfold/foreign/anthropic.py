@@ -107,6 +107,7 @@ class AnthropicFormat:
 
     def request(self, asked: Asked, request: Request, written: Written, most: int) -> Json:
         frame, mark = request.frame, MARKS[request.frame.ttl]
+        before = MARKS[frame.head_ttl]
         places, room = marks(request)
         for at in places:
             _mark(written.messages, written.ends[at - 1] if at else 0, written.ends[at], mark)
@@ -114,7 +115,7 @@ class AnthropicFormat:
         if system := _system(asked.system):
             for at in marked_parts(len(system), room):
                 if markable(parse_block(system[at])):
-                    system[at] = {**system[at], MARK: dict(mark)}
+                    system[at] = {**system[at], MARK: dict(before)}
             out["system"] = system
         if asked.tools:
             out["tools"] = [

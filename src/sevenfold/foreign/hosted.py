@@ -8,22 +8,26 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
+import anyio
 import msgspec
 
 from sevenfold.background import Tray, owned_tasks
+from sevenfold.cache.prices import own_limits
 from sevenfold.errors import Mistake
 from sevenfold.messages import Block, ToolResult, ToolUse
-from sevenfold.models import capabilities
+from sevenfold.models import Access, capabilities, connect
 from sevenfold.protocols import (
     After,
     Background,
     Capabilities,
+    Clock,
     Handback,
     Model,
     Tools,
     Work,
 )
 from sevenfold.request import Request
+from sevenfold.settings import Environment, Settings
 from sevenfold.transcript import Reply
 from sevenfold.turn import Turn
 
@@ -59,13 +63,51 @@ class Named(msgspec.Struct, frozen=True):
         )
 
 
-def measured_by(model: str | Model, window: int | None) -> Model:
+def measured_by(model: str | Model, settings: Settings) -> Model:
     """The model itself, or what is known of the model of this name."""
     if not isinstance(model, str):
         return model
     if not model.strip():
         raise Mistake("a Context needs the name of a model, such as 'claude-sonnet-4-5'")
-    return Named(model, capabilities(model, window=window))
+    own = own_limits(settings.prices)(model)
+    return Named(model, capabilities(model, window=settings.window, own=own))
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """Whom layers may ask while the caller rests: the model that was given, or the one of this name."""
+
+    model: Model | None = None
+    why: str = ""
+    """Why there is nobody to ask."""
+    ours: bool = False
+    """Connected by us, so closed by us: after each rest, for who knows whether there is another."""
+
+    @classmethod
+    def by(
+        cls, model: str | Model, format: str, at: Environment, settings: Settings, clock: Clock
+    ) -> Reached:
+        """Nothing is sent before the first question; a name without its key is nobody."""
+        if not isinstance(model, str):
+            return cls(model)
+        access = Access(
+            anthropic_key=at.anthropic_key,
+            anthropic_token=at.anthropic_token,
+            anthropic_base_url=settings.anthropic_base_url,
+            openai_key=at.openai_key,
+            openai_base_url=settings.openai_base_url,
+            window=settings.window,
+            limits_of=own_limits(settings.prices),
+        )
+        name = f"openai:{model}" if format == "openai" and ":" not in model else model
+        try:
+            return cls(connect(name, access, clock=clock), ours=True)
+        except Mistake as error:
+            return cls(None, str(error))
+
+    async def close(self) -> None:
+        if self.ours and (end := getattr(self.model, "close", None)):
+            with anyio.CancelScope(shield=True):
+                await end()
 
 
 class CallersTools:

@@ -11,6 +11,7 @@ from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
 from sevenfold.events import Emit
 from sevenfold.fidelity import fidelity
+from sevenfold.layers.agreement import Afterwards, Agreement, Before, agree, ignore
 from sevenfold.layers.block_check import BlockCheck
 from sevenfold.layers.l1_tool_results.envelope import WITH_FILE_TOOLS
 from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
@@ -26,25 +27,20 @@ from sevenfold.layers.l3_session_memory.payout import PayOut
 from sevenfold.layers.l3_session_memory.settings import NotesSettings
 from sevenfold.layers.l4_compaction.ahead import Ahead, Prepared
 from sevenfold.layers.l4_compaction.collapse import Collapse, HandOver
-from sevenfold.layers.l4_compaction.compaction import (
-    Afterwards,
-    Before,
-    Compaction,
-    Restore,
-    agree,
-    ignore,
-)
+from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.server import Ask, OnDemand, ServerCompaction
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l4_compaction.snip import Snip
-from sevenfold.layers.l5_durable_memory.extraction import Extraction, Learning
+from sevenfold.layers.l4_compaction.warm import WhileWarm
+from sevenfold.layers.l5_durable_memory.extraction import Extraction, LateExtraction, Learning
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l5_durable_memory.selecting import Sources
 from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings, RecallSettings
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l6_dreaming.running import Dreams
 from sevenfold.layers.l6_dreaming.thinking import MakeTools
+from sevenfold.layers.standing import Again, Restore, Standing
 from sevenfold.layers.switches import Switches
 from sevenfold.messages import Message
 from sevenfold.protocols import (
@@ -60,6 +56,7 @@ from sevenfold.protocols import (
 )
 from sevenfold.request import Frame
 from sevenfold.storage.results import ResultStore
+from sevenfold.tokens import Thresholds
 from sevenfold.transcript import View
 
 NOTES: Final = Path("session-memory", "summary.md")
@@ -94,12 +91,16 @@ class Lent:
     """Asks the model beside the conversation. Without it nothing does: no notes, and no summary."""
     aside: Forker | None = None
     """The same for what nobody waits for; it may cost only so much in a day. Else `forker` is asked."""
+    thresholds: Callable[[], Thresholds] | None = None
+    """Where the window is nearly full, and full; None: nothing is summed up while nobody speaks."""
     waits: bool = True
     """Whether there is time to ask a model before a request; else summaries are only prepared ahead."""
     home: Path | None = None
     """Where a user's own template for notes would be."""
     restore: Restore = lambda view, gone, window, room: ()
-    """What the model should see again after a compaction."""
+    """What the model should see again after a compaction, as far as there is room ..."""
+    standing: Standing | None = None
+    """... and what it has to see again."""
     before_compaction: Before = agree
     after_compaction: Afterwards = ignore
     """The user's hooks."""
@@ -135,31 +136,42 @@ class Lent:
 def standard(role: Role, lent: Lent) -> Layers:
     """The layers of a conversation. A fork fits nothing: it lives on its parent's view."""
     if role == "fork":
-        return Layers(intake=_intake(lent))
+        return Layers((*_nearby(lent), *lent.mail), _intake(lent))
     if role == "agent":
-        return Layers(intake=_intake(lent), fit=(*_compaction(lent), BlockCheck()))
-    replied, payout = _session_memory(lent)
-    ahead, compaction = _compaction_ahead(lent, _compaction(lent))
+        fit = (*_compaction(lent, _hooks(lent)), BlockCheck())
+        return Layers((*_nearby(lent), *lent.mail), _intake(lent), fit)
+    hooks = _hooks(lent)
+    replied, payout = _session_memory(lent, hooks)
+    ahead, compaction = _compaction_ahead(lent, _compaction(lent, hooks))
     replied, summaries = (*replied, *ahead), (*payout, *compaction)
     if lent.switches.collapse:  # while it is on, nothing else compacts before it has to
         summaries = tuple(HandOver(layer) for layer in summaries)
     folds = *_snip(lent), *_microcompaction(lent), *_collapse(lent)
-    fit = (*folds, *_on_demand(lent), *summaries, BlockCheck())
+    emit = lent.emit if lent.waits else None  # else nobody is there who could compact it
+    block = BlockCheck(emit, compacts=lent.switches.compact)
+    fit = (*folds, *_on_demand(lent, hooks), *summaries, block)
     if lent.server is not None:
-        replied = (*replied, lent.server)
+        window = lambda: lent.able().window  # noqa: E731
+        again = Again(lent.restore, lent.standing).at_once
+        replied = (*replied, lent.server.lent(again, window, hooks))
     attach = (*_nearby(lent), *_recall(lent), *lent.mail)
-    return Layers(attach, _intake(lent), fit, replied, _rest(lent), _pre_cold(lent))
+    extraction = _extraction(lent)
+    rest = (*extraction, *_dreaming(lent))
+    idle = (*map(LateExtraction, extraction), *_pre_cold(lent, compaction))
+    return Layers(attach, _intake(lent), fit, replied, rest, idle)
 
 
-def _rest(lent: Lent) -> tuple[After, ...]:
-    return (*_extraction(lent), *_dreaming(lent))
+def _hooks(lent: Lent) -> Agreement:
+    """The user's, which all who compact ask together."""
+    return Agreement(lent.emit, lent.before_compaction, lent.after_compaction)
 
 
-def _extraction(lent: Lent) -> tuple[After, ...]:
+def _extraction(lent: Lent) -> tuple[Extraction, ...]:
     fork = lent.aside or lent.forker
     if not lent.switches.extraction or lent.learning is None or fork is None:
         return ()
-    return (Extraction(lent.learning, fork, lent.clock, lent.emit, lent.extraction),)
+    known = lent.learning, fork, lent.clock, lent.emit, lent.extraction, lent.prices
+    return (Extraction(*known, lent.until),)
 
 
 def _dreaming(lent: Lent) -> tuple[After, ...]:
@@ -183,8 +195,8 @@ def _intake(lent: Lent) -> tuple[Intake, ...]:
     on = lent.switches
     if not on.tool_results:
         return ()
-    settings = lent.tool_results
-    return (ToolResults(lent.store, settings, lent.emit, lent.how, on.aggregate_budget),)
+    known = lent.store, lent.tool_results, lent.emit, lent.how, on.aggregate_budget
+    return (ToolResults(*known, lambda: lent.able().window),)
 
 
 def _microcompaction(lent: Lent) -> tuple[Fit, ...]:
@@ -207,14 +219,18 @@ def _microcompaction(lent: Lent) -> tuple[Fit, ...]:
     return (clearing, editing)
 
 
-def _pre_cold(lent: Lent) -> tuple[Idle, ...]:
+def _pre_cold(lent: Lent, compaction: tuple[Fit, ...]) -> tuple[Idle, ...]:
     if not lent.switches.pre_cold or lent.keep_warm is None:
         return ()
     known = lent.micro, lent.prices, lent.able, lent.emit, lent.until, lent.gaps
-    return (PreCold(*known, lent.keep_warm, memory=lent.memory),)
+    layer = next((layer for layer in compaction if isinstance(layer, Compaction)), None)
+    fork, limits = lent.aside or lent.forker, lent.thresholds
+    if layer is None or fork is None or limits is None or lent.switches.collapse:
+        return (PreCold(*known, lent.keep_warm),)
+    return (PreCold(*known, lent.keep_warm, WhileWarm(layer, fork, limits)),)
 
 
-def _session_memory(lent: Lent) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
+def _session_memory(lent: Lent, hooks: Agreement) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
     on, path = lent.switches, lent.transcript()
     if not (on.notes and on.compact) or lent.forker is None or path is None:
         return (), ()
@@ -228,7 +244,7 @@ def _session_memory(lent: Lent) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
         return lent.restore(view, range(cut), lent.able().window, room)
 
     known = lent.emit, lent.expect, lent.transcript, lent.able, lent.notes
-    return (keeping,), (PayOut(book, *known, restore),)
+    return (keeping,), (PayOut(book, *known, restore, hooks, lent.standing),)
 
 
 def notes_path(lent: Lent) -> Path:
@@ -247,13 +263,14 @@ def _collapse(lent: Lent) -> tuple[Fit, ...]:
     return (Collapse(*known),) if lent.switches.collapse else ()
 
 
-def _on_demand(lent: Lent) -> tuple[Fit, ...]:
+def _on_demand(lent: Lent, hooks: Agreement) -> tuple[Fit, ...]:
     if lent.ask_server is None or lent.compaction.server != "onDemand":
         return ()
-    return (OnDemand(lent.ask_server, lent.able, lent.expect, lent.emit),)
+    known = lent.able, lent.expect, lent.emit, Again(lent.restore, lent.standing).at_once
+    return (OnDemand(lent.ask_server, *known, hooks),)
 
 
-def _compaction(lent: Lent) -> tuple[Fit, ...]:
+def _compaction(lent: Lent, hooks: Agreement) -> tuple[Fit, ...]:
     on = lent.switches
     if not (on.compact or on.reactive):
         return ()
@@ -266,9 +283,9 @@ def _compaction(lent: Lent) -> tuple[Fit, ...]:
         digest,
         *known,
         lent.compaction,
-        before=lent.before_compaction,
-        after=lent.after_compaction,
+        agreement=hooks,
         restore=lent.restore,
+        standing=lent.standing,
         fidelity=lambda removed, there: fidelity(removed, there).score,
         auto=on.compact,
         reactive=on.reactive,

@@ -14,7 +14,7 @@ import msgspec
 
 from sevenfold.memory.age import age, days_ago
 from sevenfold.memory.dates import relative_dates
-from sevenfold.memory.folder.naming import key, slug
+from sevenfold.memory.folder.naming import is_copy, key, slug
 from sevenfold.memory.index import HOOK, Pointer, read_index
 from sevenfold.memory.index_limits import exceeded
 from sevenfold.memory.likeness import alike
@@ -245,7 +245,10 @@ def _stale(topic: Topic, modified: Mapping[str, float], now: float) -> Iterator[
         )
 
 
-def _duplicates(topics: Sequence[Topic]) -> Iterator[Finding]:
+def _duplicates(every: Sequence[Topic]) -> Iterator[Finding]:
+    topics = sorted(
+        every, key=lambda one: is_copy(one.file)
+    )  # what a clash left goes into the memory
     first: dict[str, str] = {}
     for topic in topics:
         other = first.setdefault(key(topic.name), topic.file)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -84,6 +85,27 @@ def resembling(new: Topic, known: Iterable[Topic]) -> Resemblance | None:
     before, after = statement(closest), statement(new)
     said = one_kind and set(words(before)) - _PLAIN == set(words(after)) - _PLAIN
     return Resemblance(closest, one_kind and _core(before) == _core(after), said)
+
+
+def near(new: Topic, known: Iterable[Topic]) -> list[Topic]:
+    """Those of many memories that share enough words with a new one to be looked at closely."""
+    wanted = _telling(statement(new)), _telling(new.description)
+    return [
+        one
+        for one in known
+        if key(one.name) == key(new.name)
+        or _overlap(wanted[0], _telling(statement(one)))
+        or _overlap(wanted[1], _telling(one.description))
+    ]
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) * 2 >= max(1, min(len(one), len(other)))
+
+
+@lru_cache(maxsize=20_000)
+def _telling(text: str) -> frozenset[str]:
+    return frozenset(words(text)) - _PLAIN
 
 
 def _named_the_same(new: Topic, others: Sequence[Topic]) -> Topic | None:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sevenfold.errors import Mistake, Refused
-from sevenfold.memory.guard.found import Found, Verdict
+from sevenfold.memory.guard.found import Found, Verdict, quarantine_command
 
 
 class Guarded(Refused):
     """The guard held a text back. Neither the message nor the findings hold what it found."""
 
-    def __init__(self, verdict: Verdict, *, quarantined: int | None = None) -> None:
+    def __init__(
+        self, verdict: Verdict, *, quarantined: int | None = None, agent: str = ""
+    ) -> None:
+        """`agent`: whose memory it was meant for, where that is not the project's."""
         self.findings: tuple[Found, ...] = verdict.findings
         self.explanation = verdict.explanation
         self.quarantined = quarantined
         """Its number in the quarantine, when it was put there."""
         text = self.explanation
         if quarantined is not None:
-            text += (
-                f". It is number {quarantined} there: 'sevenfold memory quarantine show {quarantined}' "
-                f"shows it, 'sevenfold memory quarantine release {quarantined}' makes it a memory"
-            )
+            show = quarantine_command(f"show {quarantined}", agent)
+            release = quarantine_command(f"release {quarantined}", agent)
+            text += f". It is number {quarantined} there: '{show}' shows it, '{release}' makes it a memory"
         super().__init__(text)
 
 

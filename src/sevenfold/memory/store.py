@@ -12,11 +12,13 @@ the history. Everything else that is known about them lies in `state` and may be
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Event, Notice
+from sevenfold.events import Emit, Event
+from sevenfold.memory.agents.scopes import agent_of
 from sevenfold.memory.dreams.journal import pending
 from sevenfold.memory.folder.desk import Desk, Saved
 from sevenfold.memory.folder.files import MemoryFiles, Opened
@@ -28,6 +30,7 @@ from sevenfold.memory.folder.reaching import Overtaken
 from sevenfold.memory.folder.reading import Reading
 from sevenfold.memory.folder.recalling import Recalling
 from sevenfold.memory.folder.recording import Recording
+from sevenfold.memory.folder.saying import Saying
 from sevenfold.memory.folder.taking_in import taken_in
 from sevenfold.memory.parts import OWN, SHARED, TEAM
 from sevenfold.memory.recalled import Recalled
@@ -50,6 +53,8 @@ OTHER: Final = Author("other")
 _TRIES: Final = 20
 
 T = TypeVar("T")
+Claim: TypeAlias = Callable[[], tuple[Path, Path]]
+"""Gives the folder and the state."""
 
 
 def ignore(event: Event) -> None:
@@ -68,18 +73,33 @@ class MemoryStore:
         emit: Emit = ignore,
         author: Author = USER,
         embedder: Embedder | None = None,
+        claim: Claim | None = None,
     ) -> None:
-        self.folder, self.state = folder, state
+        """`claim` writes down whose memory this is, and says where it is: it may be another's by now."""
         self.author = author
-        self._clock, self._emit = clock, emit
-        self._waiting: list[str] = []
-        self._said: set[str] = set()
+        self._clock, self._embedder, self._claim = clock, embedder, claim
+        saying = Saying(emit)
+        self._say, self._tell = saying.say, saying.tell
+        self._settle(folder, state)
+
+    def _settle(self, folder: Path, state: Path) -> None:
+        self.folder, self.state = folder, state
         self._files = MemoryFiles(folder)
         self._reading = Reading(self._files)
         self._ledgers = LedgerFile(state)
         self._past = Recording(state / HISTORY, self._say)
-        self._recalling = Recalling(self._files, self._reading, state, embedder, self._say)
-        self._gate = Gate(state / QUARANTINE, clock)
+        self._recalling = Recalling(self._files, self._reading, state, self._embedder, self._say)
+        self._gate = Gate(state / QUARANTINE, self._clock, agent_of(folder))
+
+    def claim(self) -> None:
+        """Before the first write: whose memory this is. Where another project was faster, we move."""
+        if self._claim is None:
+            return
+        where = self._claim()
+        self._claim = None
+        if where != (self.folder, self.state):
+            self._recalling.close()
+            self._settle(*where)
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -176,12 +196,14 @@ class MemoryStore:
         origin: Origin | None = None,
         author: Author | None = None,
         team: bool = False,
+        new: bool = False,
     ) -> Saved:
-        """Save a memory; one of that name is replaced, and what it said stays in the history.
+        """Save a memory; one of that name, or about the same, is replaced, and stays in the history.
 
-        With `team` it is shared: there has to be a team, and what is about a person is refused.
+        With `new` only the name counts. With `team` it is shared: nothing about a person is taken then.
         """
         from sevenfold.memory.folder.writing import added
+        from sevenfold.memory.repeating import repeated
 
         by = author or self.author
         return self.changing(
@@ -194,6 +216,7 @@ class MemoryStore:
                 body=body,
                 origin=origin,
                 team=team,
+                like=None if new else partial(repeated, self),
             )
         )
 
@@ -222,15 +245,18 @@ class MemoryStore:
 
     def purge(self, name: str) -> Saved:
         """Take a memory out of files, index, history and search, for good."""
-        from sevenfold.memory.dreams.staging import discard_all
+        from sevenfold.memory.dreams.staging import discard_all, waiting
         from sevenfold.memory.folder.undoing import purged
 
         saved = self.changing(lambda desk: purged(desk, name))
-        self._recalling.purge(saved.path.relative_to(self.folder).as_posix())
-        for held in self.quarantine.list():
-            if held.file == saved.path.relative_to(self.folder).as_posix():
-                self.quarantine.drop(held.number)
-        discard_all(self.state)  # a dream that waits for review has copies
+        file = saved.path.relative_to(self.folder).as_posix()
+        self._recalling.purge(file)
+        for held in [one for one in self.quarantine.list() if one.file == file]:
+            self.quarantine.drop(held.number)
+        if waiting(self.state):
+            self._say("the dream that waited for review was dropped: it had a copy of the memory")
+        discard_all(self.state)
+        self._tell()
         return saved
 
     def undo(
@@ -253,6 +279,7 @@ class MemoryStore:
 
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
         """`Refused` with the reason when these bytes may not become this file."""
+        self.claim()
         proposal = Proposal(self._files, path, data)
         old = proposal.check(self._reading.index_text)
         self._gate.let_pass(proposal.file, data, old, author or self.author)
@@ -324,6 +351,7 @@ class MemoryStore:
     ) -> T:
         """Do something with the folder, ours alone and with everything taken in."""
         author, saved = taken or (OTHER, [])
+        self.claim()
         try:
             for _ in range(_TRIES):
                 try:
@@ -370,13 +398,3 @@ class MemoryStore:
             if (file := self._past.ask(lambda history: once(history, name))) is None:
                 raise
             return file
-
-    def _say(self, sentence: str) -> None:
-        """Tell the user, once, and not while the folder is locked: a listener may want to read it."""
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._waiting.append(sentence)
-
-    def _tell(self) -> None:
-        while self._waiting:
-            self._emit(Notice(self._waiting.pop(0), "warning"))

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 from sevenfold.errors import NoKey, UnknownModel
 from sevenfold.models.access import ANTHROPIC_URL, Access
-from sevenfold.models.capabilities import FAMILIES, capabilities, default_params, family
+from sevenfold.models.capabilities import (
+    FAMILIES,
+    OFFLINE,
+    capabilities,
+    connected_capabilities,
+    default_params,
+    family,
+)
 from sevenfold.protocols import Clock, Model
 
 if TYPE_CHECKING:
     from sevenfold.models.anthropic import AnthropicModel
     from sevenfold.models.openai import OpenAiModel
 
-__all__ = ["Access", "capabilities", "connect", "default_params"]
+__all__ = ["OFFLINE", "Access", "capabilities", "connect", "default_params"]
 
-OFFLINE: Final = "offline"
 KNOWN: Final = (
     "'offline' (needs nothing), an Anthropic model such as 'claude-sonnet-5-5', 'anthropic:NAME', "
     "'openai:NAME' (with OPENAI_BASE_URL for compatible servers), or 'local:FILE.gguf'"
@@ -33,7 +39,7 @@ def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
     if name == OFFLINE:
         from sevenfold.models.offline import OfflineEngine
 
-        return OfflineEngine()
+        return OfflineEngine(connected_capabilities(OFFLINE, access).window)
     prefix, colon, rest = name.partition(":")
     if prefix == "local" and rest and rest.isprintable():
         from sevenfold.models.local import LocalModel
@@ -57,7 +63,7 @@ def _anthropic(name: str, access: Access, clock: Clock | None) -> AnthropicModel
     _check("ANTHROPIC_API_KEY", access.anthropic_key)
     _check("ANTHROPIC_AUTH_TOKEN", access.anthropic_token)
     if official and not access.anthropic_key and not access.anthropic_token:
-        raise NoKey(f"{name} needs a key: set ANTHROPIC_API_KEY, or use --model offline")
+        raise NoKey(f"{name} needs a key: set ANTHROPIC_API_KEY, or use the model 'offline'")
     return AnthropicModel(name, access, clock=clock)
 
 
@@ -68,7 +74,7 @@ def _openai(name: str, access: Access, clock: Clock | None) -> OpenAiModel:
     if is_official(access.openai_base_url) and not access.openai_key:
         raise NoKey(
             f"{name} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own, "
-            "or use --model offline"
+            "or use the model 'offline'"
         )
     return OpenAiModel(name, access, clock=clock)
 

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from sevenfold.cache.prices import Limits, LimitsOf
+
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _SECRET: Final = frozenset({"anthropic_key", "anthropic_token", "openai_key"})
@@ -31,7 +33,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     betas: tuple[str, ...] = ()
     """Beta features asked for in every session; `default_params` puts them into the frame."""
     window: int | None = None
-    """The window of a model that the capability table does not know."""
+    """The window of a model that nobody knows; one that is known is never larger than this."""
+    limits_of: LimitsOf = lambda model: Limits()
+    """What the user's price file says about the size of a model, which counts before our own table."""
     thinking_budget: int | None = None
     """Tokens a model may think; models that decide for themselves only take it as a yes."""
     effort: str | None = None
@@ -52,6 +56,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def _shown(self) -> Iterator[tuple[str, Any]]:
         for name in self.__struct_fields__:
             value = getattr(self, name)
+            if name == "limits_of":
+                continue
             if name in _SECRET:
                 value = "set" if value else "not set"
             elif name == "headers":

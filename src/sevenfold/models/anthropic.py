@@ -21,7 +21,7 @@ from sevenfold.messages import Block, Json
 from sevenfold.models.access import ANTHROPIC_URL, Access, host_of, is_loopback
 from sevenfold.models.anthropic_format import betas, body
 from sevenfold.models.anthropic_stream import Assembly
-from sevenfold.models.capabilities import capabilities, wire_name
+from sevenfold.models.capabilities import connected_capabilities, wire_name
 from sevenfold.models.failures import Provider, Told, cut, failure, status_kind
 from sevenfold.models.wire import Wire, drain
 from sevenfold.protocols import Clock
@@ -82,7 +82,7 @@ class AnthropicModel:
         asked = access.diagnostics
         self._diagnoses = url == ANTHROPIC_URL if asked is None else asked
         self._last: dict[str, str] = {}
-        found = capabilities(name, betas=access.betas, window=access.window)
+        found = connected_capabilities(name, access)
         drops = found.binds_thinking and access.drop_thinking
         self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
 

@@ -61,7 +61,7 @@ def body(
         **_params(frame),
     }
     if frame.tools:
-        head["tools"] = frame.tools
+        head["tools"] = [_kept_as_long(tool, frame) for tool in frame.tools]
     at, system_marks = marks(request)
     system = _system(frame, system_marks)
     if system:
@@ -122,8 +122,15 @@ def _system(frame: Frame, room: int) -> list[Json]:
     """The parts of the system prompt, with so many marks at most."""
     parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
     for at in marked_parts(len(parts), room):
-        parts[at]["cache_control"] = MARKS[frame.ttl]
+        parts[at]["cache_control"] = MARKS[frame.head_ttl]
     return parts
+
+
+def _kept_as_long(tool: Json, frame: Frame) -> Json:
+    """A mark of the caller's own on a tool: nothing that is kept longer may stand behind it."""
+    if "cache_control" in tool and frame.head_ttl == "1h":
+        return {**tool, "cache_control": MARKS["1h"]}
+    return tool
 
 
 def _messages(request: Request, at: list[int]) -> list[bytes]:

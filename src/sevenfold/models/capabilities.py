@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.cache.prices import Limits
 from sevenfold.errors import UnknownModel
 from sevenfold.messages import Json
 from sevenfold.models.access import Access
@@ -24,6 +25,7 @@ LONG_BETA: Final = "context-1m-2025-08-07"
 INTERLEAVED_BETA: Final = "interleaved-thinking-2025-05-14"
 BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 DEFAULT_WINDOW: Final = 200_000
+OFFLINE: Final = "offline"
 LOCAL: Final = "local:"
 """Before the path of a GGUF file."""
 LOCAL_WINDOW: Final = 32_768
@@ -124,28 +126,54 @@ def family(name: str) -> Family | None:
     return max(known, key=lambda f: len(f.prefix)) if known else None
 
 
-def window_of(name: str, betas: Iterable[str] = (), override: int | None = None) -> int:
-    """In this order: the suffix, the table, the beta flag, what the user said, the usual size."""
+def window_of(
+    name: str, betas: Iterable[str] = (), override: int | None = None, own: int | None = None
+) -> int:
+    """In this order: the suffix, the tables (the user's `own`, then ours), the beta flag, the usual size.
+
+    `override` stands in where nobody knows, and lowers what is known; it never raises it.
+    """
+    known = _known_window(name, betas, own)
+    if known is None:
+        return override or DEFAULT_WINDOW
+    return min(known, override or known)
+
+
+def _known_window(name: str, betas: Iterable[str], own: int | None) -> int | None:
     if name.endswith(LONG):
         return LONG_WINDOW
-    found = family(name)
-    if found is not None:
+    if own is not None:
+        return own
+    if name == OFFLINE:
+        return DEFAULT_WINDOW
+    if (found := family(name)) is not None:
         return found.able.window
-    if LONG_BETA in betas:
-        return LONG_WINDOW
-    return override or DEFAULT_WINDOW
+    return LONG_WINDOW if LONG_BETA in betas else None
+
+
+NOTHING_SAID: Final = Limits()
 
 
 def capabilities(
-    name: str, *, betas: Iterable[str] = (), window: int | None = None
+    name: str,
+    *,
+    betas: Iterable[str] = (),
+    window: int | None = None,
+    own: Limits = NOTHING_SAID,
 ) -> Capabilities:
     """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
     if name.startswith(LOCAL):
-        return local_capabilities(Path(name.removeprefix(LOCAL)), window)
-    size, found = window_of(name, betas, window), family(name)
+        return local_capabilities(Path(name.removeprefix(LOCAL)), window or own.window)
+    size, found = window_of(name, betas, window, own.window), family(name)
     if found is not None:
-        return replace(found.able, window=size)
-    return Capabilities(window=size, max_output=_modest(size))
+        return replace(found.able, window=size, max_output=own.max_output or found.able.max_output)
+    return Capabilities(window=size, max_output=own.max_output or _modest(size))
+
+
+def connected_capabilities(name: str, access: Access) -> Capabilities:
+    """The same with all that the user has said."""
+    own = access.limits_of(name)
+    return capabilities(name, betas=access.betas, window=access.window, own=own)
 
 
 def local_capabilities(path: Path, window: int | None = None) -> Capabilities:

@@ -131,16 +131,16 @@ def failure(kind: type[ModelFailure], said: Told) -> ModelFailure:
 def _sentence(kind: type[ModelFailure], said: Told) -> str:
     who, number, tail = said.provider, said.number, f": {said.message}" if said.message else ""
     if kind is KeyRefused and (number == "402" or _speaks_of_money(said)):
-        return f"{who.name} will not bill this account ({number}): mend its billing, or use --model offline"
+        return f"{who.name} refuses ({number}): mend this account's billing, or use the model 'offline'"
     if kind is KeyRefused:
         return (
             f"{who.name} refused the key ({number}): set {who.key} to a valid one, "
-            "or use --model offline"
+            "or use the model 'offline'"
         )
     if kind is ModelNotFound:
         return (
             f"{who.name} at {who.host} does not have {said.model or 'this model'!r} ({number}): check "
-            f"the name given with --model, and {who.url} if it is set"
+            f"the name of the model, and {who.url} if it is set"
         )
     if kind is RateLimited:
         return f"{who.name} asks for fewer requests ({number}){tail}; wait a little and try again"
@@ -283,7 +283,7 @@ _TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
     "PoolTimeout": (Unreachable, "too many requests to {name} are open at once; try again"),
     "ConnectError": (
         Unreachable,
-        "{name} cannot be reached at {host}; check the network and {url}, or use --model offline",
+        "{name} cannot be reached at {host}; check the network and {url}, or use the model 'offline'",
     ),
     "ProxyError": (
         Unreachable,
@@ -340,7 +340,7 @@ def transport_failure(error: BaseException, provider: Provider) -> ModelFailure:
         return mapped
     if any(isinstance(c, socket.gaierror) for c in causes):
         return Unreachable(
-            "there is no host {host}; check the network and {url}, or use --model offline".format(
+            "there is no host {host}; check the network and {url}, or use the model 'offline'".format(
                 **who
             )
         )

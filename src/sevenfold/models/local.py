@@ -18,7 +18,7 @@ from sevenfold.errors import ModelFailure, UnknownModel, Unreachable
 from sevenfold.messages import Block
 from sevenfold.models.access import Access, host_of
 from sevenfold.models.anthropic import AnthropicModel
-from sevenfold.models.capabilities import LOCAL, local_capabilities
+from sevenfold.models.capabilities import LOCAL, connected_capabilities
 from sevenfold.models.failures import Provider
 from sevenfold.models.gguf import context_length
 from sevenfold.models.llama_process import LlamaProcess
@@ -38,7 +38,7 @@ class LocalModel:
         context_length(self._path)  # says what is wrong with the file, before anything is started
         if find_spec(ENGINE) is None:
             raise UnknownModel(f"{self.name} needs llama.cpp: pip install 'sevenfold[local]'")
-        self.capabilities = local_capabilities(self._path, access.window)
+        self.capabilities = connected_capabilities(self.name, access)
         self._timeouts, self._clock = (access.connect_timeout, access.read_timeout), clock
         self._running: LlamaProcess | None = None
         self._client: AnthropicModel | None = None

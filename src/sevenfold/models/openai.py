@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from sevenfold.errors import (
 )
 from sevenfold.messages import Block
 from sevenfold.models.access import Access, host_of, is_loopback
-from sevenfold.models.capabilities import capabilities, wire_name
+from sevenfold.models.capabilities import connected_capabilities, wire_name
 from sevenfold.models.failures import Provider, Told, cut, failure, status_kind
 from sevenfold.models.openai_format import body
 from sevenfold.models.openai_stream import Assembly
@@ -81,7 +81,7 @@ class OpenAiModel:
         self._official = is_official(url)
         self._provider = provider(url)
         self._wire = Wire(self._provider, url, _headers(access), access, mapped=mapped, clock=clock)
-        self.capabilities = able(name, access.betas, access.window)
+        self.capabilities = able(connected_capabilities(name, access))
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends."""
@@ -115,10 +115,10 @@ def provider(url: str) -> Provider:
     return Provider(who, host_of(url), "OPENAI_API_KEY", "OPENAI_BASE_URL", is_loopback(url))
 
 
-def able(name: str, betas: Sequence[str] = (), window: int | None = None) -> Capabilities:
+def able(known: Capabilities) -> Capabilities:
     """What a model can do by way of chat completions."""
     return replace(
-        capabilities(name, betas=betas, window=window),
+        known,
         context_management=False,
         server_compaction=False,
         binds_thinking=False,

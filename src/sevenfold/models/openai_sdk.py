@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sevenfold.messages import Block
 from sevenfold.models.access import is_loopback
-from sevenfold.models.capabilities import wire_name
+from sevenfold.models.capabilities import capabilities, wire_name
 from sevenfold.models.failures import cut
 from sevenfold.models.jsontext import decode_object
 from sevenfold.models.openai import able, is_official, mapped, provider, request_headers
@@ -34,7 +34,7 @@ class OpenAiSdk:
         url = str(client.base_url)
         self._local, self._official = is_loopback(url), is_official(url)
         self._provider = provider(url)
-        self.capabilities = able(model, window=window)
+        self.capabilities = able(capabilities(model, window=window))
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import openai

@@ -48,7 +48,8 @@ def raised_by(sdk: type[Exception]) -> tuple[type[Exception], ...]:
 
 def no_credentials(provider: Provider) -> KeyRefused:
     return KeyRefused(
-        f"the {provider.name} client has no credentials that work: give it a key, or use --model offline"
+        f"the {provider.name} client has no credentials that work: give it a key, "
+        "or use the model 'offline'"
     )
 
 

@@ -67,8 +67,12 @@ def weigh(size: Size) -> int:
     return size.tokens() + size.frames * FRAME
 
 
+def thinks(message: Message) -> bool:
+    return any(isinstance(block, THOUGHTS) for block in message.content)
+
+
 def without_thinking(message: Message) -> Message:
-    if not any(isinstance(block, THOUGHTS) for block in message.content):
+    if not thinks(message):
         return message
     return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
 

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Final
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Final, TypeAlias
 
-from sevenfold.replay.running import Job, Replayed, failed, run
+from sevenfold.replay.running import Job, Replayed, Tell, Underway, failed, nobody, run
 
 _CONTEXT: Final = get_context("spawn")
+Work: TypeAlias = Callable[[Job, Tell], Replayed]
 LOST: Final = "the process that replayed it died, perhaps for want of memory"
 
 
@@ -28,7 +31,7 @@ class _Worker:
     job: Job | None = None
 
     @classmethod
-    def start(cls, work: Callable[[Job], Replayed]) -> _Worker:
+    def start(cls, work: Work) -> _Worker:
         ours, theirs = _CONTEXT.Pipe()
         process = _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
         with _undisturbed():
@@ -44,11 +47,15 @@ class _Worker:
 
 
 def replay(
-    jobs: Iterable[Job], processes: int, work: Callable[[Job], Replayed] = run
+    jobs: Iterable[Job], processes: int, work: Work = run, tell: Tell = nobody
 ) -> Generator[Replayed, None, None]:
-    """What came of each job, as they are done. With one process it is this one."""
+    """What came of each job, as they are done. With one process it is this one.
+
+    `tell` is called now and then with how far a job is.
+    """
     if processes <= 1:
-        yield from map(work, jobs)
+        for job in jobs:
+            yield work(job, tell)
         return
     waiting, crew = iter(jobs), list[_Worker]()
     try:
@@ -57,11 +64,11 @@ def replay(
                 crew.append(_Worker.start(work))
                 _hand(crew[-1], job)
                 continue
-            done, free = _next(crew, work)
+            done, free = _next(crew, work, tell)
             _hand(free, job)
             yield done
         while any(worker.job for worker in crew):
-            done, _ = _next(crew, work)
+            done, _ = _next(crew, work, tell)
             yield done
     finally:
         for worker in crew:
@@ -74,30 +81,33 @@ def _hand(worker: _Worker, job: Job) -> None:
         worker.line.send(job)
 
 
-def _next(crew: list[_Worker], work: Callable[[Job], Replayed]) -> tuple[Replayed, _Worker]:
+def _next(crew: list[_Worker], work: Work, tell: Tell) -> tuple[Replayed, _Worker]:
     """The next answer, and who is free now."""
     busy = {worker.line: n for n, worker in enumerate(crew) if worker.job}
-    [ready, *_] = wait(list(busy))
-    n = busy[ready]  # type: ignore[index]
-    worker = crew[n]
-    job, worker.job = worker.job, None
-    assert job is not None
-    try:
-        done: Replayed = worker.line.recv()
-    except (EOFError, OSError):
-        done = failed(job, LOST)
-        worker.end()
-        worker = crew[n] = _Worker.start(work)
-    return done, worker
+    while True:
+        [ready, *_] = wait(list(busy))
+        n = busy[ready]  # type: ignore[index]
+        worker = crew[n]
+        try:
+            heard: Replayed | Underway = worker.line.recv()
+        except (EOFError, OSError):
+            assert worker.job is not None
+            heard = failed(worker.job, LOST)
+            worker.end()
+            worker = crew[n] = _Worker.start(work)
+        if isinstance(heard, Replayed):
+            worker.job = None
+            return heard, worker
+        tell(heard)
 
 
-def _serve(line: Connection, work: Callable[[Job], Replayed]) -> None:
+def _serve(line: Connection, work: Work) -> None:
     while True:
         try:
             job: Job = line.recv()
         except EOFError:
             return
-        line.send(work(job))
+        line.send(work(job, line.send))
 
 
 @contextmanager
@@ -111,3 +121,20 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """What asks this process to end (SIGTERM) ends it in order: files are taken away, processes ended."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if current_thread() is not main_thread():  # only there can signals be caught
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)

@@ -23,9 +23,12 @@ class Disk:
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
+        self._results: dict[str, str] = {}
+        """Of files that were last read: the very texts of the recording, which are there anyway."""
 
     def read(self, path: str) -> str | None:
-        return self._files.get(path)
+        result = self._results.get(path)
+        return self._files.get(path) if result is None else _plain(result)
 
     def take(self, use: ToolUse, result: ToolResult) -> None:
         """A call and what came of it."""
@@ -36,7 +39,7 @@ class Disk:
             case "Read":
                 self._shown(path, use, result.text)
             case "Write":
-                self._files[path] = str(use.input.get("content", ""))
+                self._keep(path, str(use.input.get("content", "")))
             case "Edit":
                 self._edited(path, use.input)
             case "MultiEdit":
@@ -49,14 +52,23 @@ class Disk:
 
     def _shown(self, path: str, use: ToolUse, text: str) -> None:
         if use.input.get("offset") or use.input.get("limit"):
-            self._files.setdefault(path, TOO_LONG)
+            if path not in self._results:
+                self._files.setdefault(path, TOO_LONG)
             return
-        shown = text.partition(_REMINDER)[0].rstrip("\n")
-        self._files[path] = _NUMBERED.sub("", shown)
+        self._files.pop(path, None)
+        self._results[path] = text
 
     def _edited(self, path: str, edit: dict[str, object]) -> None:
         old, new = str(edit.get("old_string", "")), str(edit.get("new_string", ""))
-        text = self._files.get(path)
-        if text is None or not old:
+        if not old or (text := self.read(path)) is None:
             return
-        self._files[path] = text.replace(old, new, -1 if edit.get("replace_all") else 1)
+        self._keep(path, text.replace(old, new, -1 if edit.get("replace_all") else 1))
+
+    def _keep(self, path: str, text: str) -> None:
+        self._results.pop(path, None)
+        self._files[path] = text
+
+
+def _plain(result: str) -> str:
+    """What a file holds, of what reading it showed."""
+    return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))

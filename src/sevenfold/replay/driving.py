@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.events import Event
+from sevenfold.glossary import Glossary
 from sevenfold.layers.l2_microcompaction.gaps import Gaps
 from sevenfold.layers.l7_agents.forking import Forks
 from sevenfold.layers.ladder import Lent, standard
@@ -31,8 +32,10 @@ from sevenfold.models.capabilities import capabilities
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.replay.absence import Absence
 from sevenfold.replay.answering import NOTES, RuleModel
-from sevenfold.replay.counting import counted, weigh, without_thinking
+from sevenfold.replay.counting import counted, thinks, weigh, without_thinking
 from sevenfold.replay.disk import Disk
+from sevenfold.replay.extracting import Extracting
+from sevenfold.replay.forgetting import forget
 from sevenfold.replay.laying import Unwritten, layers_of
 from sevenfold.replay.needs import Missed, needs_of
 from sevenfold.replay.outcome import Kind, Outcome, Spent
@@ -60,9 +63,6 @@ LEAST_INHERITED: Final = 2_000
 FILLER: Final = "x" * 199 + "\n"
 """What stands for words that are not in the file: it says nothing that anybody could need."""
 
-EXTRACTION_ASKED, EXTRACTION_OUTPUT = 900, 150
-"""Tokens of the question what should be remembered, and of the answer that there is nothing."""
-
 Make = Callable[[Lent], Layers]
 
 
@@ -74,27 +74,21 @@ def drive(
     *,
     window: int | None = None,
     prices: Prices | None = None,
+    scratch: Path | None = None,
+    told: Callable[[int], None] = lambda done: None,
 ) -> Outcome:
-    """One session under one policy. `window`: how large it was, where the recording does not show it."""
+    """One session under one policy. `window`: how large it was, where the recording does not show it.
+
+    `scratch`: a folder for what layers write. `told`: how many entries are done.
+    """
     ttl = ttl_of(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
-    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl)
+    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(capabilities(model), window=window or window_of(entries))
     limits = Thresholds.of(
         able.window, able.max_output, compact_percent=policy.auto_compact_percent
     )
-    driven = Drive(
-        entries,
-        partial(layers_of, policy),
-        frame,
-        limits,
-        price,
-        able=able,
-        keep_warm=policy.keep_warm,
-        compacts=policy.compactions == "own",
-        extracts=policy.flags.extraction,
-        prices=prices,
-    )
-    return driven.run()
+    driven = Drive(entries, policy, frame, limits, price, able=able, prices=prices)
+    return driven.run(scratch, told)
 
 
 def window_of(entries: Sequence[Entry]) -> int:
@@ -104,38 +98,34 @@ def window_of(entries: Sequence[Entry]) -> int:
 
 
 def ttl_of(entries: Sequence[Entry]) -> Ttl:
-    """How long prefixes were paid to be kept, then."""
-    hour = any(e.what.usage.cache_write_1h for e in entries if isinstance(e.what, Reply))
-    return "1h" if hour else "5m"
+    """How long most of what was written was paid to be kept, then."""
+    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
+    hour = sum(used.cache_write_1h for used in usages)
+    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
 
 
 class Drive:
-    """Drives one session. `layers` makes the layers of what they are lent."""
+    """Drives one session. `layers` makes the layers of what they are lent, if not as the policy says."""
 
     def __init__(
         self,
         entries: Sequence[Entry],
-        layers: Make,
+        policy: Policy,
         frame: Frame,
         thresholds: Thresholds,
         price: Price,
         *,
+        layers: Make | None = None,
         able: Capabilities | None = None,
-        keep_warm: int = 0,
-        compacts: bool = False,
-        extracts: bool = False,
         prices: Prices | None = None,
     ) -> None:
-        """`compacts`: the policy compacts by itself, and recorded compactions are not carried out.
-
-        `extracts`: after each turn the conversation is looked through for what should be remembered.
-        """
-        self._entries, self._compacts, self._extracts = entries, compacts, extracts
-        self._make, self._frame, self._thresholds, self._price = layers, frame, thresholds, price
+        self._entries, self._policy, self._compacts = entries, policy, policy.compacts
+        self._make = layers or partial(layers_of, policy)
+        self._frame, self._thresholds, self._price = frame, thresholds, price
         self._able = able or Capabilities(window=thresholds.window)
         self._prices = prices or Prices.load()
         began = process_time()
-        self._needs = needs_of(entries, resets=not compacts)
+        self._needs = needs_of(entries, resets=not self._compacts)
         self._counted = counted(entries)
         self._spent = Spent(tracing=process_time() - began)
         self._inside = 0.0
@@ -156,19 +146,23 @@ class Drive:
         self._watching = Watching(self._tally, self._absence, self._transcript, self._provider)
         self._watching.weigh = self._weigh
         known = self._clock, self._transcript, self._provider, self._tally
-        self._silence = Silence(frame, *known, keep_warm)
+        self._extracting = Extracting(policy, price, self._ask, self._tally, self._clock)
+        self._silence = Silence(frame, *known, policy.keep_warm, self._extracting.catch_up)
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charged, self._beside)
 
-    def run(self) -> Outcome:
-        with TemporaryDirectory(prefix="sevenfold-replay-") as folder:
-            return run_sync(self._run, Path(folder))
+    def run(
+        self, scratch: Path | None = None, told: Callable[[int], None] = lambda done: None
+    ) -> Outcome:
+        with TemporaryDirectory(prefix="sevenfold-replay-", dir=scratch) as folder:
+            return run_sync(self._run, Path(folder), told)
 
-    async def _run(self, folder: Path) -> Outcome:
+    async def _run(self, folder: Path, told: Callable[[int], None]) -> Outcome:
         began = process_time()
         self._turn = self._open(folder)
         self._inherit()
-        for entry in self._entries:
+        for done, entry in enumerate(self._entries):
+            told(done)
             match entry.what:
                 case Reply() as reply:
                     await self._reply(entry, reply)
@@ -178,6 +172,7 @@ class Drive:
                     self._compacted(entry, compaction)
                 case _:
                     pass
+        self._extracting.catch_up()
         whole, spent = process_time() - began, self._spent
         asking, simulator = self._model.seconds, self._provider.seconds
         layers = max(0.0, spent.layers - asking - self._inside)
@@ -200,6 +195,7 @@ class Drive:
         )
 
     def _lent(self, folder: Path) -> Lent:
+        thresholds = lambda: self._thresholds  # noqa: E731
         alone = Lent(
             emit=self._heard,
             expect=lambda why: None,
@@ -212,9 +208,9 @@ class Drive:
             keep_warm=self._silence.kept_warm,
             clock=self._clock,
             restore=self._restored,
+            thresholds=thresholds,
         )
         layers = standard("fork", alone)
-        thresholds = lambda: self._thresholds  # noqa: E731
         forks = Forks(
             lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers
         )
@@ -239,12 +235,14 @@ class Drive:
             self._watching.stored(message)
             return
         spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
+        if spoken:
+            self._extracting.said(message)
         if spoken and (replied := self._transcript.view.replied_at) is not None:
             self._gaps = self._gaps.after(entry.at - replied)
         self._add(entry, message, entry.by)
         if spoken and not self._price.keeps_thinking:
-            self._turn_began = self._ours[entry.id]
-            self._provider.reweigh()
+            before, self._turn_began = self._turn_began, self._ours[entry.id]
+            self._provider.reweigh(before, thinks)
 
     def _taken_in(self, message: Message) -> Message:
         for result in message.results:
@@ -259,32 +257,28 @@ class Drive:
 
     async def _reply(self, entry: Entry, reply: Reply) -> None:
         self._absence.came(reply.message, entry.id)
-        if not len(self._transcript.view):
-            self._add(entry, reply, "model")
-            return
         if shrank := self._counted.shrank.get(entry.id):
             self._tally.happened(RECORDING, f"left out {shrank:,} tokens by itself")
-        began = process_time()
-        self._turn.attach()
-        await self._turn.fit()
-        self._took(began)
+            self._tally.recording_compacted(shrank)
+        if len(
+            self._transcript.view
+        ):  # else the file begins with a reply, and what was asked is not there
+            began = process_time()
+            self._turn.attach()
+            await self._turn.fit()
+            self._took(began)
         if gone := self._absence.missed(self._needs.get(entry.id, ())):
             self._read_back(gone)
         usage = replace(self._ask(), output=reply.usage.output)
-        self._tally.asked("turn", self._clock.time, usage, reply.usage)
+        self._tally.asked("turn", self._clock.time, usage, reply.usage, model=reply.model)
         self._clock.time = max(self._clock.time, entry.at)
         self._provider.answered(self._clock.time)
         self._tally.answered(self._clock.time)
         self._add(entry, replace(reply, usage=usage), "model")
         await self._afterwards()
-        if self._extracts and not reply.message.tool_uses:
-            self._extract()
-
-    def _extract(self) -> None:
-        """One request more on the prefix. Charged as when nothing is found, which is the least it costs."""
-        used = self._ask()
-        used = replace(used, input=used.input + EXTRACTION_ASKED, output=EXTRACTION_OUTPUT)
-        self._tally.asked("extraction", self._clock.time, used)
+        forget(self._transcript)
+        if not reply.message.tool_uses:
+            self._extracting.rested()
 
     async def _afterwards(self) -> None:
         """What layers do beside the conversation; the turn collects it before the next request."""
@@ -374,5 +368,5 @@ class Drive:
         self._tally.asked(kind, self._clock.time, usage)
 
     def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        again = (Files(self._disk.read), StartContext())
+        again = (Files(self._disk.read), StartContext(), Glossary(self._policy.compaction.names))
         return restored(view, gone, again, window, room)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
 from sevenfold.replay.outcome import BESIDE, Happened, Outcome, Regret, Row, Spent
+from sevenfold.replay.tallying import READ_BACK, RECORDING, WHO
 from sevenfold.tokens import Usage
+
+NONE: Final[Mapping[str, Price]] = MappingProxyType({})
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -26,6 +33,14 @@ class Cost(msgspec.Struct, frozen=True):
         known = self.amount is not None and other.amount is not None and same
         amount = (self.amount or 0.0) + (other.amount or 0.0) if known else None
         return Cost(self.units + other.units, amount, self.currency if known else None)
+
+
+class Left(msgspec.Struct, frozen=True):
+    """Requests on branches that the user left: they were paid for, and are not replayed."""
+
+    requests: int = 0
+    paid: Cost | None = None
+    """For their input, as everywhere; None where the file does not say."""
 
 
 class Broke(msgspec.Struct, frozen=True):
@@ -48,9 +63,12 @@ class Layer(msgspec.Struct, frozen=True):
     """What one layer did, saved and cost, in base-price input tokens."""
 
     times: int = 0
+    """That it did something, or asked a model beside the conversation."""
     tokens: int = 0
     saved: float = 0.0
     cost: float = 0.0
+    requests: int = 0
+    """That it made beside the conversation."""
 
     @property
     def net(self) -> float:
@@ -62,6 +80,7 @@ class Layer(msgspec.Struct, frozen=True):
             self.tokens + other.tokens,
             self.saved + other.saved,
             self.cost + other.cost,
+            self.requests + other.requests,
         )
 
 
@@ -93,11 +112,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     paid: Cost | None = None
     """What was really paid, for the same things; None where no file says."""
     compared: Cost | None = None
-    """The simulated cost of those sessions alone of which it is known what was paid."""
+    """The simulated cost of the requests of which it is known what was paid, and of those added there."""
     files: int = 0
     """How many sessions these figures are of."""
     paid_files: int = 0
     """Of these, how many say what was paid: `paid` and `compared` are of them."""
+    paid_requests: int = 0
+    """Of the sessions' own requests, how many say what was paid: `paid` is of them."""
+    paid_at: str = ""
+    """The model at whose price all is counted, where one was asked for: else each at its own."""
     priced_files: int = 0
     """Of these, how many have a known price: amounts in a currency are of them."""
     breaks: tuple[Broke, ...] = ()
@@ -139,12 +162,24 @@ MOST_POINTS = 600
 """Of one session in a drawing; a longer one is thinned out, events kept."""
 
 
-def figures(outcome: Outcome, price: Price, *, priced: bool, drawn: bool = False) -> Figures:
-    """What is said about an outcome at this price; `priced`: it is really the price of the model."""
+def figures(
+    outcome: Outcome,
+    price: Price,
+    *,
+    priced: bool,
+    drawn: bool = False,
+    others: Mapping[str, Price] = NONE,
+    paid_at: str = "",
+) -> Figures:
+    """What is said about an outcome at this price; `priced`: it is really the price of the model.
+
+    `others`: what further models cost that answered some of it. `paid_at`: the price was asked for.
+    """
     rows = outcome.rows
-    recorded = [replace(row.recorded, output=0) for row in rows if row.recorded.prompt]
+    recorded = [(r.model, replace(r.recorded, output=0)) for r in rows if r.recorded.prompt]
+    known = [row for row in rows if row.kind != "turn" or row.recorded.prompt]
     first = outcome.compactions[0].request if outcome.compactions else len(rows)
-    cost = costs([_charged(row) for row in rows], price, priced=priced)
+    costing = partial(costs, price=price, priced=priced, others=others)
     changed = any(did.layer in CHANGING for row in rows[:first] for did in row.happened)
     return Figures(
         requests=len(rows),
@@ -152,11 +187,13 @@ def figures(outcome: Outcome, price: Price, *, priced: bool, drawn: bool = False
         extra=outcome.extra_requests,
         beside=sum(row.kind in BESIDE for row in rows),
         usage=outcome.usage,
-        cost=cost,
-        paid=costs(recorded, price, priced=priced) if recorded else None,
-        compared=cost if recorded else None,
+        cost=costing(map(_charged, rows)),
+        paid=costing(recorded) if recorded else None,
+        compared=costing(map(_charged, known)) if recorded else None,
         files=1,
         paid_files=int(bool(recorded)),
+        paid_requests=len(recorded),
+        paid_at=paid_at,
         priced_files=int(priced),
         breaks=tuple(Broke(b.request, b.why, b.tokens) for b in outcome.breaks),
         compactions=tuple(
@@ -171,28 +208,44 @@ def figures(outcome: Outcome, price: Price, *, priced: bool, drawn: bool = False
     )
 
 
-def costs(usages: Iterable[Usage], price: Price, *, priced: bool) -> Cost:
-    """Request by request: a long prompt may have another price."""
-    usages = list(usages)
-    units = sum(price.units(usage) for usage in usages)
-    if not priced:
-        return Cost(units)
-    return Cost(units, sum(price.cost(usage) for usage in usages), price.currency)
+def costs(
+    used: Iterable[tuple[str, Usage]],
+    price: Price,
+    *,
+    priced: bool,
+    others: Mapping[str, Price] = NONE,
+) -> Cost:
+    """Request by request, each at the price of the model that answered: a long prompt may have another.
+
+    Units are plain input tokens of `price` throughout.
+    """
+    units = amount = 0.0
+    for model, usage in used:
+        own = others.get(model, price)
+        units += own.units(usage) * (own.input / price.input if own is not price else 1.0)
+        amount += own.cost(usage)
+    return Cost(units, amount, price.currency) if priced else Cost(units)
 
 
-def _charged(row: Row) -> Usage:
+def _charged(row: Row) -> tuple[str, Usage]:
     """What a policy can change: the words of the session's own replies are the same under each."""
-    return replace(row.usage, output=0) if row.kind == "turn" else row.usage
+    return row.model, replace(row.usage, output=0) if row.kind == "turn" else row.usage
 
 
 def _layers(outcome: Outcome) -> dict[str, Layer]:
+    """Reading back is on the account of who took it away, and the recording is no layer of ours."""
     found: dict[str, Layer] = {}
+    asked = Counter(WHO[row.kind] for row in outcome.rows if row.kind in WHO)
     for row in outcome.rows:
         for did in row.happened:
             found[did.layer] = found.get(did.layer, Layer()) + Layer(1, did.tokens)
     for name, share in outcome.layers.items():
         found[name] = found.get(name, Layer()) + Layer(saved=share.saved, cost=share.cost)
-    return found
+    for name, requests in asked.items():
+        known = found.get(name, Layer())
+        # A summary is asked for and put in: that is one time. Whoever only asks has done so as often.
+        found[name] = replace(known, times=max(known.times, requests), requests=requests)
+    return {name: did for name, did in found.items() if name not in (READ_BACK, RECORDING)}
 
 
 def _points(rows: Sequence[Row]) -> tuple[Point, ...]:
@@ -233,6 +286,8 @@ def total(parts: Iterable[Figures]) -> Figures:
         compared=_sum([part.compared for part in known]),
         files=sum(part.files for part in known),
         paid_files=sum(part.paid_files for part in known),
+        paid_requests=sum(part.paid_requests for part in known),
+        paid_at=known[0].paid_at,
         priced_files=sum(part.priced_files for part in known),
         breaks=tuple(broke for part in known for broke in part.breaks),
         compactions=tuple(c for part in known for c in part.compactions),
@@ -241,6 +296,11 @@ def total(parts: Iterable[Figures]) -> Figures:
         accounting=tuple(error for part in known for error in part.accounting),
         spent=sum((part.spent for part in known), Spent()),
     )
+
+
+def left_in_all(parts: Iterable[Left]) -> Left:
+    known = list(parts)
+    return Left(sum(part.requests for part in known), _sum([part.paid for part in known]))
 
 
 def _sum(parts: Iterable[Cost | None]) -> Cost | None:

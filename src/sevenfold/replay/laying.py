@@ -39,16 +39,21 @@ class Unwritten(ResultStore):
 
 def layers_of(policy: Policy, lent: Lent) -> Layers:
     """As the product has them, but for what stops a session: the recording went on."""
-    on = policy.flags
-    if policy.compactions == "recorded":
+    on, micro = policy.flags, policy.micro
+    if not policy.compacts:
         on = replace(on, compact=False, reactive=False, notes=False, precompute=False)
+    if (
+        policy.clear is not None
+    ):  # in place of layer 2; the plain rule of it is a setting, not a flag
+        on = replace(on, micro_cost=False, micro_time=False)
+        micro = replace(micro, policy="cost")
     made = standard(
         "main",
         with_fields(
             lent,
             switches=on,
             tool_results=policy.tool_results,
-            micro=policy.micro,
+            micro=micro,
             notes=policy.notes,
             compaction=policy.compaction,
         ),

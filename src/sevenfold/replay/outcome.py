@@ -39,6 +39,8 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     recorded: Usage = Usage()
     """What was counted then; nothing for a request that there was not."""
     happened: tuple[Happened, ...] = ()
+    model: str = ""
+    """Who answered then, where the recording says so."""
 
     @property
     def context(self) -> int:

@@ -18,8 +18,10 @@ from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
 from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.l3_session_memory.settings import NotesSettings
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
 from sevenfold.layers.switches import Switches
 from sevenfold.replay.policy_files import read_policy, suggestion
+from sevenfold.request import Ttl
 
 FOLDER: Final = Path(__file__).with_name("builtin")
 BUILT_IN: Final = ("append-only", "clear-every-10", "summarise-at-80", "claude-code", "sevenfold")
@@ -38,6 +40,10 @@ class ClearRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 0
     keep: Annotated[int, Meta(ge=1, description="So many of the newest are not old.")] = 5
 
+    def __post_init__(self) -> None:
+        if not self.every and not self.tokens:
+            raise ValueError("it never clears anything: say `every` or `tokens`")
+
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How a session is kept small, from its first request to its last."""
@@ -48,6 +54,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Lifetime,
         Meta(description="How long the provider keeps a prefix; `recorded`: as it was paid for."),
     ] = "5m"
+    system_ttl: Annotated[
+        Ttl | None,
+        Meta(
+            description="The same for what stands before the messages, where it is to be kept longer."
+        ),
+    ] = None
     keep_warm: Annotated[
         int,
         Meta(ge=0, description="Requests in a row that only keep the cache warm in a silence."),
@@ -66,6 +78,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     micro: MicroSettings = MicroSettings()
     notes: NotesSettings = NotesSettings()
     compaction: CompactionSettings = CompactionSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
+
+    @property
+    def compacts(self) -> bool:
+        """Whether it compacts by itself. A window that nobody compacts would overflow: then what the
+        recording did is done.
+        """
+        return self.compactions == "own" and self.flags.compact
 
 
 LAYERS: Final[dict[str, dict[str, bool]]] = {
@@ -118,29 +138,76 @@ def _named(path: Path, name: str) -> Policy:
     return found if found.name else replace(found, name=name)
 
 
+def unheeded(policy: Policy) -> str:
+    """A note on what a user's policy asks for in vain; empty when there is nothing."""
+    said = [_turned(policy)]
+    if not policy.flags.compact:
+        said.append(
+            "with compact off the compactions of the recording are carried out, and no notes are kept"
+        )
+    return "; ".join(one for one in said if one)
+
+
+def _turned(policy: Policy) -> str:
+    usual = Switches()
+    turned = [flag for flag in Switches.__struct_fields__ if flag in ELSEWHERE]
+    turned = [flag for flag in turned if getattr(policy.flags, flag) != getattr(usual, flag)]
+    return f"these flags change nothing in a replay: {', '.join(turned)}" if turned else ""
+
+
+def active(policy: Policy) -> dict[str, bool]:
+    """Which layers, and which flags of theirs, do anything in a replay of this policy."""
+    on, plain = policy.flags, policy.micro.policy == "plain"
+    own = policy.clear is None
+    flags = {
+        "tool_results": on.tool_results,
+        "aggregate_budget": on.tool_results and on.aggregate_budget,
+        "micro_cost": on.micro_cost and own and not plain,
+        "micro_time": on.micro_time and own and not plain,
+        "pre_cold": on.pre_cold,
+        "notes": on.notes and policy.compacts,
+        "payout": on.notes and on.payout and policy.compacts,
+        "compact": policy.compacts,
+        "precompute": on.precompute and policy.compacts and not on.collapse,
+        "snip": on.snip,
+        "collapse": on.collapse,
+        "extraction": on.extraction,
+    }
+    micro = not own or plain or flags["micro_cost"] or flags["micro_time"]
+    compaction = policy.compacts or on.snip or on.collapse
+    warm = policy.keep_warm > 0 or on.pre_cold
+    return {**flags, "micro": micro, "compaction": compaction, "keep_warm": warm}
+
+
+def in_vain(policy: Policy, layers: Sequence[str]) -> list[str]:
+    """What of this is off in the policy, so that leaving it out changes nothing."""
+    known = active(policy)
+    return [name for name in map(_plain, layers) if not known.get(name, True)]
+
+
 def without(policy: Policy, layers: Sequence[str]) -> Policy:
     """The same policy with some layers, or single flags, switched off; its name says so."""
-    flags, left_out = {}, list[str]()
-    for given in layers:
-        layer = given.strip().replace("-", "_")
-        if layer in LAYERS:
-            flags.update(LAYERS[layer])
-        else:
-            flags[_flag(given, layer)] = False
-        left_out.append(layer)
+    flags = dict[str, bool]()
+    left_out = list(map(_plain, layers))
+    for given, layer in zip(layers, left_out, strict=True):
+        flags.update(LAYERS.get(layer) or {_flag(given, layer): False})
     if not left_out:
         return policy
-    return replace(
+    less = replace(
         policy,
-        name=f"{policy.name} without {', '.join(left_out)}",
         flags=replace(policy.flags, **flags),
         keep_warm=0 if "keep_warm" in left_out else policy.keep_warm,
         clear=None if "micro" in left_out else policy.clear,
         # The plain rule is a setting, and on whatever the flags say.
         micro=replace(policy.micro, policy="cost") if "micro" in left_out else policy.micro,
-        # A window that nobody compacts would overflow: then what the recording did is done.
-        compactions="recorded" if "compaction" in left_out else policy.compactions,
     )
+    went = active(policy)["notes"] and not less.compacts and "notes" not in left_out
+    also = " and with it notes" if went else ""
+    return replace(less, name=f"{policy.name} without {', '.join(left_out)}{also}")
+
+
+def _plain(layer: str) -> str:
+    return layer.strip().replace("-", "_")
 
 
 def _flag(given: str, flag: str) -> str:

@@ -19,7 +19,7 @@ LARGEST: Final = 100_000
 """Bytes of a policy file."""
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 _LINE: Final = re.compile(r"at line (\d+)")
-_TABLE: Final = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]")
+_TABLE: Final = re.compile(r"^\s*\[\[?\s*([^\[\]]+?)\s*\]")
 _KEY: Final = re.compile(r"^\s*([A-Za-z0-9_\-.\"' ]+?)\s*=")
 _AT: Final = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -42,7 +42,9 @@ def read_policy(path: Path, kind: type[Kind]) -> Kind:
         at = _AT.search(str(error))
         key = at[1].partition("[")[0] if at else ""
         said = _AT.sub("", str(error)).replace("`", "").lower()
-        raise SettingsError(f"{_where(path, lines, key)}: {key or 'the file'}: {said}.") from None
+        known = _permitted(inspect.type_info(kind), key) if "enum" in said else ""
+        where = f"{_where(path, lines, key)}: {key or 'the file'}"
+        raise SettingsError(f"{where}: {said}{known}.") from None
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
@@ -72,6 +74,21 @@ def _unknown(kind: inspect.Type, value: Any, key: str) -> Iterator[tuple[str, st
         else:
             near = suggestion(name, fields) or f"there are {', '.join(fields)}."
             yield at, f"{at} is not a key of a policy; {near}"
+
+
+def _permitted(kind: inspect.Type, key: str) -> str:
+    """The values that a key may have, where they can be listed."""
+    for name in key.split("."):
+        struct = _struct(kind)
+        fields = {field.encode_name: field.type for field in struct.fields} if struct else {}
+        if name not in fields:
+            return ""
+        kind = fields[name]
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    values = [str(v) for one in kinds if isinstance(one, inspect.LiteralType) for v in one.values]
+    return f"; it may be {', '.join(values)}" if values else ""
 
 
 def _struct(kind: inspect.Type) -> inspect.StructType | None:

@@ -36,6 +36,8 @@ class Priced(msgspec.Struct, frozen=True):
     known: bool
     """Whether that is a real price; else only base-price units can be told."""
     error: str = ""
+    others: dict[str, Price] = {}
+    """What the other models cost that answered in it, each by its own name."""
 
     @property
     def window(self) -> int | None:
@@ -62,7 +64,32 @@ def priced(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> Pric
         return Priced(
             model, _fitting(replace(UNKNOWN, model=model or "unknown"), entries), False, error
         )
-    return Priced(model or found.model, _fitting(found, entries), True)
+    if wanted:
+        return Priced(model or found.model, _fitting(found, entries), True)
+    others, error = _others(model, found, entries, prices)
+    return Priced(model, _fitting(found, entries), True, error, others)
+
+
+def _others(
+    model: str, main: Price, entries: Sequence[Entry], prices: Prices
+) -> tuple[dict[str, Price], str]:
+    """The prices of other models that answered, and what is to be said of those without one."""
+    replies = [e.what for e in entries if isinstance(e.what, Reply) and e.what.usage.prompt]
+    times = Counter(reply.model for reply in replies if reply.model not in ("", model))
+    found, unknown = dict[str, Price](), list[str]()
+    for name in times:
+        price = prices.of(name)
+        if price is None or price.currency != main.currency or not main.input:
+            unknown.append(name)
+        elif price.model != main.model:
+            found[name] = price
+    if not unknown:
+        return found, ""
+    number = sum(times[name] for name in unknown)
+    return found, (
+        f"no price is known for {', '.join(unknown)}, which answered {number:,} of {len(replies):,} "
+        f"requests: they are counted at the price of {main.model}"
+    )
 
 
 def asked_for(prices: Prices, wanted: str) -> str:

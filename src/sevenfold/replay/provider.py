@@ -7,18 +7,22 @@ from hashlib import blake2b
 from time import process_time
 from typing import Final
 
-from sevenfold.messages import ToolResult, ToolUse
-from sevenfold.request import TTL_SECONDS, Request, encoded
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.messages import Message, Text, ToolResult, ToolUse, to_wire
+from sevenfold.request import TTL_SECONDS, Request, sendable
 from sevenfold.simulator.prefix import Prompt
 from sevenfold.simulator.promptcache import PromptCache
 from sevenfold.tokens import Usage
-from sevenfold.transcript import Placed
+from sevenfold.transcript import Id, Placed
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
 SLACK: Final = 100
 """Tokens by which shares of the first request may be off."""
 SYSTEM: Final = ("system", 0, 0, "text")
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Provider:
@@ -49,9 +53,19 @@ class Provider:
             self._unseen = tokens
             self._begin()
 
-    def reweigh(self) -> None:
-        """Tokens are counted otherwise from now on; what is in the cache stays there."""
-        self._begin()
+    def reweigh(self, since: Id, changed: Callable[[Message], bool]) -> None:
+        """Tokens of such messages since that entry are counted otherwise from now on.
+
+        What is in the cache stays there, and only from the first of them on is the rest worked out again.
+        """
+        first: int | None = None
+        for n in range(len(self._placed) - 1, -1, -1):
+            if (placed := self._placed[n]).id < since:
+                break
+            if changed(placed.message):
+                first = n
+        if first is not None:
+            self._cut(first)
 
     def ask(self, request: Request, now: float) -> Usage:
         """The usage of this request, without its output; what it marks is kept from then on."""
@@ -91,9 +105,9 @@ class Provider:
 
     def _asked(self, request: Request) -> Prompt:
         self._follow(request)
-        ttl = int(TTL_SECONDS[request.frame.ttl])
+        ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
         known, view = self._prompt, request.view
-        marks = [(0, ttl), (1, ttl)]
+        marks = [(0, head), (1, head)]
         for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
             end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
             marks.append((end - 1, ttl))
@@ -108,10 +122,10 @@ class Provider:
             same += 1
         if same < len(self._placed):
             self._cut(same)
-        wires, prompt = encoded(view), self._prompt
+        prompt = self._prompt
         for at in range(same, len(view)):
-            placed, chain = view[at], prompt.digests[-1]
-            digest = blake2b(chain + wires[at], digest_size=16).digest()
+            placed = view[at]
+            digest = _digest(prompt.digests[-1], placed.message)
             tokens, weight = prompt.upto[-1], self._weigh(placed)
             self._placed.append(placed)
             self._blocks.append(len(prompt))
@@ -126,6 +140,25 @@ class Provider:
         end, old = self._blocks[same], self._prompt
         del self._placed[same:], self._blocks[same:]
         self._prompt = Prompt(old.digests[:end], old.upto[:end], old.places[:end])
+
+
+def _digest(before: bytes, message: Message) -> bytes:
+    """Of a prefix with this message at its end; what would be sent as the same bytes gives the same.
+
+    Texts are encoded one by one and let go: an encoder of whole messages leaves a second copy of each
+    text that is not ASCII with the text, for as long as the session is held.
+    """
+    hashed = blake2b(before + message.role.encode(), digest_size=16)
+    for block in sendable(message).content:
+        text, rest = "", block
+        if isinstance(block, Text):
+            text, rest = block.text, replace(block, text="")
+        elif isinstance(block, ToolResult) and isinstance(block.content, str):
+            text, rest = block.content, replace(block, content="")
+        data = text.encode("utf-8", "surrogatepass")
+        hashed.update(b"%d:" % len(data) + _encode(to_wire(rest)))
+        hashed.update(data)
+    return hashed.digest()
 
 
 def _kind(block: object) -> str:

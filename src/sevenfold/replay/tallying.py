@@ -66,7 +66,8 @@ class Tally:
         self._replied = 0.0
         """When the last reply had ended: silence begins there."""
         self._warmed: float | None = None
-        """When the cache was last kept warm since then."""
+        """When the cache was last kept warm since then, and by whom."""
+        self._warmer = KEEP_WARM
         self._spared: dict[str, float] = defaultdict(float)
         self._saved: dict[str, float] = defaultdict(float)
         self._cost: dict[str, float] = defaultdict(float)
@@ -116,10 +117,16 @@ class Tally:
     # --- requests ---------------------------------------------------------------------------------------
 
     def asked(
-        self, kind: Kind, at: float, usage: Usage, recorded: Usage | None = None, blame: str = ""
+        self,
+        kind: Kind,
+        at: float,
+        usage: Usage,
+        recorded: Usage | None = None,
+        blame: str = "",
+        model: str = "",
     ) -> None:
         """A request was answered. `blame`: the layer on whose account one goes that reads back."""
-        row = Row(at, kind, usage, recorded or Usage(), tuple(self._waiting))
+        row = Row(at, kind, usage, recorded or Usage(), tuple(self._waiting), model)
         self._waiting.clear()
         whose = WHO.get(kind, blame)
         if kind not in BESIDE:
@@ -127,8 +134,8 @@ class Tally:
             self._count_savings(row)
             self._last = row
             self.answered(row.at)
-        elif kind == "keep warm":
-            self._warmed = row.at
+        elif kind in ("keep warm", "extraction"):
+            self._warmed, self._warmer = row.at, whose
         if whose:
             self._cost[whose] += self._price.units(usage)
         self.rows.append(row)
@@ -147,7 +154,7 @@ class Tally:
         silent = row.at - (warmed or self._replied) > life
         kept = warmed is not None and row.at - self._replied > life
         if kept and not silent and not again > NOTICED:
-            self._saved[KEEP_WARM] += should * self._lost_price
+            self._saved[self._warmer] += should * self._lost_price
         if again < NOTICED or row.usage.cache_read >= SHARE * should:
             return
         reason = "silence" if silent else why or "the prefix changed"

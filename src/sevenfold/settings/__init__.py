@@ -43,6 +43,8 @@ class Loaded(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     """What the files of a folder say and may not say while it is not trusted: file, line and key."""
+    everywhere: Settings = Settings()
+    """What holds for every project: without the files of this one and without the command line."""
 
 
 def load(
@@ -58,7 +60,8 @@ def load(
     loading = Loading(root, trusted)
     given = Document("the command line", plain(overrides))
     said = Document("the environment", environment.as_settings())
-    low_to_high = [said, loading.taken(given), loading.file(policy)]
+    rules = loading.file(policy)
+    low_to_high = [said, loading.taken(given), rules]
     own = loading.file(environment.home / "settings.json")
     limits = settings_from(merged([own, *low_to_high]))
     local = loading.of_folder("settings.local.json", limits)
@@ -69,6 +72,7 @@ def load(
         tuple(loading.read),
         tuple(loading.warnings),
         tuple(loading.ignored),
+        settings_from(merged([own, said, rules])),
     )
 
 

@@ -66,12 +66,24 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     def based(self, home: Path) -> Environment:
         """With another home. The folder of Claude Code is none: it is shared, and ours stays apart."""
         home = _expanded(home, self.variables)
-        if home.name != SHARED:
+        if not self._is_shared(home):
             return replace(self, home=home, shared=None)
-        own = (
-            self.home if self.home.name != SHARED else _expanded(Path("~") / FOLDER, self.variables)
-        )
+        own = self.home
+        if self._is_shared(own):
+            own = _expanded(Path("~") / FOLDER, self.variables)
         return replace(self, home=own, shared=home)
+
+    def _is_shared(self, home: Path) -> bool:
+        """Whether this is the folder of Claude Code, by its name, or by a link that leads there."""
+        if home.name == SHARED:
+            return True
+        real = Path(os.path.realpath(home))
+        if real.name == SHARED:
+            return True
+        try:
+            return real == Path(os.path.realpath(_user_home(self.variables) / SHARED))
+        except SettingsError:  # nobody's home, so nobody's folder in it
+            return False
 
     def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
         """What tools and hooks see: everything but our own keys, and what `env` in the settings adds.

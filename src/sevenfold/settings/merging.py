@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from sevenfold.errors import SettingsError
 from sevenfold.messages import Json
 from sevenfold.settings.checks import check, describe, dotted, sound
 from sevenfold.settings.files import Document, KeyPath, is_tracked, leads_outside, read
@@ -50,7 +51,7 @@ class Loading:
             return None
         if any(_same(path, known) for known in self.read):
             return None  # started in the home folder: this is the user's own file
-        document = self.file(path, strict=self._trusted)
+        document = self._read(path)
         if document is None:
             return None
         committed = name == "settings.json" or is_tracked(path)
@@ -63,6 +64,20 @@ class Loading:
                 self._say(f"{document.where(key)}: {dotted(key)}", never)
         return Document(document.path, kept)
 
+    def _read(self, path: Path) -> Document | None:
+        """In a folder that is not trusted, a file that cannot be read is as if it were not there.
+
+        It could only have restricted, and whoever wrote it must not be able to stop the user. But then what
+        it denies is not denied, and that is said.
+        """
+        if self._trusted:
+            return self.file(path)
+        try:
+            return self.file(path, strict=False)
+        except SettingsError as error:
+            self.warnings.append(f"{error} {UNREAD}")
+            return None
+
     def _say(self, where: str, never: bool) -> None:
         if self._trusted:
             self.warnings.append(f"{where} is ignored: a file of the project never sets it.")
@@ -70,6 +85,9 @@ class Loading:
             self.ignored.append(f"{where} {NEVER}" if never else where)
 
 
+UNREAD: Final = (
+    "Nothing in this file holds, and so not what it denies or restricts either: mend or remove it."
+)
 NEVER: Final = "(a file of the project never sets it)"
 """What is said of such a setting: trusting the folder does not change that."""
 NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env"})
@@ -186,12 +204,13 @@ def plain(overrides: Mapping[str, Any]) -> Json:
 
 
 def _beside(document: Document, folder: Path) -> Document:
-    """With the one path that is relative to the file itself made absolute."""
-    prices = document.values.get("prices")
-    if prices is None:
-        return document
-    absolute = str(folder / Path(prices).expanduser())
-    return msgspec.structs.replace(document, values={**document.values, "prices": absolute})
+    """With the paths that are relative to the file itself made absolute."""
+    values, micro = dict(document.values), document.values.get("micro")
+    if (prices := values.get("prices")) is not None:
+        values["prices"] = str(folder / Path(prices).expanduser())
+    if isinstance(micro, dict) and isinstance(named := micro.get("needModel"), str):
+        values["micro"] = {**micro, "needModel": str(folder / Path(named).expanduser())}
+    return msgspec.structs.replace(document, values=values)
 
 
 def with_paths(settings: Settings, root: Path) -> Settings:

@@ -35,6 +35,10 @@ rules, a stricter `permissions.mode`, a lower `maxSteps` or `dailyBackgroundLimi
 `memoryEnabled`, `telemetry.enabled` and every flag. Everything else in them is ignored and named once.
 A link that leads out of the project is not followed.
 
+What is wrong in one of these files stops nobody until the folder is trusted: a wrong value is left out with
+a warning, and of a file that cannot be read at all (broken JSON) nothing holds, what it denies neither. The
+warning says so; your own rules hold as ever. In a trusted folder both are errors.
+
 Trusted or not, `memoryDirectory` and `env` are never taken from `.sevenfold/settings.json`, nor from a
 `settings.local.json` that git tracks.
 
@@ -47,9 +51,8 @@ Trusted or not, `memoryDirectory` and `env` are never taken from `.sevenfold/set
 A hook is `{{"matcher": "Edit|Write", "hooks": [{{"type": "command", "command": "./check.sh",
 "timeout": 60}}]}}`; see [hooks](hooks.md).
 
-No effect yet, because what they steer comes with later releases: `memoryEnabled`, `memoryDirectory`,
-`guidelines`, the flags from `recall` on, the hooks `SubagentStop` and `Notification`, and the variables
-named after them.
+Of a model that a program hands to `Session` or `Context` itself, its own capabilities hold: `window` and
+the windows in `prices` are for models that are named.
 
 ## Variables
 

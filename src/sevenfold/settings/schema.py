@@ -140,14 +140,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     window: Annotated[
         Count | None,
         Meta(
-            description="The context window of a model that the table does not know.",
+            description="The context window in tokens. It can only lower that of a known model, and sets "
+            "that of one nobody knows.",
             examples=[200_000],
         ),
     ] = None
+    betas: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Beta features of the Anthropic API that every request asks for. "
+            "`context-1m-2025-08-07` means a million tokens for a model that no table knows; for a known "
+            "one put `[1m]` behind its name.",
+            examples=[["context-1m-2025-08-07"]],
+        ),
+    ] = ()
     auto_compact_percent: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
         Meta(
-            description="Compact when this much of the window is used. It can only lower the limit.",
+            description="Compact when this much is used of the window less what a reply may need. It can "
+            "only lower the limit.",
             examples=[80],
         ),
     ] = None
@@ -161,6 +172,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Ttl,
         Meta(description="How long the provider keeps a prefix in its cache.", examples=["1h"]),
     ] = "5m"
+    system_ttl: Annotated[
+        Ttl | None,
+        Meta(
+            description="The same for what stands before the messages, tools and system prompt. Unset: an "
+            "hour where a person talks to it, who may be silent for longer than `cacheTtl`, else as long "
+            "as `cacheTtl`. Set it to `5m` for a gateway that does not know lifetimes of an hour.",
+            examples=["5m"],
+        ),
+    ] = None
     thinking_budget: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
@@ -221,8 +241,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     prices: Annotated[
         Path | None,
         Meta(
-            description="A TOML file with prices of your own; a relative one begins where the settings "
-            "file is.",
+            description="A TOML file with prices of your own, and windows (`window`, `max_output`) that "
+            "count before ours; a relative one begins where the settings file is.",
             examples=["prices.toml"],
         ),
     ] = None

@@ -32,6 +32,8 @@ Scope = tuple[str, str]
 class Entry:
     ttl: int
     expires: float
+    end: int
+    """The position of its last block."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,6 +57,8 @@ class PromptCache:
 
     def __init__(self) -> None:
         self._entries: dict[tuple[Scope, bytes], Entry] = {}
+        self._ends: dict[Scope, set[int]] = {}
+        """At which positions entries end: a hash is of one number of blocks, and found nowhere else."""
         self._writes = 0
 
     def __len__(self) -> int:
@@ -75,11 +79,18 @@ class PromptCache:
             if known is not None and known.expires >= started:
                 continue
             if prompt.upto[position] >= minimum:
-                self._entries[key] = Entry(ttl, started + ttl)
+                self._entries[key] = Entry(ttl, started + ttl, position)
+                self._ends.setdefault(scope, set()).add(position)
                 self._writes += 1
         if self._writes >= SWEEP_EVERY:
             self._writes = 0
-            self._entries = {k: e for k, e in self._entries.items() if e.expires >= started}
+            self._sweep(started)
+
+    def _sweep(self, now: float) -> None:
+        self._entries = {k: e for k, e in self._entries.items() if e.expires >= now}
+        self._ends = {}
+        for (scope, _), entry in self._entries.items():
+            self._ends.setdefault(scope, set()).add(entry.end)
 
     def _longest(self, scope: Scope, prompt: Prompt, now: float) -> int:
         """Blocks of the longest prefix that is kept and can be seen from a breakpoint; 0 for none."""
@@ -105,8 +116,11 @@ class PromptCache:
 
     def _refresh(self, scope: Scope, prompt: Prompt, hit: int, now: float) -> None:
         """Whoever reads a prefix uses all of it: shorter prefixes inside it stay alive as well."""
-        for digest in prompt.digests[:hit]:
-            entry = self._entries.get((scope, digest))
+        ends = self._ends.get(scope, ())
+        for position in ends if len(ends) < hit else range(hit):
+            if position >= hit:
+                continue
+            entry = self._entries.get((scope, prompt.digests[position]))
             if entry is not None and entry.expires >= now:
                 entry.expires = now + entry.ttl
 

@@ -7,8 +7,9 @@ where the user was. A line that cannot be understood is a problem to report, by 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from sevenfold.storage.claude_chain import Chain
 from sevenfold.storage.claude_records import Record, api_error_of, decode
@@ -20,6 +21,8 @@ from sevenfold.transcript import Problem
 __all__ = ["ClaudeCode", "read_session", "to_transcript"]
 
 FORMAT: Final = "claude-code"
+Mend: TypeAlias = Callable[[bytes], tuple[bytes, list[str]]]
+"""Takes a line that cannot be read: gives one that can, and says what it left out; else `ValueError`."""
 _KINDS: Final = frozenset(
     ["user", "assistant", "system", "summary", "progress", "file-history-snapshot", "attachment"]
 )
@@ -47,12 +50,12 @@ class ClaudeCode:
 _fits: type[SessionReader] = ClaudeCode
 
 
-def read_session(source: Path | bytes) -> Recorded:
+def read_session(source: Path | bytes, mend: Mend | None = None) -> Recorded:
     """A recorded session; what could not be understood is in its `problems`, by line."""
-    reading = _Reading()
+    reading = _Reading(mend)
     for number, line in lines_of(source, reading.problems):
         try:
-            reading.take(number, decode(line))
+            reading.take(number, reading.record(number, line))
         except ValueError as error:
             reading.problems.append(Problem(number, str(error)))
     return reading.recorded()
@@ -61,7 +64,8 @@ def read_session(source: Path | bytes) -> Recorded:
 class _Reading:
     """All records of one file, taken in one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, mend: Mend | None = None) -> None:
+        self.mend = mend
         self.problems: list[Problem] = []
         self.skipped: Counter[str] = Counter()
         self.api_errors: list[ApiError] = []
@@ -70,6 +74,16 @@ class _Reading:
         self.first = Record()
         self.main, self.sides = Chain(self.problems), dict[str, Chain]()
         self.seen: set[str] = set()
+
+    def record(self, number: int, line: bytes) -> Record:
+        try:
+            return decode(line)
+        except ValueError:
+            if self.mend is None:
+                raise
+            line, told = self.mend(line)
+            self.problems += [Problem(number, why) for why in told]
+            return decode(line)
 
     def take(self, line: int, record: Record) -> None:
         if record.customTitle or record.aiTitle:
@@ -94,12 +108,13 @@ class _Reading:
             self.api_errors.append(api_error_of(record, line))
 
     def recorded(self) -> Recorded:
-        main, others = self.main, self.sides
-        if not main.order and len(others) == 1:  # the file of one sub-agent
-            (main,), others = others.values(), {}
-        seen = frozenset(self.seen)
+        main, agent = self.main, ""
         entries = main.finish(frozenset())
-        sides = {agent: chain.finish(seen) for agent, chain in others.items()}
+        others = frozenset(self.seen) if entries else frozenset[str]()
+        sides = _by_conversation({id: chain.finish(others) for id, chain in self.sides.items()})
+        if not entries and len(sides) == 1:  # the file of one sub-agent
+            [(agent, entries)], sides = sides.items(), {}
+            main = next(chain for chain in self.sides.values() if chain.order)
         return Recorded(
             FORMAT,
             session=self.first.sessionId or "",
@@ -107,10 +122,11 @@ class _Reading:
             folder=self.first.cwd or "",
             git_branch=self.first.gitBranch or "",
             title=self._title(),
+            agent=agent,
             continues=main.continues,
             entries=entries,
             tip=main.tip(),
-            sidechains=_by_conversation(sides),
+            sidechains=sides,
             results={
                 **main.facts,
                 **{k: v for c in self.sides.values() for k, v in c.facts.items()},
@@ -128,7 +144,7 @@ class _Reading:
 
 def _by_conversation(sides: dict[str, tuple[Said, ...]]) -> dict[str, tuple[Said, ...]]:
     """Sub-agents by id; where the file gives none, by the first thing said."""
-    out: dict[str, tuple[Said, ...]] = {agent: said for agent, said in sides.items() if agent}
+    out = {agent: said for agent, said in sides.items() if agent and said}
     roots: dict[str, str] = {}
     for said in sides.get("", ()):
         root = roots[said.uuid] = roots.get(said.parent or "", said.uuid)

@@ -23,6 +23,7 @@ from sevenfold.protocols import Clock
 from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure
 from sevenfold.storage.jsonl import unopened
 from sevenfold.storage.kept import Damaged, Kept, NotOurs, Survey, check_ours, pointed_to, survey
+from sevenfold.storage.places import ROOT_FILE
 
 DAY: Final = 86_400.0
 MEGABYTE: Final = 1_000_000
@@ -286,42 +287,70 @@ def _without_links(project: Path, parts: tuple[str, ...], act: Callable[..., Non
 
 
 class DailyCleanup:
-    """Cleans a project once a day, beside a session: `tray.start("clean-up", cleanup)`.
+    """Cleans every project once a day, beside a session: `tray.start("clean-up", cleanup)`.
 
+    Its own project first, then those that nobody opens any more: else what lies there would lie for ever.
     It works in a thread, so nobody waits for it; `stop` makes it leave the rest to the next session.
     """
 
     def __init__(
-        self, project: Path, current: str, limits: Limits, clock: Clock, emit: Emit
+        self,
+        project: Path,
+        current: str,
+        limits: Limits,
+        others: Limits | None,
+        clock: Clock,
+        emit: Emit,
     ) -> None:
+        """`others` are the limits of all other projects: what this one says is said for itself alone.
+
+        None: they are left alone.
+        """
         self._project, self._current, self._limits = project, current, limits
-        self._clock, self._emit = clock, emit
+        self._others, self._clock, self._emit = others, clock, emit
         self._stopped = False
 
     async def __call__(self) -> tuple[()]:
         now = self._clock.now()
-        if not is_due(self._project, now):
-            return ()
         try:
-            done = await anyio.to_thread.run_sync(self._clean, now, abandon_on_cancel=True)
+            problems = await anyio.to_thread.run_sync(self._clean, now, abandon_on_cancel=True)
         finally:
             self.stop()
-        if done.problems:
-            more = len(done.problems) - 1
+        if problems:
+            more = len(problems) - 1
             rest = f" (and {more} more: 'sevenfold sessions clean' lists them)" if more else ""
-            self._emit(Notice(f"cleaning up old sessions: {done.problems[0]}{rest}", "warning"))
+            self._emit(Notice(f"cleaning up old sessions: {problems[0]}{rest}", "warning"))
         return ()
 
     def stop(self) -> None:
         self._stopped = True
 
-    def _clean(self, now: float) -> Cleaned:
-        done = clean(
-            self._project, now, self._limits, current=self._current, stop=lambda: self._stopped
-        )
+    def _clean(self, now: float) -> list[str]:
+        problems: list[str] = []
+        for project, limits in self._projects():
+            if self._stopped:
+                break
+            if is_due(project, now):
+                problems += self._clean_one(project, limits, now)
+        return problems
+
+    def _clean_one(self, project: Path, limits: Limits, now: float) -> tuple[str, ...]:
+        current = self._current if project == self._project else ""
+        done = clean(project, now, limits, current=current, stop=lambda: self._stopped)
         if done.finished:
-            stamp(self._project, now)
-        return done
+            stamp(project, now)
+        return done.problems
+
+    def _projects(self) -> Iterator[tuple[Path, Limits]]:
+        yield self._project, self._limits
+        if self._others is None:
+            return
+        with contextlib.suppress(OSError):
+            for entry in sorted(os.scandir(self._project.parent), key=lambda entry: entry.name):
+                project = Path(entry.path)
+                there = entry.is_dir(follow_symlinks=False) and (project / ROOT_FILE).is_file()
+                if there and project != self._project:
+                    yield project, self._others
 
 
 def is_due(project: Path, now: float) -> bool:

@@ -126,6 +126,16 @@ def claim(places: Places) -> Places:
         places = replace(places, slug=slug, project=project)
 
 
+def held(places: Places) -> Places:
+    """Claimed, for those who work there already; `Mistake` when another project was faster."""
+    if (now := claim(places)).project == places.project:
+        return now
+    raise Mistake(
+        f"{places.project} belongs to another project since a moment ago, whose path gives the same "
+        f"name; open this one again: it is kept in {now.project}"
+    )
+
+
 def _folder_for(home: Path, root: Path) -> tuple[str, Path, str]:
     """The slug and folder of a root: the first that is free or its own, and what to say about it."""
     short = slug_of(root)
@@ -236,8 +246,12 @@ def find_session(places: Places, session: str) -> Path:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        ids = ", ".join(sorted(path.stem for path in matching)[:5])
-        raise SessionNotFound(f"{session!r} is the beginning of several sessions: {ids}; give more")
+        newest = sorted((path.stem for path in matching), reverse=True)[:5]
+        which = "the newest are " if len(matching) > len(newest) else ""
+        raise SessionNotFound(
+            f"{session!r} is the beginning of {len(matching):,} sessions, {which}{', '.join(newest)}; "
+            "give more of it"
+        )
     raise SessionNotFound(
         f"there is no session {session!r} of {places.root}; 'sevenfold sessions' lists those there are"
     )

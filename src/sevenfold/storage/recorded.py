@@ -95,6 +95,8 @@ class ApiError(msgspec.Struct, frozen=True):
 class Recorded(msgspec.Struct, frozen=True):
     format: str
     session: str = ""
+    agent: str = ""
+    """Of the sub-agent whose conversation this is; `session` is then the one that it worked for."""
     version: str = ""
     folder: str = ""
     git_branch: str = ""
@@ -107,6 +109,8 @@ class Recorded(msgspec.Struct, frozen=True):
     """The end of the active branch."""
     sidechains: dict[str, tuple[Said, ...]] = {}
     """Conversations of sub-agents, by their id or by the first thing said in them."""
+    undone: tuple[Reply, ...] = ()
+    """Replies that the user went back behind, where they are on no branch."""
     results: dict[str, ToolFacts] = {}
     """By tool-use id."""
     api_errors: tuple[ApiError, ...] = ()
@@ -136,6 +140,13 @@ class Recorded(msgspec.Struct, frozen=True):
     def requests(self) -> tuple[Said, ...]:
         """The replies that a model gave, each of them once."""
         return tuple(s for s in self.entries if isinstance(s.what, Reply))
+
+    @property
+    def abandoned(self) -> tuple[Reply, ...]:
+        """The replies that are not on the active branch: the user went back and on from there."""
+        active = {said.uuid for said in self.active}
+        left = (s.what for s in self.entries if s.uuid not in active)
+        return (*(what for what in left if isinstance(what, Reply)), *self.undone)
 
     def branch(self, tip: str) -> tuple[Said, ...]:
         """From the beginning to this one, following what each of them follows."""

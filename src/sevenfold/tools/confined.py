@@ -62,6 +62,7 @@ class Confined:
             parent.clock,
             seen=dict(parent.seen),
             most_output=parent.most_output,
+            window=parent.window,
         )
         self.workspace.cwd = self.folder
         if keeper is not None:

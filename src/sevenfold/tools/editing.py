@@ -15,7 +15,7 @@ import msgspec
 from sevenfold.errors import StorageFailure
 from sevenfold.messages import Json
 from sevenfold.protocols import Tool, ToolFailed
-from sevenfold.storage.files import PRIVATE_FILE, write_atomic
+from sevenfold.storage.files import PRIVATE_FILE, make_private_dir, write_atomic
 from sevenfold.tools.edit_hints import why_not_found
 from sevenfold.tools.ordinary import check_unchanged, look, open_ordinary, size_of
 from sevenfold.tools.paths import lexical, real
@@ -82,9 +82,13 @@ class Write:
                 before = look(file, 0.0)
             check_unchanged(self._workspace, path, before, "overwriting")
         said = store(self._workspace, path, content.encode("utf-8", "replace"), before)
+        if said.instead:
+            return said.instead
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         verb = "Created" if before is None else "Replaced"
-        return f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)}).{said}"
+        return (
+            f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)}).{said.also}"
+        )
 
 
 class Edit:
@@ -128,10 +132,12 @@ class Edit:
             raise ToolFailed(f"the result would be larger than {size_of(2 * LARGEST_EDIT)}")
         after = loaded.bytes_of(replaced(loaded.text, spans, new))
         said = store(self._workspace, path, after, loaded.seen)
+        if said.instead:
+            return said.instead
         line = _line(loaded.text, spans[0][0])
         if len(spans) == 1:
-            return f"Edited {shown} at line {line}.{said}"
-        return f"Edited {shown}: {len(spans)} replacements, the first at line {line}.{said}"
+            return f"Edited {shown} at line {line}.{said.also}"
+        return f"Edited {shown}: {len(spans)} replacements, the first at line {line}.{said.also}"
 
 
 class _Loaded(msgspec.Struct, frozen=True):
@@ -192,11 +198,17 @@ def replaced(text: str, spans: list[tuple[int, int]], new: str) -> str:
     return "".join([*out, text[at:]])
 
 
-def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) -> str:
-    """Put the bytes in place at once, unless that would leave the project or lose a change.
+class Said(msgspec.Struct, frozen=True):
+    """What there is to say about a write."""
 
-    Returns what is to be said about it, with a space before it, where there is something.
-    """
+    also: str = ""
+    """After what was done, with a space before it."""
+    instead: str = ""
+    """Something else was done than to write the file."""
+
+
+def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) -> Said:
+    """Put the bytes in place at once, unless that would leave the project or lose a change."""
     target, shown = real(path), workspace.shown(path)
     if not target.is_relative_to(workspace.root) and _enters(path, workspace.root):
         raise ToolFailed(
@@ -205,9 +217,14 @@ def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) ->
         )
     kept = workspace.keeper.keeps(target)
     if kept:
-        workspace.keeper.before_write(target, data)
+        if before is not None:
+            _check_replaceable(target, shown, before)
+        if (done := workspace.keeper.instead(target, data)) is not None:
+            workspace.seen.pop(target, None)
+            return Said(instead=done)
+        data = workspace.keeper.before_write(target, data)
     if before is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(target.parent, private=kept)
         if os.path.lexists(target):
             raise ToolFailed(f"{shown} has just been created by something else; Read it first")
     else:
@@ -219,7 +236,17 @@ def store(workspace: Workspace, path: Path, data: bytes, before: Seen | None) ->
     with open_ordinary(workspace, target) as file:
         workspace.remember(target, look(file, workspace.clock.now()))
     said = workspace.keeper.after_write(target) if kept else ""
-    return f" {said}" if said else ""
+    return Said(f" {said}" if said else "")
+
+
+def _make_room(folder: Path, *, private: bool) -> None:
+    if not private:
+        folder.mkdir(parents=True, exist_ok=True)
+        return
+    try:
+        make_private_dir(folder)
+    except StorageFailure as error:
+        raise ToolFailed(str(error)) from error
 
 
 def _enters(path: Path, root: Path) -> bool:

@@ -100,7 +100,10 @@ def _unasked(decision: Decision) -> str:
     if not decision.remedies:
         return f"{decision.reason}; it must be confirmed, and nobody is here to be asked"
     rules = " ".join(f"--allow {_quoted(rule)}" for rule in decision.remedies)
-    return f"{decision.reason}; nobody is here to be asked. To allow it, start with {rules}"
+    return (
+        f"{decision.reason}; nobody is here to be asked. To allow it, start with {rules}, or name it in "
+        "permissions.allow of the settings"
+    )
 
 
 def _quoted(rule: str) -> str:

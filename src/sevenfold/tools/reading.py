@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from sevenfold.messages import Block, Image, Json, Text
 from sevenfold.protocols import Tool, ToolFailed
-from sevenfold.tokens import JSON_RATE, TEXT_RATE
+from sevenfold.tokens import JSON_RATE, TEXT_RATE, scaled
 from sevenfold.tools.ordinary import kind_of, look, open_ordinary, size_of
 from sevenfold.tools.paths import real
 from sevenfold.tools.workspace import Workspace
@@ -23,6 +23,7 @@ from sevenfold.tools.workspace import Workspace
 MOST_LINES: Final = 2_000
 MOST_BYTES: Final = 256 << 10
 MOST_TOKENS: Final = 25_000
+"""Of a page, in a window of 200,000; in a smaller one as much less."""
 LONGEST_LINE: Final = 2_000
 """Characters of a line that are shown."""
 LARGEST_IMAGE: Final = 5 << 20
@@ -111,7 +112,7 @@ class Read:
                 f"{name} is a PDF of {size_of(size)}; turn it into text with Bash, for instance"
                 f" `pdftotext -layout '{name}' -`"
             )
-        source, page = file, Page(first, count, _budget(path))
+        source, page = file, Page(first, count, _budget(path, self._workspace.window))
         if encoding := wide(head):
             source, page.encoding = _narrowed(name, file, encoding), encoding
         elif b"\0" in head:
@@ -196,9 +197,9 @@ class Page:
         return notes
 
 
-def _budget(path: Path) -> int:
+def _budget(path: Path, window: int) -> int:
     rate = JSON_RATE if path.suffix.lower() in _JSON_NAMES else TEXT_RATE
-    return min(MOST_BYTES, int(MOST_TOKENS / rate))
+    return min(MOST_BYTES, int(scaled(MOST_TOKENS, window) / rate))
 
 
 def _skip(source: BinaryIO, lines: int) -> int:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
+from sevenfold.errors import Mistake, StorageFailure
 from sevenfold.events import Denied, Emit
 from sevenfold.messages import Block, Json, Text, ToolResult, ToolUse, whole_characters
 from sevenfold.protocols import Tool, ToolFailed, Tools
@@ -16,6 +16,22 @@ from sevenfold.tools.arguments import cleaned, problem
 Asked: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
 """Asked before a tool runs: None lets it, a text is why not."""
 _NUL: Final = "\N{SYMBOL FOR NULL}"
+
+
+def checked(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """These tools, if they are tools; else a `Mistake` that says what one lacks."""
+    given = tuple(tools)
+    for tool in given:
+        lacks = [name for name in ("name", "schema", "safe", "run") if not hasattr(tool, name)]
+        schema: object = None if lacks else tool.schema
+        if not lacks and not (isinstance(schema, dict) and "input_schema" in schema):
+            lacks = ["'input_schema' in its schema"]
+        if lacks:
+            raise Mistake(
+                f"{tool!r} is no tool, it lacks {', '.join(lacks)}: a tool has a name, a schema (name, "
+                "description, input_schema), safe(args) and async run(args, use_id)"
+            )
+    return given
 
 
 class Toolbox:

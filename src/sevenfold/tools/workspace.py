@@ -14,6 +14,7 @@ import msgspec
 from anyio.abc import Process
 
 from sevenfold.protocols import Clock
+from sevenfold.tokens import REFERENCE_WINDOW
 from sevenfold.tools.paths import absolute, real, secret
 from sevenfold.tools.processes import MOST_KEPT, TERM_GRACE, end_groups, group_lives
 
@@ -41,8 +42,12 @@ class Keeper(Protocol):
         """Whether this file, given by its real path, is one of them."""
         ...
 
-    def before_write(self, path: Path, data: bytes) -> None:
-        """Raises `ToolFailed` when this may not be written there."""
+    def instead(self, path: Path, data: bytes) -> str | None:
+        """Does what is meant where no file is to be written, and says what; None: it is to be written."""
+        ...
+
+    def before_write(self, path: Path, data: bytes) -> bytes:
+        """What is to be written; raises `ToolFailed` when this may not be written there."""
         ...
 
     def after_write(self, path: Path) -> str:
@@ -58,8 +63,11 @@ class _Nobody:
     def keeps(self, path: Path) -> bool:
         return False
 
-    def before_write(self, path: Path, data: bytes) -> None:
+    def instead(self, path: Path, data: bytes) -> str | None:
         return None
+
+    def before_write(self, path: Path, data: bytes) -> bytes:
+        return data
 
     def after_write(self, path: Path) -> str:
         return ""
@@ -94,6 +102,8 @@ class Workspace:
     """Of files that are more than files."""
     most_output: int = MOST_KEPT
     """Bytes of a command's output held in memory; more is worth it where long results are stored."""
+    window: int = REFERENCE_WINDOW
+    """Tokens that the model of the moment has room for: a page of a file is a part of it."""
     project: Path | None = None
     """The folder that the user's rules were written for, where that is not `root`: of a work tree."""
     _cwd: Path = field(init=False)

@@ -181,8 +181,11 @@ async def test_a_fork_that_is_over_is_not_resumed(tmp_path: Path) -> None:
     stage.plays("twin", "done")
     async with stage.open():
         await stage.ask()
-        with pytest.raises(Refused, match="was a fork and is over"):
+        with pytest.raises(Refused, match="a fork cannot be resumed") as no:
             await stage.roster.deliver("twin", stage.letter("go on"))
+
+    assert str(stage.roster.agents[0].path) in str(no.value), "where its words are"
+    assert "start another fork" in str(no.value)
 
 
 def test_depth_is_refused_by_its_number() -> None:

@@ -116,6 +116,24 @@ async def test_one_that_is_refused_is_not_asked_for_again(tmp_path: Path) -> Non
         assert len(stage.scripts["status"].requests) == 1
 
 
+async def test_after_three_failures_in_a_row_an_agent_is_not_asked_any_more(tmp_path: Path) -> None:
+    down = UnknownModel("no such model")
+    stage = watched(tmp_path, down, down, "Reading on", down, down, down, "never")
+    stage.plays("scout", *(work(f"w{i}") for i in range(9)), "done")
+    async with stage.open():
+        await stage.call(name="scout", run_in_background=True)
+        for _ in range(9):
+            await stage.clock.advance(EVERY)
+            stage.held.once()
+
+    failed = [e.cause for e in stage.events if isinstance(e, Failed)]
+    assert len(stage.scripts["status"].requests) == 6, "a status between them begins the count anew"
+    assert [cause.endswith("scout is not asked any more") for cause in failed] == [
+        *[False] * 4,
+        True,
+    ]
+
+
 async def test_they_can_be_switched_off(tmp_path: Path) -> None:
     off = watched(tmp_path / "a")
     off.having(settings=AgentSettings(summary_seconds=0))

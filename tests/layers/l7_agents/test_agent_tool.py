@@ -216,6 +216,8 @@ async def test_an_agent_at_its_step_limit_is_an_error_with_what_it_said(tmp_path
     [result] = stage.results
     assert result.is_error
     assert "2 steps" in result.text
+    assert "maxTurns" in result.text
+    assert "--max-steps" not in result.text
     assert "still reading" in result.text
     assert stage.ended == [("short-1", "failed")]
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from layers.l7_agents.stage import Stage, agent, defined
+from layers.l7_agents.stage import Stage, agent, defined, until, work
 
 from sevenfold.layers.l7_agents.worktrees import Worktrees
 from sevenfold.protocols import ToolFailed
@@ -108,3 +108,51 @@ async def test_where_nothing_is_committed_it_is_refused_and_nothing_stays(tmp_pa
         with pytest.raises(ToolFailed, match="no work tree of its own"):
             await stage.call(isolation="worktree")
         assert stage.roster.agents == ()
+
+
+async def test_an_agent_in_its_parent_s_work_tree_keeps_it_when_the_parent_ends(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.plays("scout", agent(name="inner", run_in_background=True), "over")
+    stage.plays("inner", work("w1"), "done")
+    async with stage.open():
+        await stage.ask()
+
+        folder = stage.actors["inner"].spec.folder
+        assert folder is not None
+        assert folder == stage.actors["scout"].spec.folder
+        assert f"work tree: kept {folder}" in stage.results[0].text
+        assert "another agent works in it" in stage.results[0].text
+        assert folder.is_dir(), "somebody works in it"
+
+        stage.held.let_go.set()
+        await until(lambda: not folder.exists())
+        await stage.roster.wait()
+        assert git(tmp_path / "project", "branch", "--list", "sevenfold/*") == ""
+
+
+async def test_an_agent_that_is_resumed_in_a_work_tree_of_another_holds_it_again(
+    stage: Stage, tmp_path: Path
+) -> None:
+    def changes(request: Request) -> str:
+        folder = stage.actors["scout"].spec.folder
+        assert folder is not None
+        (folder / "a.txt").write_text("two\n", encoding="utf-8")
+        return "over"
+
+    stage.plays("scout", agent(name="inner"), changes, "again")
+    stage.plays("inner", "done", work("w1"), "done again")
+    async with stage.open():
+        await stage.ask()
+        folder = stage.actors["scout"].spec.folder
+        assert folder is not None
+        await stage.roster.deliver("inner", stage.letter("go on"))
+        await until(lambda: "inner" in stage.roster.busy)
+
+        assert stage.actors["inner"].spec.folder == folder
+        trees = stage.roster.worktrees
+        assert trees is not None
+        assert await trees.take_up(folder.name) is None, "somebody is in it"
+        stage.held.let_go.set()
+        await stage.roster.wait()
+        assert await trees.take_up(folder.name) is not None

@@ -679,3 +679,55 @@ async def test_a_kept_one_can_be_taken_up_again(place: Place) -> None:
     assert await trees.take_up("a1") == replace(mine, told=True)
     assert await place.trees().tidy() == []
     assert await trees.take_up("absent") is None
+
+
+# --- several in one ---------------------------------------------------------------------------------------
+
+
+async def test_one_stays_while_anybody_works_in_it(place: Place) -> None:
+    trees = place.trees()
+    mine = await trees.make("a1")
+    assert await trees.join(mine.path, "a2") == mine
+    assert await trees.join(mine.path, "a3") == mine
+
+    assert await trees.leave(mine, "a2") == "", "a guest has nothing to tell"
+    told = await trees.leave(mine)
+    assert told.startswith(
+        f"kept {mine.path} on the branch sevenfold/a1: another agent works in it"
+    )
+    assert mine.path.is_dir()
+    assert await place.trees().tidy() == [], "another session does not take it for left behind"
+
+    assert (await trees.leave(mine, "a3")).startswith("removed")
+    assert nothing_left(place)
+
+
+async def test_the_last_one_out_says_what_is_left_in_it(place: Place) -> None:
+    trees = place.trees()
+    mine = await trees.make("a1")
+    await trees.join(mine.path, "a2")
+    await trees.leave(mine)
+    place.write("new.txt", "mine\n", at=mine.path)
+
+    told = await trees.leave(mine, "a2")
+
+    assert told.startswith(f"kept {mine.path}")
+    assert "not committed: new.txt" in told
+
+
+async def test_one_that_was_kept_can_be_joined_again_and_nothing_else_can(place: Place) -> None:
+    trees = place.trees()
+    mine = await trees.make("a1")
+    place.write("new.txt", "mine\n", at=mine.path)
+    await trees.leave(mine)
+
+    again = await trees.join(mine.path, "a2")
+    assert again is not None
+    assert again.path == mine.path
+    assert await place.trees().join(mine.path, "b1") is None, "somebody of another process is in it"
+    assert await trees.join(place.folder / "never", "a2") is None
+    assert await trees.join(place.tree, "a2") is None
+    (mine.path / "new.txt").unlink()
+    assert (await trees.leave(again, "a2")).startswith("removed")
+    assert await trees.join(mine.path, "a2") is None
+    assert nothing_left(place)

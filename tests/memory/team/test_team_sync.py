@@ -303,3 +303,17 @@ def test_the_status_names_what_waits_on_both_sides(tmp_path: Path) -> None:
     assert status.offline is None
     assert status.synced is not None
     assert bob.topics() == {"b.md"}
+
+
+def test_what_git_keeps_beside_the_memories_is_for_its_user_alone(tmp_path: Path) -> None:
+    ann, bob = team_of(tmp_path, "ann", "bob")
+    ann.say("fact.md", "A fact.")
+    ann.sync()
+    bob.sync()
+
+    every = [one for each in (ann, bob) for one in each.repository.rglob("*")]
+    refs = [one for one in every if "refs" in one.parts and one.is_file()]
+    assert refs
+    assert [one for one in every if one.stat().st_mode & 0o077] == []
+    made = [one for one in remote_of(tmp_path).rglob("*") if one.is_file()]
+    assert any(one.stat().st_mode & 0o044 for one in made), "the remote is the team's"

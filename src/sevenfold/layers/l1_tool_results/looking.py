@@ -10,7 +10,9 @@ from typing import Final
 from sevenfold.protocols import ToolFailed
 
 MOST: Final = 25_000
-"""Characters of one answer."""
+"""Characters of one answer, in a window of 200,000 tokens."""
+LEAST: Final = 2_000
+"""Characters of one answer in the smallest window."""
 LONGEST_PATTERN: Final = 1_000
 SECONDS: Final = 10.0
 """How long looking for a pattern may take."""
@@ -42,10 +44,10 @@ class Answer:
         return "\n".join([*self.lines, f"[{note}]"] if note else self.lines)
 
 
-def page(text: str, first: int, count: int, character: int = 1) -> str:
+def page(text: str, first: int, count: int, character: int = 1, most: int = MOST) -> str:
     """So many lines from this one on, or from a character of it; and how to go on."""
     at, end = _place(text, first, character)
-    answer, number = Answer(), first
+    answer, number = Answer(room=most - _NOTES), first
     while len(answer.lines) < count:
         if not answer.add(str(number), text[at:end]):
             if answer.lines:
@@ -156,11 +158,17 @@ class Search:
 
 
 def matching(
-    text: str, wanted: Wanted, first: int, character: int, limit: int, seconds: float = SECONDS
+    text: str,
+    wanted: Wanted,
+    first: int,
+    character: int,
+    limit: int,
+    seconds: float = SECONDS,
+    most: int = MOST,
 ) -> str:
     """The lines that hold what is wanted, from this place on; of long lines the places that do."""
     at, _ = _place(text, first, character)
-    search, answer = Search(text, wanted, seconds), Answer()
+    search, answer = Search(text, wanted, seconds), Answer(room=most - _NOTES)
     line, start = first, at - character + 1
     while (found := search.after(at)) is not None:
         line += text.count("\n", start, found)

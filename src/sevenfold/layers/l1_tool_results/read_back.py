@@ -10,11 +10,12 @@ import anyio.to_thread
 import msgspec
 
 from sevenfold.errors import StorageFailure
-from sevenfold.layers.l1_tool_results.looking import MOST, Wanted, matching, page
+from sevenfold.layers.l1_tool_results.looking import LEAST, MOST, Wanted, matching, page
 from sevenfold.messages import Json, Text, parse_message
 from sevenfold.protocols import Tool, ToolFailed
 from sevenfold.storage.files import failure
 from sevenfold.storage.results import BLOCKS, ResultStore
+from sevenfold.tokens import REFERENCE_WINDOW, scaled
 
 LARGEST: Final = 256 << 20
 """Bytes. A result was in memory once, so it is read whole; but nothing larger than this."""
@@ -55,8 +56,9 @@ class ReadResult:
     name = "ReadResult"
     schema = SCHEMA
 
-    def __init__(self, store: ResultStore) -> None:
+    def __init__(self, store: ResultStore, window: int = REFERENCE_WINDOW) -> None:
         self._store = store
+        self._most = max(LEAST, int(scaled(MOST, window)))
 
     def safe(self, args: Json) -> bool:
         return True
@@ -73,9 +75,9 @@ class ReadResult:
             return "[the result is empty]"
         first, character = args.get("offset", 1), args.get("character", 1)
         if wanted is None:
-            return page(text, first, args.get("limit", MOST_LINES), character)
+            return page(text, first, args.get("limit", MOST_LINES), character, self._most)
         limit = min(args.get("limit", MOST_MATCHES), MOST_MATCHES)
-        return matching(text, wanted, first, character, limit)
+        return matching(text, wanted, first, character, limit, most=self._most)
 
     def _located(self, args: Json) -> Path:
         if asked := args.get("path", "").strip():

@@ -15,17 +15,17 @@ from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
 from sevenfold.messages import Text, ToolResult, whole_characters
 from sevenfold.protocols import Intake
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import estimate
+from sevenfold.tokens import REFERENCE_WINDOW, estimate, scaled
 from sevenfold.transcript import View
 
 NAME: Final = "tool results"
 CAPS: Final[dict[str, int]] = {"Bash": 30_000, "Grep": 20_000}
-"""Characters that a tool's result may have at most."""
+"""Characters that a tool's result may have at most, in a window of 200,000 tokens."""
 OTHER_CAP: Final = 100_000
 UNLIMITED: Final = frozenset({"Read", "ReadResult"})
 """They bound themselves and are how a stored result is read: to store it again leads nowhere."""
 TOO_LONG_FOR_ANY_WINDOW: Final = 400_000
-"""Characters above which a result is cut even though the rest of it is lost."""
+"""Characters above which a result is cut even though the rest of it is lost; fewer in a small window."""
 _WORDS: Final = 800
 """About what an envelope says beside its preview: less than that is not worth storing."""
 
@@ -40,9 +40,11 @@ class ToolResults:
         emit: Emit,
         how: Callable[[], str] = lambda: WITH_FILE_TOOLS,
         aggregate: bool = True,
+        window: Callable[[], int] = lambda: REFERENCE_WINDOW,
     ) -> None:
+        """`window` is of the model of the moment: in a small one, limits are smaller too."""
         self._store, self._settings, self._emit = store, settings, emit
-        self._how, self._aggregate = how, aggregate
+        self._how, self._aggregate, self._window = how, aggregate, window
 
     def intake(self, batch: tuple[ToolResult, ...], view: View) -> tuple[ToolResult, ...]:
         if not batch:
@@ -64,16 +66,23 @@ class ToolResults:
             return own
         if tool in UNLIMITED:
             return None
-        return min(CAPS.get(tool, OTHER_CAP), self._settings.most_characters)
+        return self._scaled(min(CAPS.get(tool, OTHER_CAP), self._settings.most_characters))
+
+    def _scaled(self, characters: int) -> int:
+        """A limit in this window; never so low that an envelope is longer than what it stands for."""
+        return min(characters, max(int(scaled(characters, self._window())), self._least))
+
+    @property
+    def _least(self) -> int:
+        return self._settings.preview_bytes + _WORDS
 
     def _within_message(self, arrival: _Arrival) -> None:
         """Bring a message within its limit: the largest go first, what was shown before stays."""
-        most, total = self._settings.most_per_message, arrival.total()
+        most, total = self._scaled(self._settings.most_per_message), arrival.total()
         if total <= most:
             return
-        least = self._settings.preview_bytes + _WORDS
         why = f"the results of one message were {total:,} characters"
-        for i in arrival.untouched(least):
+        for i in arrival.untouched(self._least):
             if total <= most:
                 return
             before = size(arrival.shown[i])
@@ -101,9 +110,10 @@ class ToolResults:
         result = arrival.batch[i]
         arrival.refused.add(i)
         ending = "the result is shown whole"
-        if size(result) > TOO_LONG_FOR_ANY_WINDOW:
+        if size(result) > self._scaled(TOO_LONG_FOR_ANY_WINDOW):
             ending = "only the beginning and the end of the result are shown"
-            budget = min(self.limit(arrival.tools[i]) or OTHER_CAP, OTHER_CAP)
+            budget = self.limit(arrival.tools[i]) or self._scaled(OTHER_CAP)
+            budget = min(budget, OTHER_CAP)
             cut = without_middle(result.text, budget, whole_characters(cause))
             arrival.shown[i] = replace(result, content=cut)
         if (said := f"{cause}; until then {ending}") not in arrival.said:

@@ -55,6 +55,12 @@ def managed(frame: Frame, able: Capabilities, settings: MicroSettings) -> Frame:
     return replace(frame, params={**frame.params, PARAMETER: {"edits": edits}})
 
 
+def clears(frame: Frame) -> bool:
+    """Whether the provider was asked to clear results: then we do not clear beside it."""
+    edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
+    return any(isinstance(edit, dict) and edit.get("type") == TOOL_USES for edit in edits)
+
+
 def _tokens(constant: int, window: int) -> Json:
     return {"type": "input_tokens", "value": int(scaled(constant, window))}
 

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -97,7 +97,7 @@ class Scan:
         self._weights: list[int] = []
         self._uses: dict[str, tuple[ToolUse, int]] = {}
         self._answered: set[str] = set()
-        self._last: dict[tuple[str, str], int] = {}
+        self._last: dict[_Asked, int] = {}
         """The newest call that asks for each thing."""
         self.found: list[Candidate] = []
         self.files: dict[str, Touched] = {}
@@ -183,19 +183,21 @@ class Scan:
             new = placed.id > self._newest and placed.by == "model"  # no layer has restored it
             for use in message.tool_uses:
                 self.calls += 1
-                if new and (tokens := self._was_cleared(use)) is not None:
+                asked = _asked(use)
+                if new and (tokens := self._was_cleared(use, asked)) is not None:
                     self._asks_again(use)
                     again.append(Again(use, tokens))
                 self._uses[use.id] = use, self.calls
-                self._last[subject(use)] = self.calls
+                self._last[asked] = self.calls
                 self._touch(use)
             return
         if placed.by == "user" and _speaks(message):
             self.turns += 1
         for result in message.results:
-            self._answer(at, result)
+            size = placed.size if len(message.content) == 1 else measure(Message("user", (result,)))
+            self._answer(at, result, size)
 
-    def _answer(self, at: int, result: ToolResult) -> None:
+    def _answer(self, at: int, result: ToolResult, size: Size) -> None:
         id = result.tool_use_id
         if id not in self._uses:
             return
@@ -206,7 +208,7 @@ class Scan:
         if _hidden(result):
             self._went(result)
         elif self._may_go(use, result):
-            self._add(at, use, call, result)
+            self._add(at, use, call, result, size)
 
     def _asks_again(self, use: ToolUse) -> None:
         what = subject(use)
@@ -214,12 +216,12 @@ class Scan:
         if self.asked_again[what] >= OFTEN:
             self._drop(lambda one: subject(one.use) == what)
 
-    def _was_cleared(self, use: ToolUse) -> int | None:
+    def _was_cleared(self, use: ToolUse, asked: _Asked) -> int | None:
         """How many tokens of what is asked for were cleared; None when it was not.
 
         A file that was changed meanwhile is read anew, not again; commands repeat by nature.
         """
-        last = self._last.get(subject(use))
+        last = self._last.get(asked)
         if last is None:
             return self._kept_tokens(use)
         cleared = self.gone.get(last) if use.name in RETRIEVERS else None
@@ -230,7 +232,8 @@ class Scan:
 
     def _kept_tokens(self, use: ToolUse) -> int | None:
         """The same for a reader of the file that a marker names."""
-        places = self._kept.get(file_read(use), ())
+        if not (self._kept and (places := self._kept.get(file_read(use)))):
+            return None
         first, count = use.input.get("offset"), use.input.get("limit")
         first = first if isinstance(first, int) else 1
         last = first + count - 1 if isinstance(count, int) else None
@@ -250,14 +253,14 @@ class Scan:
     def _may_go(self, use: ToolUse, result: ToolResult) -> bool:
         if use.name not in self._tools or not _is_text(result) or result.text.startswith(STORED):
             return False
-        if self.asked_again[subject(use)] >= OFTEN:  # clearing it would go on for ever
+        again = self.asked_again
+        if again and again.get(subject(use), 0) >= OFTEN:  # clearing it would go on for ever
             return False
-        if file_read(use) in self._kept:  # and so would this
+        if self._kept and file_read(use) in self._kept:  # and so would this
             return False
         return not self._memory or not _names(use, self._memory)
 
-    def _add(self, at: int, use: ToolUse, call: int, result: ToolResult) -> None:
-        size = measure(Message("user", (result,)))
+    def _add(self, at: int, use: ToolUse, call: int, result: ToolResult, size: Size) -> None:
         tokens = _weight(size)
         self.found.append(
             Candidate(
@@ -285,8 +288,17 @@ def _speaks(message: Message) -> bool:
 
 
 def subject(use: ToolUse) -> tuple[str, str]:
-    """What a call asks for; the same file from another line on is something else."""
+    """What a call asks for, in words; the same file from another line on is something else."""
     return use.name, str(sorted(use.input.items(), key=str))
+
+
+_Asked: TypeAlias = tuple[str, frozenset[tuple[str, ...]]]
+
+
+def _asked(use: ToolUse) -> _Asked:
+    """The same, to compare calls by: it copies nothing, however long what a call writes is."""
+    given = use.input.items()
+    return use.name, frozenset((k, v) if isinstance(v, str) else (k, "", repr(v)) for k, v in given)
 
 
 def kept_at(text: str) -> Kept | None:

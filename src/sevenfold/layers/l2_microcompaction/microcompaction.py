@@ -12,6 +12,7 @@ from sevenfold.cache.breakpoints import frontier_at
 from sevenfold.cache.prices import Prices
 from sevenfold.events import Cleared, Emit, Notice, ReadAgain
 from sevenfold.invariants import breaks_open_loop, in_open_loop
+from sevenfold.layers.l2_microcompaction.api_level import clears
 from sevenfold.layers.l2_microcompaction.candidates import Again, Candidate, Scan
 from sevenfold.layers.l2_microcompaction.clearing import cleared, named
 from sevenfold.layers.l2_microcompaction.cost import Decision, Rates, decide, everything
@@ -78,6 +79,8 @@ class Microcompaction:
             old = everything(view, self._scan, self._rates(request), pressure, self._settings)
             return (*again, *self._clear(view, old, "plain"))
         if not self._by_cost or (self._edits_cache and self._able().edits_cache):
+            return again
+        if clears(request.frame):  # as the session began, whatever the switches are by now
             return again
         if not self._worth_a_look(view, pressure) or self._broken():
             return again

@@ -1,28 +1,26 @@
-"""While nobody speaks and the cache is about to be lost: let it go, keep it warm, or make it smaller.
+"""While nobody speaks and the cache is about to be lost: let it go, keep it warm, or sum up what is in it.
 
 It is off unless the flag `pre_cold` is set, because it spends while nobody looks. `choose` is the whole
 decision: what each way is expected to cost on top of a next request that finds everything in the cache,
-in base-price input tokens.
+in base-price input tokens. Clearing is none of the ways: once the cache is cold it is free, and the next
+request does it; before that it can only be dearer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import MILLION, Price, Prices
 from sevenfold.events import Emit, Progress
-from sevenfold.layers.l2_microcompaction.candidates import Scan
-from sevenfold.layers.l2_microcompaction.cost import MARKER
 from sevenfold.layers.l2_microcompaction.gaps import Gaps, Silence
 from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.protocols import Capabilities, Handback, Idle
 from sevenfold.request import KEPT_WARM, TTL_SECONDS, Frame, Request
-from sevenfold.tokens import Size, Usage, scaled
+from sevenfold.tokens import Usage, scaled
 from sevenfold.transcript import Mark, Reply, View
 
 NEAR: Final = 0.9
@@ -37,8 +35,17 @@ HOUR_HOLDS: Final = 0.5
 What is billed says so (only what is new counts as written); nothing that is said of lives promises it."""
 
 KeepWarm: TypeAlias = Callable[[Request], Awaitable[Reply | None]]
-Clear: TypeAlias = Callable[[Request], Awaitable[Sequence[Handback]]]
-Way: TypeAlias = Literal["let go", "keep warm", "an hour", "clear"]
+Way: TypeAlias = Literal["let go", "keep warm", "an hour", "sum up"]
+
+
+class Summing(Protocol):
+    """Offers a summary, and makes the one that it has offered last."""
+
+    def offered(self, request: Request, now: float) -> tuple[float, float, float, float] | None:
+        """Tokens freed, saved by later requests, the price, and how many times that must be saved."""
+        ...
+
+    async def made(self) -> Sequence[Handback]: ...
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +71,13 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens at the end that are not in the cache yet: the reply. Only they can be written for an hour."""
     left: int = 2
     """How many such requests are still allowed in this silence."""
-    freed: int = 0
-    """What clearing would take out; 0 when there is nothing to clear."""
-    behind: int = 0
-    """What stands behind the first change, and would be written again."""
+    freed: float = 0.0
+    """What a summary would take out; 0 when none is offered ..."""
+    saved: float = 0.0
+    """... what the requests after the silence save by it, what it costs now, and how many times as much it
+    has to save."""
+    price: float = 0.0
+    margin: float = 1.0
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -100,12 +110,12 @@ def choose(s: Situation) -> Choice:
         until, sure = s.idle + HOUR, s.idle + s.life
         lost = user.back_after(until) + (1 - HOUR_HOLDS) * user.back_between(sure, until)
         costs["an hour"] = request + s.fresh * (s.write_hour - s.read) + lost * rewrite
-    if s.freed:
-        early, late = user.back_between(s.idle, s.expires), user.back_after(s.expires)
-        smaller = (s.tokens - s.freed) * (s.write - s.read)
-        again = early * s.behind * (s.write - s.read) + late * smaller
-        costs["clear"] = again - (early + late) * s.freed * s.read
-    ways: tuple[Way, ...] = ("let go", "keep warm", "an hour", "clear")
+    if s.freed:  # whoever does not come back pays for it in vain
+        late = user.back_after(s.expires)
+        gain = user.back_after(s.idle) * s.saved + late * s.freed * (s.write - s.read)
+        if gain >= s.margin * s.price:
+            costs["sum up"] = costs["let go"] + s.price - gain
+    ways: tuple[Way, ...] = ("let go", "keep warm", "an hour", "sum up")
     return Choice(min((way for way in ways if way in costs), key=lambda way: costs[way]), costs)
 
 
@@ -121,16 +131,12 @@ class PreCold:
         until: Callable[[Frame], float | None],
         gaps: Callable[[], Gaps],
         keep_warm: KeepWarm,
-        clear: Clear | None = None,
-        memory: Sequence[Path] = (),
+        summing: Summing | None = None,
     ) -> None:
-        """`until` says until when the provider keeps this frame's prefix. `clear` hands back edits, or
-        nothing; it is not needed where a cold cache makes the next request clear for free.
-        """
+        """`until` says until when the provider keeps this frame's prefix."""
         self._settings, self._prices, self._able, self._emit = settings, prices, able, emit
         self._until, self._gaps = until, gaps
-        self._keep_warm, self._clear = keep_warm, clear
-        self._scan = Scan(settings.tools, memory)
+        self._keep_warm, self._summing = keep_warm, summing
         self._kept = Kept()
         self._decided = 0.0
 
@@ -147,8 +153,8 @@ class PreCold:
         self._decided = ends
         choice = choose(self._situation(request, idle, ends - now, price))
         self._explain(choice, tokens_of(request), price)
-        if choice.way == "clear":
-            return await self._clear(request) if self._clear else ()
+        if choice.way == "sum up":
+            return await self._summing.made() if self._summing else ()
         return () if choice.way == "let go" else await self._keep(choice.way, request, now)
 
     def _situation(
@@ -156,7 +162,9 @@ class PreCold:
     ) -> Situation:
         frame, kept = request.frame, self._so_far(request.view)
         fresh = 0 if kept.times else _fresh(request.view)
-        freed, behind = self._clearable(request.view) if self._clear else (0, 0)
+        now = (request.view.replied_at or 0.0) + idle
+        offer = self._summing.offered(request, now) if self._summing else None
+        freed, saved, costs, margin = offer or (0.0, 0.0, 0.0, 1.0)
         thinking = (frame.params.get("thinking") or {}).get("budget_tokens") or 0
         return Situation(
             tokens=tokens_of(request),
@@ -172,19 +180,10 @@ class PreCold:
             fresh=fresh,
             left=max(0, self._settings.keep_warm - kept.times),
             freed=freed,
-            behind=behind,
+            saved=saved,
+            price=costs,
+            margin=margin,
         )
-
-    def _clearable(self, view: View) -> tuple[int, int]:
-        """Tokens that could go, and tokens behind the first of them: all but the newest results."""
-        self._scan.follow(view)
-        old = self._scan.old(self._settings.keep_recent)
-        if not old:
-            return 0, 0
-        weigh = view.calibration.tokens
-        freed = weigh(sum((one.size for one in old), Size())) - MARKER * len(old)
-        behind = self._scan.behind(old[0].at) - freed
-        return max(0, freed), max(0, behind)
 
     async def _keep(self, way: Way, request: Request, now: float) -> Sequence[Handback]:
         before, asked = self._so_far(request.view), way == "an hour"

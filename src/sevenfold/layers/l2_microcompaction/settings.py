@@ -61,7 +61,8 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Path | None,
         Meta(
             description="`cost`: a file with coefficients of your own for which results will be needed "
-            "again, written by `python -m benchmarks.policy.fit`.",
+            "again, written by `python -m benchmarks.policy.fit`; a relative one begins where the settings "
+            "file is.",
             examples=["need.toml"],
         ),
     ] = None

@@ -76,12 +76,12 @@ class NotesKeeping:
         self._failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         with self._book.updating():
             try:
-                mark = await self._updated(request, tokens)
+                marks = await self._updated(request, tokens)
             except (_NotTaken, SevenfoldError) as why:
                 self._failed(str(why))
                 return ()
         self._failures, self._refused_for = 0, ""
-        return (mark,)
+        return marks
 
     def undo_from(self, first: Id, view: View) -> None:
         """The conversation goes back to before this entry: notes that go further are begun anew."""
@@ -128,7 +128,7 @@ class NotesKeeping:
 
     # --- what -------------------------------------------------------------------------------------------
 
-    async def _updated(self, request: Request, tokens: int) -> Mark:
+    async def _updated(self, request: Request, tokens: int) -> tuple[Mark, ...]:
         book, view, generation = self._book, request.view, self._generation
         self._emit(Progress(BY, "bringing the notes on this session up to date"))
         had = book.covered(view)
@@ -154,7 +154,7 @@ class NotesKeeping:
         how = f"{tools.made} edits{more}" if edits else "in words"
         told = f"the notes on this session are up to date ({how}; about {covered.size:,} tokens)"
         self._emit(Progress(BY, told, done=True))
-        return covered.mark
+        return covered.mark, *book.title(after, view)
 
     @property
     def limits(self) -> Limits:

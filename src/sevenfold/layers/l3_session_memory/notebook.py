@@ -19,6 +19,7 @@ from sevenfold.events import Emit, Notice
 from sevenfold.layers.l3_session_memory.notes import Form, Misshapen, normal
 from sevenfold.layers.l3_session_memory.wording import Wording
 from sevenfold.protocols import Clock
+from sevenfold.restore import TITLE
 from sevenfold.storage.files import failure, make_private_dir, read_head, write_atomic
 from sevenfold.transcript import Id, Mark, View
 
@@ -28,6 +29,8 @@ DAMAGED: Final = "summary.damaged.md"
 """Where a file that is not of the form any more is put, beside the notes."""
 UNDONE: Final = "summary.undone.md"
 """Where notes are put that tell what is not part of the conversation any more."""
+LONGEST_TITLE: Final = 100
+"""Characters."""
 LARGEST: Final = 256 << 10
 """Bytes: far more than notes may hold; what is larger is something else."""
 
@@ -196,6 +199,14 @@ class Notebook:
         make_private_dir(path.parent, nofollow=True)
         write_atomic(path, text.encode("utf-8", "replace"), nofollow=True)
         self._good, self._covered = text, covered
+
+    def title(self, notes: str, view: View) -> tuple[Mark, ...]:
+        """What the notes call this session, if they have a section for that and it says something new."""
+        if "title" not in self.form.sections[0].title.casefold():
+            return ()
+        line = next(filter(None, map(str.strip, self.form.bodies(notes)[0].splitlines())), "")
+        title = " ".join(line.split())[:LONGEST_TITLE].strip()
+        return (Mark(TITLE, title),) if title and title != view.marks.get(TITLE) else ()
 
 
 def _whole(path: Path) -> bytes | None:

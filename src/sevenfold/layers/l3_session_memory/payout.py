@@ -11,24 +11,25 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.boundary import Boundary, asked_within, last_typed
-from sevenfold.cutting import allowed, applied, around, tokens_of
+from sevenfold.cutting import allowed, applied, around, fixed_tokens, tokens_of
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Emit, Notice, Progress
 from sevenfold.fidelity import kept
+from sevenfold.layers.agreement import Agreement, NotAgreed
 from sevenfold.layers.l3_session_memory.notebook import Notebook
 from sevenfold.layers.l3_session_memory.notes import Limits
 from sevenfold.layers.l3_session_memory.quoting import Quoted, gone_with, quoted
 from sevenfold.layers.l3_session_memory.settings import NotesSettings
 from sevenfold.layers.l3_session_memory.tail import Keep, cut_at
+from sevenfold.layers.standing import RESTORED, Back, Standing
 from sevenfold.messages import Message, user
 from sevenfold.protocols import Capabilities, Fit, Handback
 from sevenfold.request import Request
+from sevenfold.restore import Cut
 from sevenfold.tokens import Pressure, scaled
 from sevenfold.transcript import Replace, View
 
 BY: Final = "PayOut"
-RESTORED: Final = 0.5
-"""The most of the room below the threshold that restored context may take."""
 Restore: TypeAlias = Callable[[View, int, int], Sequence[Message]]
 """Given the view before, where the kept messages begin and tokens of room: what is shown again."""
 
@@ -59,7 +60,15 @@ class PayOut:
         able: Callable[[], Capabilities],
         settings: NotesSettings | None = None,
         restore: Restore | None = None,
+        agreement: Agreement | None = None,
+        standing: Standing | None = None,
     ) -> None:
+        """`agreement`: the user's hooks, which are asked before and told afterwards.
+
+        `standing`: what comes back in any case, before what `restore` gives.
+        """
+        self._standing = standing
+        self._hooks = agreement or Agreement(emit)
         self._book, self._emit, self._expect = notebook, emit, expect
         self._where, self._able, self._restore = where, able, restore
         self._set = settings or NotesSettings()
@@ -71,6 +80,7 @@ class PayOut:
         await self._book.settled(settings.wait_seconds, settings.stale_seconds)
         try:
             draft = self._draft(request, pressure)
+            await self._agreed(request.view)
         except (Declined, StorageFailure) as why:
             self._emit(Progress(BY, f"the notes cannot stand in: {why}", done=True))
             return ()
@@ -85,6 +95,10 @@ class PayOut:
             kept_from=request.view[draft.cut].id,
             fidelity=score,
         )
+        if said := await self._hooks.told(boundary, draft.quoted.text):
+            restored = *restored, *said
+            tokens = self._tokens(request, pressure, draft, restored)
+            boundary = replace(boundary, tokens_after=tokens)
         self._expect("the older part of the conversation was replaced by the notes on it")
         self._emit(
             Notice(
@@ -95,6 +109,15 @@ class PayOut:
         )
         self._emit(boundary.event(perf_counter() - began))
         return draft.quoted.mark, *draft.edits, boundary.mark, *restored
+
+    async def _agreed(self, view: View) -> None:
+        """`Declined` when a hook refuses, or wants what only a model can do."""
+        try:
+            instructions = await self._hooks.ask(view)
+        except NotAgreed as why:
+            raise Declined(f"a hook refused: {why}") from why
+        if instructions:
+            raise Declined("a hook gave instructions, and only a summary can follow them")
 
     def _draft(self, request: Request, pressure: Pressure) -> Draft:
         """The edit, and what the view would be like; `Declined` when it would not do."""
@@ -118,11 +141,18 @@ class PayOut:
         if not allowed(view, after, self._able()):
             raise Declined("the model still needs thinking that is bound to what stands before it")
         tokens = tokens_of(replace(request, view=after), pressure)
-        if tokens >= pressure.tokens:
+        left = tokens + self._back(request, pressure, cut)
+        if left >= pressure.tokens:
             raise Declined("the conversation would not get smaller")
-        if tokens > pressure.thresholds.auto_compact:
-            raise Declined(f"about {tokens:,} tokens would be left, which is still too much")
+        if left > pressure.thresholds.auto_compact:
+            raise Declined(f"about {left:,} tokens would be left, which is still too much")
         return Draft(edits, text, cut, after, tokens)
+
+    def _back(self, request: Request, pressure: Pressure, cut: int) -> int:
+        """Tokens of what leaves the view and has to come back."""
+        room = pressure.thresholds.auto_compact - fixed_tokens(request, pressure.tokens)
+        stands = self._standing.stands if self._standing else None
+        return Back(request.view, stands, room).between(0, cut)
 
     def _notes(self, view: View, window: int) -> str:
         book = self._book
@@ -145,14 +175,24 @@ class PayOut:
     def _restored(
         self, request: Request, pressure: Pressure, draft: Draft
     ) -> tuple[Sequence[Message], int]:
-        """What is shown again, and the tokens there are then; nothing of it when it would be too much."""
-        limit = pressure.thresholds.auto_compact
+        """What is shown again, and the tokens there are then; of what need not be, nothing too much."""
+        limit, cut = pressure.thresholds.auto_compact, draft.cut
+        first: Sequence[Message] = ()
+        if self._standing is not None:
+            here = Cut(request.view, range(cut), pressure.window)
+            first = self._standing.again(here, max(0, limit - draft.tokens))
+        spent = self._tokens(request, pressure, draft, first)
         if self._restore is None:
-            return (), draft.tokens
-        messages = self._restore(request.view, draft.cut, int((limit - draft.tokens) * RESTORED))
-        view = applied(draft.after, messages, BY)
-        tokens = tokens_of(replace(request, view=view), pressure)
-        return (messages, tokens) if tokens <= limit else ((), draft.tokens)
+            return first, spent
+        more = self._restore(request.view, cut, max(0, int((limit - spent) * RESTORED)))
+        tokens = self._tokens(request, pressure, draft, (*first, *more))
+        return ((*first, *more), tokens) if tokens <= limit else (first, spent)
+
+    def _tokens(
+        self, request: Request, pressure: Pressure, draft: Draft, more: Sequence[Message]
+    ) -> int:
+        view = applied(draft.after, more, BY)
+        return tokens_of(replace(request, view=view), pressure)
 
 
 _check: type[Fit] = PayOut

@@ -61,7 +61,8 @@ def quoted(notes: str, gone: Facts, path: Path | None, room: int, *, asking: boo
     worked on, and stands nowhere else.
     """
     said = numbered(gone.said)
-    missing = [(n, text) for n, text in said if not _in(text, notes)]
+    told_there = " ".join(notes.split())
+    missing = [(n, text) for n, text in said if not _in(text, told_there)]
     if asking and said and missing[-1:] != said[-1:]:
         missing.append(said[-1])
     byte = int(room / TEXT_RATE)
@@ -74,8 +75,9 @@ def quoted(notes: str, gone: Facts, path: Path | None, room: int, *, asking: boo
 
 
 def _in(said: str, notes: str) -> bool:
+    """Whether it is in the notes, which stand on one line."""
     flat = " ".join(said.split())
-    return not flat or (len(flat) >= SHORT and flat in " ".join(notes.split()))
+    return not flat or (len(flat) >= SHORT and flat in notes)
 
 
 def _fitted(texts: Sequence[str], room: int) -> list[str]:

@@ -22,9 +22,10 @@ from sevenfold.boundary import BOUNDARY
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Emit, Failed, Progress
 from sevenfold.invariants import open_uses
+from sevenfold.layers.agreement import NotAgreed
 from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Written
 from sevenfold.layers.l4_compaction.breaker import Breaker
-from sevenfold.layers.l4_compaction.compaction import Compaction, NotAgreed
+from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.planning import AHEAD, Plan, plan
 from sevenfold.layers.l4_compaction.planning import BY as COMPACTION
 from sevenfold.layers.l4_compaction.stretch import beginning
@@ -121,7 +122,8 @@ class Ahead:
         if request.source != "main" or not full or known.why_open(self.compaction.settings):
             return None
         request = _answered(request)
-        planned = plan(request, pressure_of(request, limits, 0.0), AHEAD, self._able())
+        able, stands = self._able(), self.compaction.stands
+        planned = plan(request, pressure_of(request, limits, 0.0), AHEAD, able, stands=stands)
         return _enough(planned) if planned and _enough(planned).promising else None
 
     async def _prepared(self, planned: Plan) -> Ready:
@@ -189,7 +191,8 @@ class Ahead:
         view = request.view
         if tuple(view[at].id for at in range(cut)) != ready.covers:
             raise _Outdated("the part that it covers was changed")
-        planned = plan(request, pressure, AHEAD, self._able(), last=ready.covers[-1])
+        last, stands = ready.covers[-1], self.compaction.stands
+        planned = plan(request, pressure, AHEAD, self._able(), last=last, stands=stands)
         if planned is None or planned.cut != cut:
             raise _Outdated("it would tear apart what belongs together")
         return _enough(planned)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from sevenfold.cutting import UNKNOWN_GAP, size_of
 from sevenfold.errors import BadRequest, ModelFailure, PromptTooLong
 from sevenfold.events import Emit, Progress
+from sevenfold.invariants import open_uses
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.layers.l4_compaction.stretch import rounds
 from sevenfold.layers.l4_compaction.summary import (
@@ -41,6 +42,8 @@ from sevenfold.transcript import Placed, Transcript, View
 
 PLAIN: Final = "compact-plain"
 """The kind of a plain request: a column of its own in the ledger, as it shares no prefix."""
+LATER: Final = "[its result comes later: it is not needed for this]"
+"""What stands for the result of a call that the request before ended with."""
 DENIED: Final = "tools are not run here: answer in words"
 ABOVE: Final = "Summarise the record above, all of it."
 SHORTENED: Final = "[the oldest part of the record is left out here: it is too long]"
@@ -186,6 +189,8 @@ def _after(request: Request, kind: str, body: str, reply: Message) -> Request | 
     if not reply.says_something:
         return None
     log = Transcript.on(request.view, lambda: 0.0)
+    if waiting := tuple(ToolResult(id, LATER) for id in open_uses(request.view)):
+        log.add(Message("user", waiting), by="fork")
     log.add(_directive(request, kind, body), reply, by="fork")
     if uses := reply.tool_uses:
         denied = tuple(ToolResult(use.id, DENIED, is_error=True) for use in uses)

@@ -5,12 +5,13 @@ A summary that is made because it pays has a brake of its own, and leaves the co
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.boundary import last_boundary, record_of
+from sevenfold.boundary import SPOKEN, last_boundary, record_of
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
 from sevenfold.transcript import Id, Mark, View
 
@@ -89,11 +90,11 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether it is too early, or of no use, to try one that pays."""
         if self.unpaid >= settings.failures or self.why_open(settings):
             return True
+        apart = max(APART, settings.refilled_within + 1)
+        if self.tried >= 0 and not _answered(view, self.tried, apart):
+            return True
         last = max(self.tried, _last_compacted(view))
-        if last < 0:
-            return False
-        replies = sum(placed.by == "model" and placed.id > last for placed in view)
-        return replies < max(APART, settings.refilled_within + 1)
+        return last >= 0 and not _answered(view, last, apart)
 
     def unpaying(self, view: View) -> Breaker:
         """It was tried here and came to nothing."""
@@ -104,10 +105,17 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, tried=view[-1].id, unpaid=0, failures=0, told="")
 
 
+def _answered(view: View, since: Id, times: int) -> bool:
+    """Whether the model has replied so many times since then: what is newest says so first."""
+    replies = (placed for placed in reversed(view) if placed.by == "model" and placed.id > since)
+    return sum(1 for _ in islice(replies, times)) == times
+
+
 def _last_compacted(view: View) -> Id:
     """The newest message that stands for others; what was said before it has a smaller id."""
     boundary = last_boundary(view)
     if boundary is None:
         return -1
-    stand_ins = (placed.id for placed in view if record_of(placed, view.marks) is not None)
+    others = [placed for placed in view if placed.by not in SPOKEN]
+    stand_ins = (placed.id for placed in others if record_of(placed, view.marks) is not None)
     return max(stand_ins, default=boundary.last)

@@ -14,7 +14,7 @@ whoever cancels earlier finds the view as it was.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Final, TypeAlias
@@ -26,7 +26,16 @@ from sevenfold.boundary import Boundary
 from sevenfold.cache.prices import Prices
 from sevenfold.cutting import UNKNOWN_GAP, applied
 from sevenfold.events import Emit, Failed, Notice, Progress
-from sevenfold.hook_contract import NOTHING, Outcome
+from sevenfold.layers.agreement import (
+    AUTO,
+    REFUSED,
+    Afterwards,
+    Agreement,
+    Before,
+    NotAgreed,
+    agree,
+    ignore,
+)
 from sevenfold.layers.l4_compaction import digest as digests
 from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Wanted, Written
 from sevenfold.layers.l4_compaction.breaker import Breaker
@@ -48,45 +57,25 @@ from sevenfold.layers.l4_compaction.worth import (
     Worth,
     begins_a_turn,
     edited,
-    words_in,
     worth,
 )
+from sevenfold.layers.standing import Again, Restore, Standing
 from sevenfold.messages import Message
 from sevenfold.protocols import Capabilities, Fit, Forker, Handback
 from sevenfold.request import Request
-from sevenfold.tokens import REFERENCE_WINDOW, Pressure, Usage, scaled
+from sevenfold.restore import Cut
+from sevenfold.tokens import Pressure, Usage, scaled
 from sevenfold.transcript import Id, Placed, View
 
-RESTORED: Final = 0.5
-"""The most of the room that a compaction leaves that restored context may take."""
-
-BUSY: Final = 3.0
+BUSY: Final = 2.5
 """In the middle of a task, when what was just read is in use, it has to pay so many times better."""
 ENOUGH: Final = 0.5
 """What is made because it pays must free this part of what was expected, and have this fidelity."""
 
 STOPPED: Final = "stopped: nothing was changed"
 
-Before: TypeAlias = Callable[[str, str], Awaitable[Outcome]]
-"""The user's hooks, with `auto` or `manual` and the instructions so far: they add to them, or refuse."""
-Afterwards: TypeAlias = Callable[[Boundary, str], Awaitable[None]]
-"""The user's hooks, with the record and the text that takes the place of the older part."""
-Restore: TypeAlias = Callable[[View, range, int, int], Sequence[Message]]
-"""What the model should see again: given the view, the places that leave it, the window and the room."""
 Score: TypeAlias = Callable[[Sequence[Placed], Sequence[Message]], float]
 """How much of what is removed can be found in what is there."""
-
-
-async def agree(trigger: str, instructions: str) -> Outcome:
-    return NOTHING
-
-
-async def ignore(boundary: Boundary, text: str) -> None:
-    return None
-
-
-class NotAgreed(Exception):
-    """A hook of the user refused; the message is its reason."""
 
 
 class Compaction:
@@ -105,21 +94,26 @@ class Compaction:
         before: Before = agree,
         after: Afterwards = ignore,
         restore: Restore = lambda view, gone, window, room: (),
+        standing: Standing | None = None,
         fidelity: Score | None = None,
         auto: bool = True,
         reactive: bool = True,
         asks: bool = True,
         prices: Prices | None = None,
+        agreement: Agreement | None = None,
     ) -> None:
         """`asks`: whether there is time for a model when the window is full; else it is the digest.
 
-        `prices`: what tokens cost, for a compaction that pays before the window is full.
+        `prices`: what tokens cost, for a compaction that pays before the window is full. `agreement`:
+        the user's hooks, where other layers ask them too. `standing`: what always comes back.
         """
-        self._digest, self._emit, self._expect = digest, emit, expect
+        self._digest, self.emit, self._expect = digest, emit, expect
         self._where, self._able = where, able
         self.settings = settings or CompactionSettings()
         self._summarise = Summariser(fork, self.settings, emit)
-        self._before, self._after, self._restore, self._score = before, after, restore, fidelity
+        self._hooks = agreement or Agreement(emit, before, after)
+        self._again, self._score = Again(restore, standing), fidelity
+        self.stands = standing.stands if standing else None
         self._auto, self._reactive, self._asks = auto, reactive, asks
         self._prices = prices
 
@@ -127,8 +121,8 @@ class Compaction:
         if self.due(pressure):
             trigger = "refused" if pressure.refused else "auto"
             return await self.compact(request, pressure, trigger=trigger)
-        if (found := self._paying(request, pressure)) is not None:
-            return await self._because_it_pays(*found)
+        if (found := self.paying(request, pressure)) is not None:
+            return await self.made(*found)
         return ()
 
     def due(self, pressure: Pressure) -> bool:
@@ -137,7 +131,9 @@ class Compaction:
 
     # --- because it pays --------------------------------------------------------------------------------
 
-    def _paying(self, request: Request, pressure: Pressure) -> tuple[Plan, Worth] | None:
+    def paying(
+        self, request: Request, pressure: Pressure, margin: float | None = None
+    ) -> tuple[Plan, Worth] | None:
         """What is worth a summary now. Where nothing is known of prices, nothing is."""
         settings, view = self.settings, request.view
         if not (settings.by_price and self._auto and self._asks and request.source == "main"):
@@ -150,25 +146,26 @@ class Compaction:
         if Breaker.of(view, request.frame.model).rests(view, settings):
             return None
         rates = Rates.of(price, request.frame.ttl, self._able().caches_prompts)
-        return self._priced(request, pressure, rates)
+        if margin is None:
+            margin = settings.margin_in(pressure.window) * (1.0 if begins_a_turn(view) else BUSY)
+        return self._priced(request, pressure, rates, margin)
 
     def _priced(
-        self, request: Request, pressure: Pressure, rates: Rates
+        self, request: Request, pressure: Pressure, rates: Rates, margin: float
     ) -> tuple[Plan, Worth] | None:
         """The sums, the cheapest to work out first: most requests end there."""
-        settings, view = self.settings, request.view
-        large = pressure.window > REFERENCE_WINDOW
-        margin = settings.large_margin if large else settings.margin
-        margin *= 1.0 if begins_a_turn(view) else BUSY
+        settings = self.settings
         if worth(everything(request, pressure, PRICE), rates, settings).times < margin:
             return None
-        planned = plan(request, pressure, PRICE, self._able())
+        planned = plan(request, pressure, PRICE, self._able(), stands=self.stands)
         if planned is None or worth(planned, rates, settings).times < margin:
             return None
-        sums = worth(planned, rates, settings, words_in(planned))
+        sums = worth(planned, rates, settings, sum(planned.said))
         return (planned, sums) if sums.times >= margin and planned.promising else None
 
-    async def _because_it_pays(self, planned: Plan, sums: Worth) -> Sequence[Handback]:
+    async def made(
+        self, planned: Plan, sums: Worth, summarise: Summariser | None = None
+    ) -> Sequence[Handback]:
         """A summary that does what was expected of it, or nothing: then none is tried for a while."""
         view = planned.view
         known = Breaker.of(view, planned.request.frame.model)
@@ -183,12 +180,12 @@ class Compaction:
         )
         began = perf_counter()
         try:
-            draft = await self._summary(planned, asked)
+            draft = await self._summary(planned, asked, summarise)
             boundary, added = self._measured(planned, draft, asked)
             self._check(boundary, sums, draft)
-            return await self._told(draft, boundary, added, known.paid(view), began)
+            return await self._told(planned, draft, boundary, added, known.paid(view), began)
         except NoSummary as error:
-            self._emit(Failed(BY, str(error)))
+            self.emit(Failed(BY, str(error)))
             self._say(f"no summary: {error}", done=True)
             return (known.unpaying(view).mark,)
         except anyio.get_cancelled_exc_class():
@@ -223,10 +220,10 @@ class Compaction:
 
         `first`, `last`: the entries between which the view is replaced (`from`, `up_to`).
         """
-        planned = plan(request, pressure, trigger, self._able(), first, last)
+        planned = plan(request, pressure, trigger, self._able(), first, last, self.stands)
         if planned is None or not (planned.automatic or planned.promising):
             if trigger not in AUTOMATIC:
-                self._emit(Notice("there is too little here to compact: nothing was changed"))
+                self.emit(Notice("there is too little here to compact: nothing was changed"))
             return ()
         known = Breaker.of(planned.view, request.frame.model)
         breaker = known.full_again(planned.view, self.settings)
@@ -242,18 +239,17 @@ class Compaction:
             if draft is None:
                 return () if breaker == known else (breaker.mark,)
             return await self.finished(planned, draft, breaker, asked, began)
+        except NoSummary as error:
+            self.emit(Notice(f"nothing was compacted: {error}", "warning"))
+            return ()
         except anyio.get_cancelled_exc_class():
             self._say(STOPPED, done=True)
             raise
 
     async def agreed(self, planned: Plan, instructions: str = "") -> str:
         """The instructions, with what the user's hooks add to them, unless one of them refuses."""
-        outcome = await self._before("auto" if planned.automatic else "manual", instructions)
-        for text in outcome.messages:
-            self._emit(Notice(text))
-        if outcome.block or outcome.stop:
-            raise NotAgreed(outcome.reason)
-        return "\n\n".join(text for text in (instructions, *outcome.contexts) if text.strip())
+        trigger = AUTO if planned.automatic else "manual"
+        return await self._hooks.ask(planned.view, trigger, instructions)
 
     # --- the rungs --------------------------------------------------------------------------------------
 
@@ -269,21 +265,23 @@ class Compaction:
             except NoSummary as error:
                 breaker, failed, used = breaker.failed(), str(error), error.used
                 why = breaker.why_open(self.settings)
-                self._emit(Failed(BY, failed))
+                self.emit(Failed(BY, failed))
                 self._say(f"no summary: {failed}", done=True)
         if why and breaker.told != why:
-            self._emit(Notice(why, "warning"))
+            self.emit(Notice(why, "warning"))
             breaker = replace(breaker, told=why)
         instead = self._without_a_model(planned, used)
         if instead is not None:
             return instead, breaker.compacted(planned.view)
         if not planned.automatic:
-            self._emit(Notice(f"nothing was compacted: {failed}", "warning"))
+            self.emit(Notice(f"nothing was compacted: {failed}", "warning"))
         return None, breaker
 
-    async def _summary(self, planned: Plan, instructions: str) -> Draft:
+    async def _summary(
+        self, planned: Plan, instructions: str, by: Summariser | None = None
+    ) -> Draft:
         self._say(f"summarising about {planned.tokens:,} tokens")
-        return self.draft(planned, await self.written(planned, instructions))
+        return self.draft(planned, await self.written(planned, instructions, by))
 
     async def written(
         self, planned: Plan, instructions: str, summarise: Summariser | None = None
@@ -319,7 +317,7 @@ class Compaction:
         """The last rung, for a window that is full."""
         if not (planned.automatic or planned.full_from_the_start):
             return None
-        made = self._digest.draft(planned.request, planned.pressure)
+        made = self._digest.draft(planned.request, planned.pressure, self.stands)
         return None if made is None else from_digest(made, used)
 
     # --- what comes of it -------------------------------------------------------------------------------
@@ -329,7 +327,9 @@ class Compaction:
     ) -> Sequence[Handback]:
         """Everything that is to be written, in one piece."""
         boundary, added = self._measured(planned, draft, instructions)
-        return await self._told(draft, boundary, added, breaker, began)
+        if not planned.automatic and boundary.tokens_after >= boundary.tokens_before:
+            raise NoSummary("with what has to come back it would not be smaller", draft.usage)
+        return await self._told(planned, draft, boundary, added, breaker, began)
 
     def _measured(
         self, planned: Plan, draft: Draft, instructions: str
@@ -355,39 +355,45 @@ class Compaction:
 
     async def _told(
         self,
+        planned: Plan,
         draft: Draft,
         boundary: Boundary,
         added: Sequence[Message],
         breaker: Breaker,
         began: float,
     ) -> Sequence[Handback]:
-        await self._after(boundary, draft.text)
+        if said := await self._hooks.told(boundary, draft.text):
+            added = *added, *said
+            now = planned.tokens_with(applied(draft.after, added, BY))
+            boundary = replace(boundary, tokens_after=now)
         if draft.by == digests.NAME:
             self._expect(digests.BREAKS)
-            self._emit(digests.said(boundary))
+            self.emit(digests.said(boundary))
         else:
             self._expect("the older part of the conversation was replaced by a summary")
-        self._emit(boundary.event(perf_counter() - began, draft.usage))
+        self.emit(boundary.event(perf_counter() - began, draft.usage))
         before, now = boundary.tokens_before, boundary.tokens_after
         self._say(f"{before:,} tokens before, about {now:,} after", done=True)
         return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
 
     def _restored(self, planned: Plan, draft: Draft, gone: list[int]) -> Sequence[Message]:
         now = planned.tokens_with(draft.after)
-        room = int((min(planned.most, planned.before) - now) * RESTORED)
-        places = range(gone[0], gone[-1] + 1)
-        return self._restore(planned.view, places, planned.pressure.window, max(0, room))
+        cut = Cut(planned.view, range(gone[0], gone[-1] + 1), planned.pressure.window)
+        return self._again(cut, min(planned.most, planned.before) - now, planned.most - now)
 
     def _declined(self, planned: Plan, known: Breaker, reason: str) -> Sequence[Handback]:
         """A hook says no: nothing happens and nothing is counted. It is said once."""
-        said = f"a hook refused the compaction: {reason}"
-        if planned.automatic and known.told == said:
+        said = f"{REFUSED}{reason}"
+        if not planned.automatic:
+            self.emit(Notice(said, "warning"))
             return ()
-        self._emit(Notice(said, "warning"))
-        return (replace(known, told=said).mark,) if planned.automatic else ()
+        if known.told == said:
+            return ()
+        self._hooks.declined(reason)
+        return (replace(known, told=said).mark,)
 
     def _say(self, text: str, *, done: bool = False) -> None:
-        self._emit(Progress("compaction", text, done))
+        self.emit(Progress("compaction", text, done))
 
 
 _check: type[Fit] = Compaction

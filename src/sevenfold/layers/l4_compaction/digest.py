@@ -33,6 +33,7 @@ from sevenfold.facts import Facts
 from sevenfold.fidelity import kept
 from sevenfold.layers.l4_compaction.stretch import unread
 from sevenfold.layers.l4_compaction.wording import Form, digest_text
+from sevenfold.layers.standing import Back, Stands
 from sevenfold.messages import Message, user
 from sevenfold.protocols import Capabilities, Fit, Handback
 from sevenfold.quotes import Cutting
@@ -114,12 +115,17 @@ class Digest:
         self._emit(boundary.event(perf_counter() - began))
         return Record(draft.facts).mark(draft.message), *draft.edits, boundary.mark
 
-    def draft(self, request: Request, pressure: Pressure) -> Draft | None:
-        """The first that reaches the aim; if none does, the smallest that still helps, if any does."""
+    def draft(
+        self, request: Request, pressure: Pressure, stands: Stands | None = None
+    ) -> Draft | None:
+        """The first that reaches the aim; if none does, the smallest that still helps, if any does.
+
+        `stands`: which messages come back after every compaction, and count therefore.
+        """
         before = tokens_of(request, pressure)
         most, block = aim(before, pressure), pressure.thresholds.block
         smallest: Draft | None = None
-        for draft in self._drafts(request, pressure, most - fixed_tokens(request, before)):
+        for draft in self._drafts(request, pressure, most - fixed_tokens(request, before), stands):
             if draft.tokens <= most and draft.tokens < before:
                 return draft
             if smallest is None or draft.tokens < smallest.tokens:
@@ -132,10 +138,13 @@ class Digest:
         # step and stay too long is better left alone until it must be.
         return smallest if smallest.tokens <= block < before else None
 
-    def _drafts(self, request: Request, pressure: Pressure, room: int) -> Iterator[Draft]:
+    def _drafts(
+        self, request: Request, pressure: Pressure, room: int, stands: Stands | None
+    ) -> Iterator[Draft]:
         view = request.view
         taken: dict[int, Facts] = {}
-        for plan in _plans(view, room):
+        back = Back(view, stands, room)
+        for plan in _plans(view, room - back.all):
             if plan.cut not in taken:
                 gone = (view[at] for at in range(plan.cut) if at != plan.apart)
                 taken[plan.cut] = collected(gone, view.marks)
@@ -147,7 +156,9 @@ class Digest:
             edits = around(view, 0, plan.cut, plan.apart, message)
             after = applied(view, edits, BY)
             if edits and allowed(view, after, self._able()):
-                tokens = tokens_of(replace(request, view=after), pressure)
+                tokens = tokens_of(replace(request, view=after), pressure) + back.between(
+                    0, plan.cut
+                )
                 kept_from = view[plan.cut].id if plan.cut < len(view) else -1
                 yield Draft(edits, message, facts, after, kept_from, tokens)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.boundary import asked_within, collected, last_typed, typed
+from sevenfold.boundary import asked_within, collected, last_typed, said_in, typed
 from sevenfold.cutting import (
     aim,
     allowed,
@@ -22,11 +24,12 @@ from sevenfold.errors import Mistake, Refused
 from sevenfold.facts import Facts
 from sevenfold.invariants import open_uses
 from sevenfold.layers.l4_compaction.stretch import tails, widened
+from sevenfold.layers.standing import Back, Stands
 from sevenfold.messages import Text, user
 from sevenfold.protocols import Capabilities
 from sevenfold.quotes import LONG
 from sevenfold.request import Request
-from sevenfold.tokens import TEXT_RATE, Pressure, Size, byte_length
+from sevenfold.tokens import TEXT_RATE, Pressure, Size
 from sevenfold.transcript import Id, Placed, Replace, View
 
 BY: Final = "Compaction"
@@ -42,8 +45,11 @@ LEAST: Final = 500
 """Tokens of the smallest summary: what is not larger is not worth one."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What is replaced: from message `first` to before message `cut`, in the view of `request`."""
+class Plan(msgspec.Struct, frozen=True, dict=True):
+    """What is replaced: from message `first` to before message `cut`, in the view of `request`.
+
+    What has to be looked for in the view is looked for once.
+    """
 
     request: Request
     pressure: Pressure
@@ -54,16 +60,18 @@ class Plan(msgspec.Struct, frozen=True):
     """Tokens of the request as it is ..."""
     most: int
     """... and the most that it should come to."""
+    stands: Stands | None = None
+    """What comes back after every compaction: it is replaced, and yet it stays."""
 
     @property
     def view(self) -> View:
         return self.request.view
 
-    @property
+    @cached_property
     def stretch(self) -> list[Placed]:
         return [self.view[at] for at in range(self.first, self.cut)]
 
-    @property
+    @cached_property
     def apart(self) -> int | None:
         """Where what the user said last is, if it is more than words: then it stays as it is."""
         last = last_typed(self.view)
@@ -72,14 +80,21 @@ class Plan(msgspec.Struct, frozen=True):
         plain = all(isinstance(block, Text) for block in self.view[last].message.content)
         return None if plain else last
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """What is known of what is replaced."""
         apart = self.apart
         gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
         return collected(gone, self.view.marks)
 
-    @property
+    @cached_property
+    def said(self) -> list[int]:
+        """Tokens of each thing that the user said in it, as `facts` has them, without looking for more."""
+        apart, rate = self.apart, TEXT_RATE * self.view.calibration.factors[0]
+        gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
+        return [int(size * rate) for size in said_in(gone, self.view.marks)]
+
+    @cached_property
     def asked_within(self) -> bool:
         """Whether what the user said last is only in what takes the place."""
         return self.apart is None and asked_within(self.view, self.cut)
@@ -87,14 +102,28 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         """Of what is replaced."""
-        return self.view.calibration.tokens(size_of(self.stretch))
+        return self.view.calibration.tokens(self._size)
 
     @property
     def removed(self) -> int:
-        """The same without what stays apart."""
-        apart = self.apart
-        gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
-        return self.view.calibration.tokens(size_of(gone))
+        """The same without what stays apart, and what comes back."""
+        gone = self._size if self.apart is None else self._size - self.view[self.apart].size
+        return max(0, self.view.calibration.tokens(gone) - self.back)
+
+    @cached_property
+    def back(self) -> int:
+        """Tokens of what is replaced that come back as they were."""
+        room = self.most - fixed_tokens(self.request, self.before)
+        return Back(self.view, self.stands, room).between(self.first, self.cut)
+
+    @cached_property
+    def _size(self) -> Size:
+        """Worked out from what is not replaced, where that is less: nearly always it is."""
+        view, first, cut = self.view, self.first, self.cut
+        if 2 * (cut - first) < len(view):
+            return size_of(self.stretch)
+        rest = chain(range(first), range(cut, len(view)))
+        return view.size - size_of(view[at] for at in rest)
 
     @property
     def automatic(self) -> bool:
@@ -114,12 +143,12 @@ class Plan(msgspec.Struct, frozen=True):
         """Whether a summary could help at all: it takes some room itself, and the user's words stay."""
         count = self.view.calibration.tokens
         words = sum(count(placed.size) for placed in self.stretch if typed(placed))
-        if self.tokens - words <= LEAST:
+        if self.tokens - self.back - words <= LEAST:
             return False
-        said = [count(Size(text=byte_length(one.text))) for one in self.facts.said]
+        said = self.said
         whole = len(said) - self.asked_within
         cut = [min(one, int(LONG * TEXT_RATE)) for one in said[:whole]]
-        least = LEAST + sum(cut) + sum(said[whole:])
+        least = LEAST + self.back + sum(cut) + sum(said[whole:])
         return not self.automatic or self.before - self.tokens + least <= self.most
 
     def edits(self, text: str) -> tuple[Replace, ...]:
@@ -132,8 +161,8 @@ class Plan(msgspec.Struct, frozen=True):
         return tokens_of(replace(self.request, view=view), self.pressure)
 
     def helped_by(self, after: View, able: Capabilities) -> bool:
-        """Smaller than before, small enough if it must be, and allowed."""
-        tokens = self.tokens_with(after)
+        """Smaller than before, small enough if it must be, and allowed; what comes back counts."""
+        tokens = self.tokens_with(after) + self.back
         small = tokens < self.before and (tokens <= self.most or not self.automatic)
         return small and allowed(self.view, after, able)
 
@@ -151,12 +180,16 @@ def plan(
     able: Capabilities,
     first: Id | None = None,
     last: Id | None = None,
+    stands: Stands | None = None,
 ) -> Plan | None:
-    """From entry `first` to entry `last`; without either, all but the newest round, if there is one."""
+    """From entry `first` to entry `last`; without either, all but the newest round, if there is one.
+
+    `stands`: which messages come back after every compaction.
+    """
     view = request.view
     if not len(view):
         return None
-    whole = everything(request, pressure, trigger)
+    whole = replace(everything(request, pressure, trigger), stands=stands)
     if open_uses(view):
         if whole.automatic:
             return None
@@ -183,8 +216,8 @@ def _keeping_the_newest(whole: Plan, able: Capabilities) -> Plan:
     room = whole.most - fixed_tokens(whole.request, whole.before)
     for cut in tails(view):
         kept = size_of([view[at] for at in range(cut, len(view))])
-        small = padded(view, kept) <= room * NEWEST
         found = replace(whole, cut=cut)
+        small = padded(view, kept) <= (room - found.back) * NEWEST
         if cut and small and allowed(view, found.after(found.edits("")), able):
             return found
     return whole

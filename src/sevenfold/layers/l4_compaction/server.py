@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -25,11 +26,13 @@ from sevenfold.boundary import Boundary, Record, asked_within, collected
 from sevenfold.cache.breakpoints import place
 from sevenfold.cutting import allowed, applied, tokens_of
 from sevenfold.errors import BadReply, ModelFailure
-from sevenfold.events import Emit, Failed
+from sevenfold.events import Emit, Failed, Replied
 from sevenfold.facts import Facts
 from sevenfold.fidelity import fidelity, kept
+from sevenfold.layers.agreement import Agreement, NotAgreed
 from sevenfold.layers.l4_compaction.folding import SERVER_SUMMARY, seen_from, server_summary
 from sevenfold.layers.l4_compaction.stretch import beginning, tails
+from sevenfold.layers.standing import Restore
 from sevenfold.messages import Json, Message, Opaque, assistant, user
 from sevenfold.protocols import Accounts, After, Capabilities, Fit, Handback, Model
 from sevenfold.quotes import enclosed, numbered, quotes
@@ -60,6 +63,9 @@ _WORDS: Final = (
 )
 _UNWANTED: Final = (PARAMETER, "tool_choice", "stop_sequences")
 """Parameters that may not stand in a request for a summary."""
+
+RESTORED: Final = 0.5
+"""The most of the room that a summary leaves that restored context may take."""
 
 Ask = Callable[[Request], Awaitable[Reply]]
 
@@ -115,15 +121,20 @@ def _is_summary(block: object) -> bool:
 class ServerCompaction:
     """Takes down what the provider compacted: accounts while the reply comes in, then a layer after it."""
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        expect: Callable[[str], object],
-        emit: Emit,
-    ) -> None:
+    def __init__(self, accounts: Accounts, expect: Callable[[str], object], emit: Emit) -> None:
         self._accounts, self._expect, self._emit = accounts, expect, emit
         self._spent: dict[str, Usage] = {}
         self._told = -1
+        self._restore: Restore = lambda view, gone, window, room: ()
+        self._window: Callable[[], int] = lambda: 0
+        self._hooks = Agreement(emit)
+
+    def lent(
+        self, restore: Restore, window: Callable[[], int], agreement: Agreement
+    ) -> ServerCompaction:
+        """The same, which gives back what the model should see again, and tells the user's hooks."""
+        self._restore, self._window, self._hooks = restore, window, agreement
+        return self
 
     def before(self, request: Request) -> None:
         self._accounts.before(request)
@@ -160,8 +171,11 @@ class ServerCompaction:
             kept_from=view[at].id,
             fidelity=round(fidelity((view[i] for i in range(at)), seen).score, 4),
         )
+        window = self._window()
+        again = self._restore(view, range(at), window, max(0, int((window - now) * RESTORED)))
+        said = await self._hooks.told(boundary, summary)
         self._emit(boundary.event(usage=spent))
-        return *words, Mark(RECORDED, view[at].id), boundary.mark
+        return *words, Mark(RECORDED, view[at].id), boundary.mark, *again, *said
 
 
 def spent_on_it(reply: Reply) -> Usage:
@@ -235,8 +249,12 @@ class OnDemand:
         able: Callable[[], Capabilities],
         expect: Callable[[str], object],
         emit: Emit,
+        restore: Restore = lambda view, gone, window, room: (),
+        agreement: Agreement | None = None,
     ) -> None:
+        """`agreement`: the user's hooks, which are asked before and told afterwards."""
         self._ask, self._able, self._expect, self._emit = ask, able, expect, emit
+        self._restore, self._hooks = restore, agreement or Agreement(emit)
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
         due = pressure.tokens > pressure.thresholds.auto_compact and not pressure.refused
@@ -248,12 +266,16 @@ class OnDemand:
         if cut is None:
             return ()
         try:
-            reply = await self._ask(asking(request, cut, pressure.window))
+            wanted = await self._hooks.ask(request.view)
+            reply = await self._ask(asking(request, cut, pressure.window, wanted))
             block = only_block(reply)
+        except NotAgreed as refused:
+            self._hooks.declined(str(refused))
+            return ()
         except ModelFailure as error:
             self._emit(Failed(BY, f"the provider made no summary: {error}"))
             return (_breaker(request, failed + 1),)
-        return self._put_in(request, pressure, cut, block, reply)
+        return await self._put_in(request, pressure, cut, block, reply, wanted)
 
     def _cut(self, view: View) -> int | None:
         """Where what is kept begins: at the newest round, or behind its results."""
@@ -264,8 +286,14 @@ class OnDemand:
                     return at
         return None
 
-    def _put_in(
-        self, request: Request, pressure: Pressure, cut: int, block: Opaque, reply: Reply
+    async def _put_in(
+        self,
+        request: Request,
+        pressure: Pressure,
+        cut: int,
+        block: Opaque,
+        reply: Reply,
+        wanted: str,
     ) -> Sequence[Handback]:
         view, before = request.view, tokens_of(request, pressure)
         summary = server_summary(assistant(block))
@@ -278,6 +306,9 @@ class OnDemand:
         if now >= before:
             self._emit(Failed(BY, "the provider's summary is not smaller than what it sums up"))
             return (_breaker(request, _failures(request) + 1),)
+        room = int((pressure.thresholds.auto_compact - now) * RESTORED)
+        again = (*self._restore(view, range(cut), pressure.window, max(0, room)),)
+        now = tokens_of(replace(request, view=applied(after, again, BY)), pressure)
         boundary = Boundary(
             by="server",
             trigger="auto",
@@ -285,40 +316,50 @@ class OnDemand:
             tokens_after=now,
             last=edit.last,
             kept_from=view[cut].id,
-            fidelity=kept(view, after, (summary,)),
+            fidelity=kept(view, after, (summary, *again)),
+            instructions=wanted,
         )
+        again += (*(await self._hooks.told(boundary, summary)),)
         record = Record(facts).mark(edit.by[-1])
         self._expect("the older part of the conversation was replaced by the provider's summary")
         self._emit(boundary.event(usage=spent_on_it(reply)))
-        return edit, record, _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark
+        recorded = _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark
+        return edit, record, *recorded, *again
 
 
 class Asking:
     """Sends a request beside the conversation and hands back the reply; the ledger sees what it used."""
 
-    def __init__(self, model: Callable[[], Model], accounts: Accounts) -> None:
-        self._model, self._accounts = model, accounts
+    def __init__(self, model: Callable[[], Model], accounts: Accounts, emit: Emit) -> None:
+        self._model, self._accounts, self._emit = model, accounts, emit
 
     async def __call__(self, request: Request) -> Reply:
         reply: Reply | None = None
         self._accounts.before(request)
+        began = perf_counter()
         async with aclosing(self._model().stream(request)) as stream:
             async for item in stream:
                 if isinstance(item, Reply):
                     reply = item
         if reply is None:
             raise BadReply("the provider closed the connection without a reply; try again")
-        self._accounts.after(request, replace(reply, usage=reply.usage + spent_on_it(reply)))
+        used = reply.usage + spent_on_it(reply)
+        cost, took = (
+            self._accounts.after(request, replace(reply, usage=used)),
+            perf_counter() - began,
+        )
+        self._emit(Replied(assistant(), used, reply.stop, took, cost, reply.model, request.source))
         return reply
 
 
-def asking(request: Request, cut: int, window: int) -> Request:
+def asking(request: Request, cut: int, window: int, more: str = "") -> Request:
     """The request for a summary of what stands before message `cut`: the same prefix, another question."""
     params = {k: v for k, v in request.frame.params.items() if k not in _UNWANTED}
     config = {k: v for k, v in (params.get("output_config") or {}).items() if k != "format"}
     if config or "output_config" in params:
         params["output_config"] = config
-    params["compaction"] = {"type": "summarize", "instructions": instructions()}
+    told = "\n\n".join(filter(None, (instructions(), more)))
+    params["compaction"] = {"type": "summarize", "instructions": told}
     view = beginning(request.view, cut)
     return replace(
         request,

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from sevenfold.tokens import REFERENCE_WINDOW
+
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 4: how the summary is asked for, and when to stop asking."""
@@ -33,9 +35,9 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         Meta(
             ge=1,
             description="`byPrice`: the expected saving must be this many times what it costs.",
-            examples=[2.5],
+            examples=[1.75],
         ),
-    ] = 2.5
+    ] = 1.75
     large_margin: Annotated[
         float,
         Meta(
@@ -62,6 +64,15 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             examples=[70_000],
         ),
     ] = 70_000
+    names: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Tokens for a list of names that stood in what was replaced, by file; no model "
+            "writes it. 0: none. Scaled down for windows below 200,000.",
+            examples=[4_000],
+        ),
+    ] = 4_000
     server: Annotated[
         Literal["threshold", "onDemand"],
         Meta(
@@ -107,3 +118,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             examples=[3],
         ),
     ] = 3
+
+    def margin_in(self, window: int) -> float:
+        """How many times its price a summary has to save in a window of this size."""
+        return self.large_margin if window > REFERENCE_WINDOW else self.margin

@@ -17,16 +17,16 @@ from sevenfold.cache.prices import Price
 from sevenfold.cutting import fixed_tokens, size_of
 from sevenfold.layers.l4_compaction.planning import Plan
 from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.request import Request, Ttl
-from sevenfold.tokens import Size, Usage, byte_length, scaled
+from sevenfold.request import TTL_SECONDS, Request, Ttl
+from sevenfold.tokens import Usage, scaled
 from sevenfold.transcript import Placed, View
 
-LEFT: Final = 10_000
-"""Tokens that take the place: a summary, the user's words, files read again. All these shrink with the
-window; `docs/decisions/0008-compacting-by-price.md` says where they come from."""
+LEFT: Final = 14_000
+"""Tokens that take the place: a summary, the user's words, files read again, names. All these shrink with
+the window; decisions 8 and 10 say where they come from."""
 ANSWER: Final = 4_500
 """Tokens of the answer, analysis included."""
-AGAIN: Final = 2.5
+AGAIN: Final = 1.5
 """How often something that left is asked for again ..."""
 NEEDED: Final = 2_500
 """... and how many tokens it has each time; the call for it costs about 600 more."""
@@ -70,7 +70,8 @@ def worth(planned: Plan, rates: Rates, settings: CompactionSettings, words: int 
     gone = min(planned.removed, tokens)
     freed = max(0.0, gone - left)
     fresh = min(tokens, count(size_of(new_in(view))))
-    kept = max(0, tokens - gone - fixed_tokens(planned.request, tokens) - fresh)
+    fixed = fixed_tokens(planned.request, tokens)
+    kept = max(0, tokens - gone - fixed - fresh)
     after = tokens - freed
     saving = freed * rates.read * settings.requests_ahead
     again = AGAIN * (after * rates.read + scaled(CALL + NEEDED * rates.write, window))
@@ -79,15 +80,10 @@ def worth(planned: Plan, rates: Rates, settings: CompactionSettings, words: int 
         asking = (tokens - fresh) * rates.read + fresh * rates.write + answer * rates.output
         written = left * rates.write + kept * (rates.write - rates.read)
         return Worth(saving, asking + written + again, freed)
-    # All of it has to be written anew in any case: what left need not be.
-    asking = tokens + answer * rates.output
+    # All of the messages have to be written anew in any case: what left need not be.
+    head = fixed if pressure.idle < TTL_SECONDS[planned.request.frame.head_ttl] else 0
+    asking = tokens - head * (1 - rates.read) + answer * rates.output
     return Worth(saving + freed * (rates.write - rates.read), asking + again, freed)
-
-
-def words_in(planned: Plan) -> int:
-    """Tokens of what the user said in what is replaced: a summary has all of it word for word."""
-    count = planned.view.calibration.tokens
-    return sum(count(Size(text=byte_length(one.text))) for one in planned.facts.said)
 
 
 def new_in(view: View) -> Sequence[Placed]:

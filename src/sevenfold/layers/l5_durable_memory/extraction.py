@@ -3,14 +3,15 @@
 It runs on the prefix that the provider has in its cache, off the user's path. A mark records how far it
 has looked. One run at a time: a turn that ends meanwhile leaves its request behind, the newest one only,
 and one more run follows. What may be saved is decided in `founding`, what may be done in
-`extraction_tools`; this is about when.
+`extraction_tools`, what can wait in `pacing`; this is about the rest of when.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,9 +20,12 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from sevenfold.cache.breakpoints import as_cached
+from sevenfold.cache.prices import Prices
 from sevenfold.errors import BadReply, SevenfoldError
 from sevenfold.events import Emit, Failed, Notice, Progress
-from sevenfold.layers.l5_durable_memory.provenance import Sources, is_typed
+from sevenfold.layers.l5_durable_memory.pacing import LULL, at_once
+from sevenfold.layers.l5_durable_memory.provenance import Sources, is_typed, typed_and_replaced
+from sevenfold.layers.l5_durable_memory.questions import typed
 from sevenfold.layers.l5_durable_memory.quiet_tools import May
 from sevenfold.layers.l5_durable_memory.selecting import Start
 from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
@@ -30,8 +34,8 @@ from sevenfold.memory.folder.naming import ENDING
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import ToolUse, user
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import After, Clock, Forker, ToolFailed, Tools
-from sevenfold.request import Frame, Request
+from sevenfold.protocols import After, Clock, Forker, Idle, ToolFailed, Tools
+from sevenfold.request import TTL_SECONDS, Frame, Request, kept_until
 from sevenfold.tools.paths import inside
 from sevenfold.tools.rules import EDITORS
 from sevenfold.transcript import Entry, Id, Mark, Placed, View
@@ -49,6 +53,21 @@ ANSWER: Final = 8_000
 """Tokens of a reply: a handful of memories."""
 
 
+@dataclass(slots=True)
+class Progressed:
+    """How far the looks at one conversation have come; it outlives a layer that is made anew."""
+
+    busy: bool = False
+    newest: Request | None = None
+    """What ended while a run was on."""
+    cursor: Id | None = None
+    """As in the mark, which is written only at the next step."""
+    waits: bool = False
+    """Whether a turn was left for later."""
+    failures: int = 0
+    runs: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Learning:
     """What extraction needs of a conversation and its memory."""
@@ -63,6 +82,9 @@ class Learning:
     """Starts work beside the conversation."""
     locate: Callable[[str], Path] = Path
     """Which file a tool means by a path."""
+    team: bool = True
+    """Whether memory shared with a team is used, where there is any."""
+    progressed: Progressed = field(default_factory=Progressed)
 
 
 class Extraction:
@@ -75,25 +97,52 @@ class Extraction:
         clock: Clock,
         emit: Emit,
         settings: ExtractionSettings | None = None,
+        prices: Prices | None = None,
+        until: Callable[[Frame], float | None] = lambda frame: None,
     ) -> None:
+        """`prices`: what tokens cost; where they cost nothing, nothing waits. `until`: how long the
+        provider keeps the prefix of a frame.
+        """
         self._learning, self._fork, self._clock, self._emit = learning, fork, clock, emit
-        self._set = settings or ExtractionSettings()
-        self._busy = False
-        self._newest: Request | None = None
-        """What ended while a run was on."""
-        self._cursor: Id | None = None
-        """As in the mark, which is written only at the next step."""
-        self._failures = 0
+        self._set, self._prices, self._until = settings or ExtractionSettings(), prices, until
+        self._now = learning.progressed
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
 
     async def __call__(self, request: Request) -> Sequence[Mark]:
         if request.source != "main" or not len(request.view):
             return ()
-        if self._busy:
-            self._newest = request
+        if self._now.busy:
+            self._now.newest = request
             return ()
         return await self._alone(request, trailing=False)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a turn was left for later."""
+        return self._now.waits and not self._now.busy
+
+    async def catch_up(self, request: Request, idle: float) -> Sequence[Mark]:
+        """The `idle` moment: what waited is looked through. The end of a session is an endless silence."""
+        if not self.waiting or request.source != "main" or not self._is_time(request, idle):
+            return ()
+        runs = self._now.runs
+        marks = await self._alone(request, trailing=True)
+        until = self._until(request.frame) or 0.0
+        if self._now.runs == runs or until <= self._clock.now():
+            return marks
+        return (*marks, kept_until(request.view, until))  # it has read the prefix, which lives on
+
+    def _is_time(self, request: Request, idle: float) -> bool:
+        """Only while the provider has the prefix: it lives from the start of a request, and replies take
+        their time. What is too late now is looked at after the next turn, or in the end.
+        """
+        if math.isinf(idle):
+            return True
+        until, now = self._until(request.frame), self._clock.now()
+        if until is None or until <= now:
+            return False
+        return idle >= LULL or now >= until - (TTL_SECONDS["5m"] - LULL)
 
     async def _alone(self, request: Request, *, trailing: bool) -> Sequence[Mark]:
         """One run, and after it another piece of work for what ended meanwhile.
@@ -101,53 +150,83 @@ class Extraction:
         That one is started and not waited for, so that the mark of this one is handed back at once. In
         between it stays busy, or a turn that ends just then would run beside it.
         """
-        self._busy = True
+        state = self._now
+        state.busy = True
         try:
             return await self._looked_through(request, trailing)
         finally:
-            newest, self._newest = self._newest, None
-            self._busy = newest is not None
+            newest, state.newest = state.newest, None
+            state.busy = newest is not None
             if newest is not None:
                 self._learning.start(BY, partial(self._alone, newest, trailing=True))
 
     # --- when -------------------------------------------------------------------------------------------
 
     async def _looked_through(self, request: Request, trailing: bool) -> Sequence[Mark]:
-        if self._failures >= FAILURES or not _can_write(request.frame):
+        state = self._now
+        state.waits = False
+        if state.failures >= FAILURES or not _can_write(request.frame):
             return ()
         view = as_cached(request.view)
         since = self._looked_at(view)
-        new = [view[at] for at in range(since, len(view))]
-        turns = sum(map(is_typed, new))
-        if turns == 0 or (turns < self._set.every and not trailing):
+        said, saved = self._said(view, since)
+        if not said:
+            return (self._advanced(view),) if saved else ()
+        if len(said) < self._set.every and not trailing:
             return ()
-        if any(self._wrote_memory(placed, view) for placed in new):
-            return (self._advanced(view),)
+        state.waits = not trailing and self._can_wait(request, said)
+        if state.waits:
+            return ()
         tools, may = self._learning.tools()
         if await may(_some_write(self._learning.store.folder)) is not None:
             return ()  # nothing could be saved: in plan mode, or where a rule denies it
-        self._failures += 1  # until it has worked: whatever breaks, it does not go on for ever
+        state.failures += 1  # until it has worked: whatever breaks, it does not go on for ever
+        state.runs += 1
         try:
             await self._run(replace(request, view=view), since, tools, may)
         except SevenfoldError as why:
             self._failed(str(why))
             return ()
-        self._failures = 0
+        state.failures = 0
         return (self._advanced(view),)
 
     def _looked_at(self, view: View) -> int:
         """How many messages were looked at before; none when those have left the view."""
-        mark = view.marks.get(CURSOR)
-        last = mark.get("last") if isinstance(mark, dict) else None
-        places = [view.where(id) for id in (last, self._cursor) if isinstance(id, int)]
+        places = map(view.where, self._cursors(view))
         return 1 + max((place for place in places if place is not None), default=-1)
 
+    def _cursors(self, view: View) -> list[Id]:
+        mark = view.marks.get(CURSOR)
+        last = mark.get("last") if isinstance(mark, dict) else None
+        return [id for id in (last, self._now.cursor) if isinstance(id, int)]
+
+    def _said(self, view: View, since: int) -> tuple[list[str], bool]:
+        """What was typed since the last look, also what a summary stands for by now, without the turns in
+        which the agent itself saved something: then it knew what was worth it. And whether there are any.
+        """
+        last = max(self._cursors(view), default=-1)
+        gone = typed_and_replaced(self._learning.entries(), view, last)
+        said, saved = [typed(message) for _, message in gone], False
+        turn: list[str] = []
+        for at in range(since, len(view)):
+            if is_typed(view[at]):
+                said += turn
+                turn = [typed(view[at].message)]
+            elif self._wrote_memory(view[at], view):
+                turn, saved = [], True
+        return said + turn, saved
+
+    def _can_wait(self, request: Request, said: Sequence[str]) -> bool:
+        price = self._prices.of(request.frame.model) if self._prices else None
+        costs = price is not None and price.input > 0
+        return self._set.patient and costs and not at_once(said)
+
     def _advanced(self, view: View) -> Mark:
-        self._cursor = view[-1].id
-        return Mark(CURSOR, {"last": self._cursor})
+        self._now.cursor = view[-1].id
+        return Mark(CURSOR, {"last": self._now.cursor})
 
     def _wrote_memory(self, placed: Placed, view: View) -> bool:
-        """Whether the agent itself has saved something here: then it knew what was worth it."""
+        """Whether the agent itself has saved something here."""
         return any(
             use.name in EDITORS and self._is_memory(use) and _worked(use, view)
             for use in placed.message.tool_uses
@@ -205,7 +284,7 @@ class Extraction:
             now,
             since,
             self._set.steps,
-            team=store.has_team,
+            team=self._learning.team and store.has_team,
         )
         return Sources(view, entries, now), told
 
@@ -220,7 +299,7 @@ class Extraction:
         self._emit(Progress(BY, f"{told}{refused}", done=True))
 
     def _failed(self, why: str) -> None:
-        over = "; not tried again in this session" if self._failures >= FAILURES else ""
+        over = "; not tried again in this session" if self._now.failures >= FAILURES else ""
         self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))
 
 
@@ -244,4 +323,19 @@ def _shown(one: Saved, folder: Path) -> str:
     return f"{one.path.relative_to(folder).as_posix()} ({one.action})"
 
 
+class LateExtraction:
+    """The `idle` moment of an extraction."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        self._extraction = extraction
+
+    @property
+    def waiting(self) -> bool:
+        return self._extraction.waiting
+
+    async def __call__(self, request: Request, idle: float) -> Sequence[Mark]:
+        return await self._extraction.catch_up(request, idle)
+
+
 _check: type[After] = Extraction
+_check_idle: type[Idle] = LateExtraction

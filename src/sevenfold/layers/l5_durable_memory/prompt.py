@@ -68,7 +68,8 @@ def opening(index: str, instructions: str, team_index: str = "") -> str | None:
 
 def is_opening(placed: Placed) -> bool:
     """Whether this is such a message, first sent or given back after a compaction."""
-    return placed.by not in TYPED and OPENS in placed.message.text[:200]
+    told = placed.message.role == "user" and placed.by not in TYPED
+    return told and OPENS in placed.message.text[:200]
 
 
 def _enclosed(tag: str, about: str, text: str) -> str:

@@ -18,8 +18,8 @@ import msgspec
 from sevenfold.facts import TYPED
 from sevenfold.layers.l5_durable_memory.questions import typed
 from sevenfold.memory.merging import words
-from sevenfold.messages import Text, ToolResult
-from sevenfold.transcript import Entry, Id, Placed, View
+from sevenfold.messages import Message, Text, ToolResult
+from sevenfold.transcript import Entry, Id, Placed, Replace, Undo, View
 
 LEAST: Final = 3
 """Words of a quote that is not all of what was typed; of Chinese or Japanese one character more."""
@@ -69,7 +69,9 @@ class Sources:
     def __init__(self, view: View, entries: Sequence[Entry], now: float) -> None:
         self._view, self._now = view, now
         self._times = {entry.id: entry.at for entry in entries}
-        self.said = list(self._heard())
+        gone = typed_and_replaced(entries, view)
+        self.said = [self._said(id, typed(message), by_user=True) for id, message in gone]
+        self.said += self._heard()
 
     def find(self, quote: str, *, assistant: bool) -> Said | None:
         """Who said this word for word, the newest first; of the assistant what nobody objected to."""
@@ -123,6 +125,32 @@ def is_typed(placed: Placed) -> bool:
     if message.role != "user" or placed.by not in TYPED or message.results:
         return False
     return bool(typed(message))
+
+
+def typed_and_replaced(
+    entries: Sequence[Entry], view: View, after: Id = -1
+) -> list[tuple[Id, Message]]:
+    """What a person typed after this entry and a summary now stands for, which has it word for word."""
+    found: list[tuple[Id, Message]] = []
+    replaced: list[Replace] = []
+    undone: set[Id] = set()
+    for entry in reversed(entries):
+        if entry.id <= after:
+            break
+        match entry.what:
+            case _ if entry.id in undone:
+                pass
+            case Undo(ids):
+                undone |= ids
+            case Replace(by=by) as edit if by:
+                replaced.append(edit)
+            case Message(role="user") as message if entry.by in TYPED and not message.results:
+                covered = any(edit.first <= entry.id <= edit.last for edit in replaced)
+                if covered and view.where(entry.id) is None and typed(message):
+                    found.append((entry.id, message))
+            case _:
+                pass
+    return found[::-1]
 
 
 def related(statement: str, said: Said, quote: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -42,6 +43,14 @@ def newest_question(view: View) -> Question | None:
         elif placed.by in TYPED and not placed.message.results and (text := typed(placed.message)):
             return Question(placed.id, text, answered)
     return None
+
+
+def typed_in(view: View) -> Iterator[str]:
+    """All that a person typed, the newest first."""
+    for at in range(len(view) - 1, -1, -1):
+        placed = view[at]
+        if placed.by in TYPED and placed.message.role == "user" and not placed.message.results:
+            yield typed(placed.message)
 
 
 def typed(message: Message) -> str:

@@ -36,6 +36,7 @@ from sevenfold.layers.l5_durable_memory.questions import (
     is_worth_a_search,
     newest_question,
     search_text,
+    typed_in,
 )
 from sevenfold.layers.l5_durable_memory.selecting import (
     ByModel,
@@ -45,6 +46,7 @@ from sevenfold.layers.l5_durable_memory.selecting import (
     by_search,
 )
 from sevenfold.layers.l5_durable_memory.settings import RecallSettings
+from sevenfold.memory.aside import set_aside
 from sevenfold.memory.recalled import BY, Recalled
 from sevenfold.messages import Message
 from sevenfold.models import OFFLINE
@@ -92,6 +94,11 @@ class _Seen:
     @cached_property
     def tools(self) -> frozenset[str]:
         return tools_in_use(self._view)
+
+    @property
+    def ignored(self) -> bool:
+        """Whether the person wants memory to be as if it were empty."""
+        return set_aside(typed_in(self._view))
 
 
 class Recall:
@@ -147,6 +154,8 @@ class Recall:
             self._drop(before)
         if not is_worth_a_search(question.text) or self._limits(seen.shown).left < LEAST:
             return
+        if seen.ignored:
+            return
         wanted = Wanted(search_text(question.text), self._settings.limit, seen.files)
         self._search = self._by_a_model(question, wanted)
         if self._search is None:
@@ -166,9 +175,9 @@ class Recall:
         select, start = self._by_model, self._sources.start
         if select is None or start is None or select.gave_up:
             return None
-        if self._sources.model() == OFFLINE:
+        if why := self._no_model():
             self._tell_once(
-                f"the selector {select.selector!r} needs a model, and the offline engine is none: "
+                f"the selector {select.selector!r} needs a model, and {why}: "
                 "memories are chosen by search alone"
             )
             return None
@@ -183,6 +192,13 @@ class Recall:
 
         start(BY, work)
         return search
+
+    def _no_model(self) -> str:
+        """Why there is no model that could choose; empty when there is one."""
+        try:
+            return "the offline engine is none" if self._sources.model() == OFFLINE else ""
+        except SevenfoldError as error:  # no key for it, or no such model
+            return str(error)
 
     def _model_selector(self) -> ByModel | None:
         selector, sources = self._settings.selector, self._sources

@@ -53,7 +53,7 @@ class Sources:
     fork: Forker | None = None
     """Asks the model that chooses. Without it, and without `start`, the search decides."""
     model: Callable[[], str] = lambda: ""
-    """The name of the model that chooses."""
+    """The name of the model that chooses; an error of ours where it cannot be asked."""
     start: Start | None = None
 
 

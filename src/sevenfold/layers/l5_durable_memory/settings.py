@@ -79,6 +79,15 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         int,
         Meta(ge=1, description="After so many turns; 1: after each.", examples=[3]),
     ] = 1
+    patient: Annotated[
+        bool,
+        Meta(
+            description="Where tokens cost money, a turn in which nothing lasting was said waits until "
+            "you are silent, or the session ends: the look then also keeps the provider's cache. Off: "
+            "after every turn.",
+            examples=[False],
+        ),
+    ] = True
     steps: Annotated[
         int,
         Meta(
@@ -93,7 +102,8 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         float,
         Meta(
             ge=0,
-            description="How long the end of a session waits for a run in flight.",
+            description="How long the end of a session waits for a run in flight, and for what waited "
+            "for a silence. 0: it waits for nothing, and what waited is looked at on resume.",
             examples=[60],
         ),
     ] = 60.0

@@ -127,7 +127,7 @@ class Watch:
         self._forget_wish()
         self._keep()
         if status != "failed":  # a failure is told as one
-            self._emit(Progress(BY, said, done=True))
+            self._emit(Progress(BY, said, done=True, outcome=status))
 
     # --- looking ----------------------------------------------------------------------------------------
 

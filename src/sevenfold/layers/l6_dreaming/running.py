@@ -274,6 +274,9 @@ def _told(outcome: Outcome, run: _Run, how: How) -> Dreamt:
 def sentence(ended: Dreamt, undo: str = "/dream undo", review: str = "/dream review") -> str:
     """What a dream came to, for people, with what can be typed next."""
     if not ended.files:
+        if ended.kept:
+            back = f"{len(ended.kept):,} statement{'s' * (len(ended.kept) != 1)}"
+            return f"dreamt: {back} would have been lost and stayed, so nothing was changed"
         return "dreamt: the memories are in order, nothing was changed"
     counts = {
         "merged": len(ended.merged),

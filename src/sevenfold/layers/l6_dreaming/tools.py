@@ -74,10 +74,14 @@ class StagedKeeper:
     def keeps(self, path: Path) -> bool:
         return path.is_relative_to(self._folder)
 
-    def before_write(self, path: Path, data: bytes) -> None:
+    def instead(self, path: Path, data: bytes) -> str | None:
+        return None
+
+    def before_write(self, path: Path, data: bytes) -> bytes:
         verdict = self._guard.check(data, source="dream")
         if verdict.action == "refuse":
             raise ToolFailed(verdict.explanation)
+        return data
 
     def after_write(self, path: Path) -> str:
         return ""

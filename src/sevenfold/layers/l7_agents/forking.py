@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
+from msgspec.structs import replace
+
 from sevenfold.cache.ledger import FORK, MAIN, OF
 from sevenfold.errors import Refused, StepLimitReached
-from sevenfold.events import CacheBroke, Emit, Event, Failed, Forked, Retrying, Sending
+from sevenfold.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
 from sevenfold.invariants import open_uses
-from sevenfold.messages import Message, ToolResult, ToolUse
+from sevenfold.messages import Message, ToolResult, ToolUse, assistant
 from sevenfold.models.directives import parse_directive
 from sevenfold.protocols import (
     Accounts,
@@ -40,6 +42,13 @@ PLACEHOLDER: Final = "[still running: its result goes to the conversation this w
 """What forks see for a tool of their parent that has not answered. The same for all: one prefix."""
 PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
 """What happens in a fork and concerns the session; what it says and does is its own."""
+
+
+def passed_on(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Event | None:
+    """What the session is told of an event beside it: of a reply what it used, and not its words."""
+    if isinstance(event, Replied):
+        return replace(event, message=assistant())
+    return event if isinstance(event, kinds) else None
 
 
 def source_of(kind: str, parent: str) -> str:
@@ -176,8 +185,8 @@ class Forks:
         return False if pressure_of(request, self.thresholds(), self.clock.now()).warm else None
 
     def _aside(self, event: Event) -> None:
-        if isinstance(event, PASSED_ON):
-            self.emit(event)
+        if (told := passed_on(event)) is not None:
+            self.emit(told)
 
 
 class Used:

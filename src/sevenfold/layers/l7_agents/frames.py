@@ -121,3 +121,23 @@ def _check_answer(frame: Frame, kind: str, sender: str, to: str, lead: str) -> N
     if approval_of(frame) is False and not words_of(frame).strip():
         said = "feedback" if isinstance(frame, PlanApprovalResponse) else "a reason"
         raise Refused(f"{kind} with approve=false needs {said}")
+
+
+def elsewhere(to: str) -> str:
+    """Why nothing is sent to an address on another machine."""
+    return (
+        f"{to[:60]!r} is an address on another machine, and messages stay on this one: write to "
+        f"an agent by name, or to a session as {SESSION}<session>"
+    )
+
+
+def refused_address(to: str) -> str:
+    """Why nothing can be sent there from outside of a session; empty: it may be somebody."""
+    if to.startswith(BRIDGE):
+        return elsewhere(to)
+    if to == ALL:
+        return (
+            f"{ALL!r} means all teammates of a session, and this is none: write to one of them by name, "
+            f"or to a session as {SESSION}<session>"
+        )
+    return ""

@@ -31,6 +31,7 @@ class Recruit(msgspec.Struct, frozen=True):
     said: Message
     """Its first words."""
     worktree: Worktree | None = None
+    """The one it works in, which may be that of who started it."""
 
 
 @dataclass(slots=True)
@@ -57,11 +58,11 @@ class Recruiting:
             spec = _forked(spec, of, await parent.written(use_id))
         else:
             spec = self._fitted(order, spec, parent)
-        worktree = await self._worktree(order, spec.id)
+        worktree = await self._worktree(order, spec)
         if worktree is not None:
             spec = replace(spec, folder=worktree.path)
-        said = first_words(order, spec.id, worktree.path if worktree else None)
-        return Recruit(spec, said, worktree)
+        own = worktree.path if worktree and order.worktree else None
+        return Recruit(spec, first_words(order, spec.id, own), worktree)
 
     def _fitted(self, order: Order, spec: AgentSpec, parent: Parent) -> AgentSpec:
         """No agent has more than who started it: it cannot be used to get round a list of tools."""
@@ -90,14 +91,17 @@ class Recruiting:
             for_memory=tools_for_memory(tools) if memory.folder else (),
         )
 
-    async def _worktree(self, order: Order, id: str) -> Worktree | None:
+    async def _worktree(self, order: Order, spec: AgentSpec) -> Worktree | None:
+        """Its own, or the one of who started it: that stays as long as this agent works in it."""
         if not order.worktree:
-            return None
+            if self.worktrees is None or spec.folder is None:
+                return None
+            return await self.worktrees.join(spec.folder, spec.id)
         if self.worktrees is None:
             raise ToolFailed(
                 "there is no git repository here, so no work tree: leave isolation out"
             )
-        return await self.worktrees.make(id)
+        return await self.worktrees.make(spec.id)
 
     def _say(self, *texts: str) -> None:
         """Each once: the same agent may be started a hundred times."""

@@ -225,10 +225,12 @@ class Roster:
 
     async def _undo(self, member: Member) -> None:
         """It never began: nothing of it stays."""
-        with anyio.CancelScope(shield=True):
-            if member.worktree is not None and self.worktrees is not None:
-                await self.worktrees.leave(member.worktree)
-            self._leave(member)
+        await self._out_of_tree(member)
+        self._leave(member)
+
+    async def _out_of_tree(self, member: Member) -> None:
+        if member.worktree is not None and self.worktrees is not None:
+            await self.worktrees.leave(member.worktree, member.id)
 
     def _leave(self, member: Member) -> None:
         with self._saying():
@@ -308,7 +310,11 @@ class Roster:
 
     async def _resume(self, member: Member, letter: Letter) -> str:
         if member.spec.kind == FORK:
-            raise Refused(f"{member.name} was a fork and is over: start another one")
+            raise Refused(
+                f"{member.name} was a fork and is over, and a fork cannot be resumed: it worked on a copy "
+                "of the conversation as it was then, which has gone on. What it said is in its result and "
+                f"in {member.path}; start another fork, or an agent of a kind, which can be resumed"
+            )
         self._check_room(Refused)
         member.letters.post(letter)
         was, member.status = member.status, "running"  # before anything waits, as in `begin`
@@ -317,6 +323,7 @@ class Roster:
         except BaseException:
             member.status = was
             member.letters.settle([letter.id])
+            await self._out_of_tree(member)
             raise
         member.leaving, member.background = False, True
         self._teller(member.parent).expect(member.id)
@@ -325,10 +332,11 @@ class Roster:
 
     async def _again(self, member: Member) -> None:
         spec, definition = member.spec, self.definitions.get(member.spec.kind)
-        folder = spec.folder
-        theirs = folder is not None and folder.name != spec.id and folder.is_dir()
-        if folder is not None and not theirs and self.worktrees is not None:
-            kept = await self.worktrees.take_up(spec.id)
+        folder, member.worktree = spec.folder, None
+        if folder is not None and self.worktrees is not None:
+            theirs = folder.name != spec.id
+            kept = await self.worktrees.join(folder, spec.id) if theirs else None
+            kept = kept or await self.worktrees.take_up(spec.id)
             member.worktree = kept or await self.worktrees.make(spec.id)
             folder = member.worktree.path
         system = spec.system

@@ -42,8 +42,8 @@ class Running:
         """Everything from here to its end. Stopped or broken, what it has open is closed."""
         began = perf_counter()
         status: Status = "failed"
-        self._started(member)
         try:
+            self._started(member)
             with member.scope:
                 await anyio.lowlevel.checkpoint()  # it may have been stopped before it began
                 status = await self._beside(member, said)
@@ -78,7 +78,7 @@ class Running:
                 tasks.start_soon(self.summaries.watch, member)
                 await self._turns(member, said)
         except StepLimitReached as error:
-            member.why = f"it was not done: {error}"
+            member.why = f"it was not done: {StepLimitReached(error.steps, agent=True)}"
         except (SevenfoldError, OSError) as error:
             member.why = f"it failed: {error}"
         else:
@@ -120,7 +120,7 @@ class Running:
         try:
             await agent.close()
             if member.worktree is not None and self.worktrees is not None:
-                member.left = await self.worktrees.leave(member.worktree)
+                member.left = await self.worktrees.leave(member.worktree, member.id)
         except (SevenfoldError, OSError) as error:
             self.emit(Failed(f"agent {member.name}", str(error)))
         finally:
@@ -128,10 +128,10 @@ class Running:
             member.status, member.doing = status, ""
             if status != "done":
                 member.why = member.why or _WHY[status]
+            member.resting.set()  # first: whoever is told of it may fail, and others wait for this
+            member.gone.set()
             self._ended(member, seconds)
             self.tell(member)
-            member.resting.set()
-            member.gone.set()
 
     def _started(self, member: Member) -> None:
         spec = member.spec

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sevenfold.errors import Refused, SevenfoldError
 from sevenfold.layers.l7_agents import frames
-from sevenfold.layers.l7_agents.frames import ALL, BRIDGE, KINDS, SESSION, Frame
+from sevenfold.layers.l7_agents.frames import ALL, BRIDGE, KINDS, SESSION, Frame, elsewhere
 from sevenfold.layers.l7_agents.letters import Letter, checked, new_id, new_letter
 from sevenfold.layers.l7_agents.names import same_name
 from sevenfold.layers.l7_agents.parents import MAIN
@@ -109,10 +109,7 @@ class SendMessage:
         if not to:
             raise Refused("the message has no receiver: name an agent in `to`")
         if to.startswith(BRIDGE):
-            raise Refused(
-                f"{to[:60]!r} is an address on another machine, and messages stay on this one: write to "
-                f"an agent by name, or to a session as {SESSION}<session>"
-            )
+            raise Refused(elsewhere(to))
         text, summary = str(args.get("message", "")), str(args.get("summary", "")).strip()
         if not summary:
             raise Refused("the message has no summary: say in a few words what it is about")

@@ -22,6 +22,8 @@ ANSWER: Final = 64
 """Tokens of the answer."""
 LONGEST: Final = 60
 """Characters of it that are shown."""
+FAILURES: Final = 3
+"""After so many in a row an agent is not asked any more: each costs a request."""
 
 
 @dataclass(slots=True)
@@ -38,8 +40,8 @@ class Summaries:
         """Until it is cancelled. Nothing new since the last status: nothing is asked."""
         if self.fork is None or not self.seconds:
             return
-        told = member.first
-        while True:
+        told, failed = member.first, 0
+        while failed < FAILURES:
             await self.clock.sleep(self.seconds)
             agent = member.agent
             if agent is None or not member.background or member.status != "running":
@@ -50,11 +52,14 @@ class Summaries:
             told = view[-1].id
             try:
                 await self._ask(member, self.fork, told)
+                failed = 0
             except Refused as error:  # it will be the next time too
                 self.emit(Failed("agent status", str(error)))
                 return
             except SevenfoldError as error:
-                self.emit(Failed("agent status", str(error)))
+                failed += 1
+                ends = f"; {member.name} is not asked any more" if failed == FAILURES else ""
+                self.emit(Failed("agent status", f"{error}{ends}"))
 
     async def _ask(self, member: Member, fork: Forker, at: int) -> None:
         if member.agent is None:

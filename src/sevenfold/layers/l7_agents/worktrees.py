@@ -2,6 +2,7 @@
 
     trees = Worktrees(tree, folder, program, environment, trusted=True)
     mine = await trees.make("a1")          branch sevenfold/a1, from the commit that is checked out
+    await trees.join(mine.path, "a2")      another agent works in it, too
     await trees.leave(mine)                "removed …", or "kept …" with what is in it and where
     await trees.tidy()                     what a crash left behind, by the same rule; in words
 
@@ -73,6 +74,8 @@ class Worktrees:
         self._alone = OneAtATime(folder, seconds)
         self._looking = anyio.Lock()
         """Had by whoever finds out whether one is free, until it has it or has let go of it."""
+        self._inside: dict[str, set[str]] = {}
+        """Which agents of this process work in which; one stays while there is any."""
 
     async def make(self, id: str) -> Worktree:
         """A new work tree on a new branch; what was begun of it is taken back when that fails."""
@@ -83,8 +86,10 @@ class Worktrees:
         try:
             begun = await self._branch(worktree)
             await self._add(worktree)
+            self._inside[id] = {id}
             return self._records.made(worktree)
         except BaseException:
+            self._inside.pop(id, None)
             with anyio.CancelScope(shield=True):
                 if not begun or await self._taken_back(worktree):
                     self._records.forget(id)
@@ -113,16 +118,46 @@ class Worktrees:
             if worktree is None or not worktree.ready or not worktree.path.is_dir():
                 self._records.let_go(id)
                 return None
+            self._inside[id] = {id}
             return worktree
 
-    async def leave(self, worktree: Worktree) -> str:
-        """Nobody works in it any more: remove it if nothing is lost by that. Says what was done.
+    async def join(self, folder: Path, who: str) -> Worktree | None:
+        """The one with this folder, in which this agent works from now on beside whoever does already.
 
-        Begins with `removed` or `kept`. Not interrupted, and it raises nothing: it comes last.
+        None when it is not there, or somebody of another process is in it.
         """
-        if not self._records.holds(worktree.id) and not self._records.hold(worktree.id):
-            return f"kept: somebody else is in {worktree.path}"
-        return await self._left(worktree)
+        id = folder.name
+        if folder != self._records.folder / id:
+            return None
+        async with self._looking:
+            held = self._records.holds(id)
+            if not held and not self._records.hold(id):
+                return None
+            worktree = self._records.read(id)
+            if worktree is None or not worktree.ready or not worktree.path.is_dir():
+                if not held:
+                    self._records.let_go(id)
+                return None
+            self._inside.setdefault(id, set()).add(who)
+            return worktree
+
+    async def leave(self, worktree: Worktree, who: str = "") -> str:
+        """This agent (it is the tree's own unless told) works in it no more. Says what was done.
+
+        The last one removes it if nothing is lost by that. Begins with `removed` or `kept`; empty when a
+        guest goes and others stay. Not interrupted, and it raises nothing: it comes last.
+        """
+        id, who = worktree.id, who or worktree.id
+        said = ""
+        with anyio.CancelScope(shield=True):
+            async with self._looking:
+                inside = self._inside.get(id, set())
+                inside.discard(who)
+                if not inside:
+                    said = await self._last_left(worktree)
+                elif who == id:
+                    said = _still_used(worktree, len(inside))
+        return said
 
     # --- making ---------------------------------------------------------------------------------------
 
@@ -198,6 +233,12 @@ class Worktrees:
         else:
             self._records.forget(id)  # its process died before it made anything
         return ""
+
+    async def _last_left(self, worktree: Worktree) -> str:
+        self._inside.pop(worktree.id, None)
+        if not self._records.holds(worktree.id) and not self._records.hold(worktree.id):
+            return f"kept: somebody else is in {worktree.path}"
+        return await self._left(worktree)
 
     async def _left(self, worktree: Worktree) -> str:
         """For one that is held: whatever comes of it, it is let go of, and that is said."""
@@ -296,6 +337,14 @@ def _kept(worktree: Worktree, why: str) -> str:
     return (
         f"kept {worktree.path} on the branch {worktree.branch}: {why}. When it is no longer needed: "
         f"'git worktree remove {worktree.path}' and 'git branch -D {worktree.branch}'"
+    )
+
+
+def _still_used(worktree: Worktree, others: int) -> str:
+    who = "another agent works" if others == 1 else f"{others:,} other agents work"
+    return (
+        f"kept {worktree.path} on the branch {worktree.branch}: {who} in it; the last of them removes it "
+        "if nothing is left in it"
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -71,6 +72,31 @@ def agent_place(
     else:
         folder, note = in_project(tree, MEMORY if scope == "project" else LOCAL, name)
     return AgentPlace(scope, folder, state_of(folder, state_home), note)
+
+
+def agent_places(home: Path, tree: Path | None, state_home: Path) -> Iterator[AgentPlace]:
+    """The agent memories that there are, also of kinds that are no longer defined.
+
+    Without `tree` those of the user alone: a project that is not trusted is not looked into.
+    """
+    ways: list[tuple[AgentScope, Path, tuple[str, ...]]] = [("user", home, (MEMORY,))]
+    if tree is not None:
+        whose = (OWN, OTHER)
+        ways += [("project", tree, (at, MEMORY)) for at in whose]
+        ways += [("local", tree, (at, LOCAL)) for at in whose]
+    for scope, root, parts in ways:
+        try:
+            folders = sorted(unlinked(root, *parts).iterdir())
+        except (OSError, Refused):
+            continue
+        for folder in folders:
+            if folder.is_dir() and not folder.is_symlink() and not folder.name.startswith("."):
+                yield AgentPlace(scope, folder, state_of(folder, state_home))
+
+
+def agent_of(folder: Path) -> str:
+    """The kind of agent whose memory is in this folder, as folders spell it; empty for any other."""
+    return folder.name if folder.parent.name in (MEMORY, LOCAL) else ""
 
 
 def in_project(tree: Path, what: str, name: str) -> tuple[Path, str]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
 
 from sevenfold.memory.calendar import chinese_dates, english_dates
 from sevenfold.memory.calendar.calendar_days import EARLIEST, LATEST, Span
+from sevenfold.memory.calendar.habits import is_standing, is_standing_in_chinese
 from sevenfold.memory.links import without_code
 
 __all__ = ["Place", "Span", "absolute", "places", "resolved"]
@@ -104,13 +105,19 @@ class Place(msgspec.Struct, frozen=True):
     span: Span
 
 
-def absolute(text: str, at: float) -> str:
-    """The text with calendar dates in place of the relative ones that are sure."""
+def absolute(text: str, at: float, kept: Collection[str] = ()) -> str:
+    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay."""
     out, done = [], 0
     for place in places(text, at):
+        if kept and _line_of(text, place.start) in kept:
+            continue
         out += [text[done : place.start], _written(text, place)]
         done = place.end
     return "".join([*out, text[done:]])
+
+
+def _line_of(text: str, at: int) -> str:
+    return text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
 
 
 def resolved(expression: str, at: float) -> Span | None:
@@ -159,7 +166,9 @@ def _found(
         yield match, _weekday(plain, match, today)
     for pattern, resolve in chinese_dates.rules() if wide else ():
         for match in pattern.finditer(plain):
-            yield match, _safely(resolve, match, today)
+            before, behind = _around(plain, match)
+            meant = not is_standing_in_chinese(before, match.group(), behind)
+            yield match, _safely(resolve, match, today) if meant else None
 
 
 def _safely(
@@ -201,6 +210,8 @@ def _is_meant(text: str, match: re.Match[str]) -> bool:
     before, behind = _around(text, match)
     if _COUNTED.search(before) or _MANY_DAYS.search(before + match.group()[:3]):
         return False
+    if is_standing(before, match.group(), behind) or not _is_owner(before, behind):
+        return False
     if "word" in groups and match["word"].lower() == "today":
         possessive = text[match.end() : match.end() + 1] in "'’" and match.end() < len(text)
         if possessive:
@@ -216,10 +227,17 @@ def _is_meant(text: str, match: re.Match[str]) -> bool:
     return True
 
 
+def _is_owner(before: str, behind: str) -> bool:
+    """`yesterday's outage` was one; `yesterday's partitions` are others every day, unless it is told."""
+    if not behind.startswith(("'s ", "’s ")) or _EVENT.match(behind):
+        return True
+    return bool(_WAS.search(before + behind[2:]) or re.search(r"\bwill\b", behind, re.IGNORECASE))
+
+
 def _weekday(text: str, match: re.Match[str], today: datetime.date) -> Span | None:
     """`on Friday`: the nearest sign before it, else behind it, says whether it was or will be."""
     before, behind = _around(text, match)
-    if _REPEATING.search(before + behind) or _A_WEEK.search(before + behind):
+    if is_standing(before, match.group(), behind) or _A_WEEK.search(before + behind):
         return None
     pre = match["pre"].lower()
     if pre in ("from", "for", "to"):

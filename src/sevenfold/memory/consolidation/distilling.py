@@ -15,7 +15,9 @@ from sevenfold.memory.folder.naming import file_for, key, wrong_with_name
 from sevenfold.memory.logs import day_of
 from sevenfold.memory.topic import TYPES, Origin, Type, new_topic
 
-_NOTE: Final = re.compile(r"- (\d{2}):(\d{2}) (.*)")
+_NOTE: Final = re.compile(r"- (?:(\d{2}):(\d{2}) )?(.*\S)")
+_NOON: Final = "12", "00"
+"""The time of a note that does not say when it was made."""
 
 
 class Lesson(Protocol):
@@ -76,7 +78,8 @@ def notes(text: str, day: str) -> Iterator[tuple[str, float]]:
         if note:
             yield "\n".join(note), at
         note = [found[3]]
-        hour, minute = min(int(found[1]), 23), min(int(found[2]), 59)
+        said = (found[1], found[2]) if found[1] else _NOON
+        hour, minute = min(int(said[0]), 23), min(int(said[1]), 59)
         at = datetime.datetime.combine(date, datetime.time(hour, minute)).timestamp()
     if note:
         yield "\n".join(note), at

@@ -8,6 +8,7 @@ from sevenfold.errors import Mistake
 from sevenfold.memory.dreams.merging import Conflict, joined
 from sevenfold.memory.folder.desk import RECORDED, Desk
 from sevenfold.memory.folder.naming import INDEX_NAME
+from sevenfold.memory.folder.undoing import times_of
 from sevenfold.memory.folder.writing import applied
 from sevenfold.memory.revisions import Author, Revision
 from sevenfold.memory.store import MemoryStore
@@ -44,7 +45,8 @@ def _undone(desk: Desk, author: Author, dream: Revision, older: Revision) -> lis
         desk.gate.refuse_secrets(data or b"")
     if not found.changes:
         raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
-    applied(desk, found.changes, author, f"undid the dream {dream.id}", strict=False)
+    times = times_of(desk, found.changes)
+    applied(desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times)
     return list(found.conflicts)
 
 

@@ -64,14 +64,22 @@ class Desk:
     def know(self, file: str, row: Row | None) -> None:
         """From now on this is what is known of a file; None: it is gone."""
         self.dirty = True
+        old = self.ledger.rows.get(file)
+        if old is not None and is_topic(file) and (row is None or row.digest != old.digest):
+            self.ledger.gone(old)
         if row is None:
             self.ledger.rows.pop(file, None)
         else:
             self.ledger.rows[file] = row
 
-    def write(self, file: str, data: bytes, *, held: str = "") -> None:
-        """Write a file that still is what it was when it was last read here."""
-        stamp = self.at.write(file, data, self.stamp(file))
+    def write(
+        self, file: str, data: bytes, *, held: str = "", modified: float | None = None
+    ) -> None:
+        """Write a file that still is what it was when it was last read here.
+
+        `modified`: when it was written first, where that was not now.
+        """
+        stamp = self.at.write(file, data, self.stamp(file), modified=modified)
         self.know(file, Row(stamp, digest(data), name_in(file, data), held))
 
     def remove(self, file: str) -> None:

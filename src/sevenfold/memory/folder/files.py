@@ -110,13 +110,22 @@ class Opened:
             _raise(error, self.real / file, "read")
 
     def write(
-        self, file: str, data: bytes, expected: Stamp | None, *, lasting: bool = True
+        self,
+        file: str,
+        data: bytes,
+        expected: Stamp | None,
+        *,
+        lasting: bool = True,
+        modified: float | None = None,
     ) -> Stamp:
-        """Replace a file, all or nothing, if it still is what was `expected` (None: not there)."""
+        """Replace a file, all or nothing, if it still is what was `expected` (None: not there).
+
+        `modified` is the time it gets, in seconds; None: now.
+        """
         checked_file(file, index=True)
         try:
             with self._above(file, make=True) as (at, name):
-                return reaching.replaced(name, at, data, expected, lasting)
+                return reaching.replaced(name, at, data, expected, lasting, modified)
         except OSError as error:
             _raise(error, self.real / file, "written")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sevenfold.memory.folder.naming import ENDING, key, slug, wrong_with_name
+from sevenfold.memory.folder.naming import ENDING, is_copy, key, slug, wrong_with_name
 from sevenfold.memory.refusing import Ambiguous, NoSuchMemory
 
 _CLOSE: Final = 3
@@ -28,7 +28,7 @@ def meant(asked: str, names: Mapping[str, str]) -> str:
         lambda file, name: key(name).startswith(loosely) or key(file).startswith(loosely),
     )
     for fits in ways:
-        found = sorted(file for file, name in names.items() if fits(file, name))
+        found = _first_choice(file for file, name in names.items() if fits(file, name))
         if len(found) == 1:
             return found[0]
         if found:
@@ -38,10 +38,16 @@ def meant(asked: str, names: Mapping[str, str]) -> str:
 
 def named(name: str, names: Mapping[str, str]) -> str | None:
     """The file of the memory with exactly this name; None when there is none."""
-    found = sorted(file for file, each in names.items() if each == name)
+    found = _first_choice(file for file, each in names.items() if each == name)
     if len(found) > 1:
         raise Ambiguous(name, found)
     return found[0] if found else None
+
+
+def _first_choice(files: Iterable[str]) -> list[str]:
+    """Those that are meant: a memory goes before the copies that a clash has left of it."""
+    found = sorted(files)
+    return [file for file in found if not is_copy(file)] or found
 
 
 def close_to(asked: str, names: Mapping[str, str]) -> list[str]:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class Gate:
     """The guard and the quarantine, made when they are first needed."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder, self._clock = folder, clock
+    def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
+        """`agent`: whose memory is behind it, where that is not the project's."""
+        self._folder, self._clock, self._agent = folder, clock, agent
         self._guard: Guard | None = None
         self._quarantine: Quarantine | None = None
 
@@ -34,7 +35,7 @@ class Gate:
         if self._quarantine is None:
             from sevenfold.memory.guard.quarantine import Quarantine
 
-            self._quarantine = Quarantine(self._folder, self._clock)
+            self._quarantine = Quarantine(self._folder, self._clock, self._agent)
         return self._quarantine
 
     def check(self, data: bytes, source: str) -> Verdict:
@@ -42,7 +43,7 @@ class Gate:
         if self._guard is None:
             from sevenfold.memory.guard.guard import Guard
 
-            self._guard = Guard(largest=HEAD)
+            self._guard = Guard(largest=HEAD, agent=self._agent)
         return self._guard.check(data, source=source)
 
     def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> None:
@@ -54,7 +55,7 @@ class Gate:
             who = " ".join(part for part in (author.kind, author.session) if part)
             source = author.reason or author.kind
             number = self.quarantine.put(file, data, source, verdict.findings, author=who)
-            raise Guarded(verdict, quarantined=number)
+            raise Guarded(verdict, quarantined=number, agent=self._agent)
 
     def refuse_secrets(self, data: bytes) -> None:
         """For what the user wants although it gives orders."""

@@ -30,6 +30,8 @@ SETTLED: Final = 100_000_000
 time in steps, and two writes within one step may look the same."""
 _FORMAT: Final = 2
 _TOKEN: Final = 16
+_TIMES: Final = 1_000
+"""Texts that are gone whose time is known."""
 
 
 A_SECRET: Final = "it holds a secret"
@@ -56,9 +58,21 @@ class Ledger(msgspec.Struct):
     purged: str | None = None
     """The newest revision after a purge, which itself is none; None: nothing was purged."""
     format: int = _FORMAT
+    times: dict[str, int] = {}
+    """When texts that are gone had been written, by their digest: one that comes back is as old again."""
 
     def copy(self) -> Ledger:
-        return Ledger(self.head, dict(self.rows), set(self.full), self.purged)
+        return Ledger(
+            self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times)
+        )
+
+    def gone(self, row: Row) -> None:
+        """A text is replaced or removed."""
+        if row.stamp is not None and row.digest:
+            self.times.pop(row.digest, None)
+            self.times[row.digest] = row.stamp.modified
+            while len(self.times) > _TIMES:
+                del self.times[next(iter(self.times))]
 
 
 class Pending(msgspec.Struct, frozen=True):

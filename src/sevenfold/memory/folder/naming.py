@@ -19,6 +19,8 @@ from sevenfold.errors import Refused
 ENDING: Final = ".md"
 INDEX_NAME: Final = "MEMORY.md"
 LOGS: Final = "logs"
+COPY: Final = re.compile(r"\.conflict-[0-9a-f]{8,64}\.md$")
+"""How the file of a copy ends that a clash within a team has left."""
 TEAM: Final = "team/"
 """Where the memories are that a team shares."""
 LONGEST_NAME: Final = 200
@@ -171,3 +173,8 @@ def shown(text: str) -> str:
     """A name as it may be shown in a message: short, and hidden characters written out."""
     quoted = repr(text[:_SHOWN])
     return quoted if len(text) <= _SHOWN else f"{quoted[:-1]}…{quoted[-1]}"
+
+
+def is_copy(file: str) -> bool:
+    """Whether it is a copy that a clash within a team has left beside the memory."""
+    return bool(COPY.search(file))

@@ -124,7 +124,12 @@ def stamp(name: str, at: int | None) -> Stamp | None:
 
 
 def replaced(
-    name: str, at: int | None, data: bytes, expected: Stamp | None, lasting: bool
+    name: str,
+    at: int | None,
+    data: bytes,
+    expected: Stamp | None,
+    lasting: bool,
+    modified: float | None = None,
 ) -> Stamp:
     temporary = f"{UNFINISHED}{secrets.token_hex(8)}"
     if at is None:
@@ -133,6 +138,8 @@ def replaced(
         raise Overtaken
     try:
         inode = _written(temporary, at, data, lasting)
+        if modified is not None:
+            _aged(temporary, at, modified)
         _put_in_place(temporary, name, at, expected)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -157,6 +164,12 @@ def _written(temporary: str, at: int | None, data: bytes, lasting: bool) -> int:
         return os.fstat(fd).st_ino
     finally:
         os.close(fd)
+
+
+def _aged(temporary: str, at: int | None, modified: float) -> None:
+    """Give a file another time; a file system that knows no such time keeps now."""
+    with contextlib.suppress(OSError, OverflowError, ValueError):
+        os.utime(temporary, (modified, modified), dir_fd=at, follow_symlinks=at is None)
 
 
 def _put_in_place(temporary: str, name: str, at: int | None, expected: Stamp | None) -> None:

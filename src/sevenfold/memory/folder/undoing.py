@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from sevenfold.errors import Mistake, Refused
 from sevenfold.memory.folder.desk import Action, Desk, Saved, name_in
 from sevenfold.memory.folder.finding import meant
+from sevenfold.memory.folder.ledger import digest
 from sevenfold.memory.folder.listing import is_topic
 from sevenfold.memory.folder.naming import ENDING, key, slug, wrong_with_file, wrong_with_name
 from sevenfold.memory.folder.recording import NONE
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 _FAR: Final = 1000
 """Revisions in which a memory that is gone is looked for."""
+_NEAR: Final = 50
+"""Revisions of one memory in which the time of a text is looked for."""
 
 
 def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> list[Saved]:
@@ -47,12 +52,36 @@ def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> lis
     what = f"undid the last change of {asked or 'the folder'}"
     if to is not None:
         what = f"brought back {asked or 'the folder'} as of {to}"
-    revision = applied(desk, changes, author, what, strict=False)
+    revision = applied(desk, changes, author, what, strict=False, times=times_of(desk, changes))
     return [
         Saved(names[each], desk.folder / each, revision, actions[each])
         for each in changes
         if is_topic(each)
     ]
+
+
+def times_of(desk: Desk, changes: Mapping[str, bytes | None]) -> dict[str, float]:
+    """When the texts were written that come back: they are as old as they were."""
+    found: dict[str, float] = {}
+    for file, data in changes.items():
+        if data is None or not is_topic(file):
+            continue
+        known = desk.ledger.times.get(digest(data))
+        at = known / 1e9 if known is not None else desk.past.ask(partial(_written, file, data))
+        if at is not None:
+            found[file] = min(at, desk.now)
+    return found
+
+
+def _written(file: str, data: bytes, history: History) -> float | None:
+    """When a text was first recorded, as far back as is worth looking."""
+    at = None
+    for revision in history.log(file, limit=_NEAR):
+        if history.file_at(revision.id, file) == data:
+            at = revision.at
+        elif at is not None:
+            break
+    return at
 
 
 def purged(desk: Desk, asked: str) -> Saved:
@@ -65,6 +94,7 @@ def purged(desk: Desk, asked: str) -> Saved:
         applied(desk, {file: None}, Author("user"), "removed a memory")
     desk.past.ask(lambda history: history.purge(file, at=desk.now))
     desk.ledger.head = desk.ledger.purged = desk.past.head(desk.now)
+    desk.ledger.times.clear()  # not even a digest stays
     desk.dirty = True
     desk.settle()
     desk.ledgers.withdraw()

@@ -8,17 +8,20 @@ the history up to date.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from sevenfold.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.folder.desk import RECORDED, Action, Desk, Saved
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.finding import meant, named
+from sevenfold.memory.folder.finishing import dated, origin_of, written_out
 from sevenfold.memory.folder.gating import too_large
 from sevenfold.memory.folder.ledger import A_SECRET, Pending, Row, digest
 from sevenfold.memory.folder.naming import checked_name, file_for, key, wrong_with_file
 from sevenfold.memory.folder.reaching import Overtaken
 from sevenfold.memory.indexing import with_changes
+from sevenfold.memory.merging import statement, words
 from sevenfold.memory.parts import (
     INDEXES,
     OWN,
@@ -33,6 +36,9 @@ from sevenfold.memory.revisions import Author
 from sevenfold.memory.topic import TYPES, Origin, Topic, Type, read_topic
 from sevenfold.memory.topics.changes import changed, new_topic
 
+Like: TypeAlias = Callable[[Topic], str | None]
+"""The file of the memory that a new one is about the same as."""
+
 
 def added(
     desk: Desk,
@@ -44,8 +50,12 @@ def added(
     body: str,
     origin: Origin | None,
     team: bool = False,
+    like: Like | None = None,
 ) -> Saved:
-    """A new memory, or a new text for the memory of that name; with `team` among those of the team."""
+    """A new memory, or a new text for the memory of that name; with `team` among those of the team.
+
+    `like` finds the memory that a new one repeats or corrects: that one gets the new text.
+    """
     name = checked_name(name)
     if type not in TYPES:
         raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
@@ -53,18 +63,45 @@ def added(
         check_team(desk.listing)
     part = SHARED if team else OWN
     file = named(name, names_in(part, desk.names))
-    if file is None:
+    old = None if file is None else opened(desk, file)
+    origin = origin or origin_of(author, desk.now)
+    description, body = _dated(desk, description, body, old)
+    if file is None or old is None:
         file = file_for(name, desk.listing.taken, part.folder)
         data = new_topic(
             file, name=name, description=description, type=type, body=body, origin=origin
         )
+        if like and (found := like(read_topic(data, file))) is not None:
+            return merged(desk, author, found, read_topic(data, file))
         return written(desk, author, file, data, "created", f"added {name}")
-    old = opened(desk, file)
     same = changed(old, description=description, type=type, body=body) == old.data
     if same:
         return Saved(old.name, desk.folder / file, "", "updated")
     data = changed(old, description=description, type=type, body=body, origin=origin)
     return written(desk, author, file, data, "updated", f"updated {name}")
+
+
+def merged(desk: Desk, author: Author, file: str, new: Topic) -> Saved:
+    """Let a new memory take the place of one that is about the same; that one's name stays."""
+    old = opened(desk, file)
+    same = changed(old, description=new.description, type=new.type, body=new.body) == old.data
+    if same or words(statement(old)) == words(statement(new)):
+        return Saved(old.name, desk.folder / file, "", "merged")
+    data = changed(
+        old, description=new.description, type=new.type, body=new.body, origin=new.origin
+    )
+    return written(desk, author, file, data, "merged", f"merged {new.name} into {old.name}")
+
+
+def _dated(desk: Desk, description: str, body: str, old: Topic | None) -> tuple[str, str]:
+    """Both with calendar dates, where they are new; what was changed is said."""
+    said = description
+    if old is None or description != old.description:
+        said = dated(description, desk.now)
+    text = dated(body, desk.now, old.body.split("\n") if old else ())
+    if told := written_out(f"{description}\n{body}", f"{said}\n{text}"):
+        desk.say(told)
+    return said, text
 
 
 def edited(
@@ -81,7 +118,13 @@ def edited(
         raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
     file = meant(asked, desk.names)
     old = opened(desk, file)
-    data = changed(old, description=description, body=body, type=type)
+    said, text = _dated(desk, description or "", body or "", old)
+    data = changed(
+        old,
+        description=None if description is None else said,
+        body=None if body is None else text,
+        type=type,
+    )
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
     return written(desk, author, file, data, "updated", f"edited {old.name}")
@@ -127,8 +170,12 @@ def applied(
     summary: str,
     *,
     strict: bool = True,
+    times: Mapping[str, float] = {},
 ) -> str:
-    """Make these changes and what they mean for the index, as one revision."""
+    """Make these changes and what they mean for the index, as one revision.
+
+    `times`: when the files were written that are not from now.
+    """
     old = {file: _bytes(desk, file) for file in changes if _can_be_put_back(desk, file)}
     indexes = with_changes(desk, changes, old, strict=strict)
     topics = {file: data for file, data in changes.items() if file not in INDEXES}
@@ -138,7 +185,7 @@ def applied(
     desk.ledgers.announce(Pending(desk.ledger.head, author, summary, digests))
     try:
         for file, data in topics.items():
-            _put(desk, file, data)
+            _put(desk, file, data, times.get(file))
         indexes = {
             file: last
             for file, data in indexes.items()
@@ -154,11 +201,11 @@ def applied(
     return revision
 
 
-def _put(desk: Desk, file: str, data: bytes | None) -> None:
+def _put(desk: Desk, file: str, data: bytes | None, modified: float | None = None) -> None:
     if data is None:
         desk.remove(file)
     else:
-        desk.write(file, data)
+        desk.write(file, data, modified=modified)
 
 
 def _can_be_put_back(desk: Desk, file: str) -> bool:

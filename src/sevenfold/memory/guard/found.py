@@ -6,6 +6,7 @@ it, and an order to the agent must not reach the agent in the explanation of why
 
 from __future__ import annotations
 
+import shlex
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -40,6 +41,12 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 PASSED: Final = Verdict("pass")
+
+
+def quarantine_command(what: str = "", agent: str = "") -> str:
+    """How the user gets at what is held back from the project's memory, or from that of an agent."""
+    whose = f"--agent {shlex.quote(agent)}" if agent else ""
+    return " ".join(filter(None, ("sevenfold memory quarantine", what, whose)))
 
 
 def line(text: str, position: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sevenfold.memory.guard.found import PASSED, Found, Verdict
+from sevenfold.memory.guard.found import PASSED, Found, Verdict, quarantine_command
 from sevenfold.memory.guard.instructions import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 
@@ -25,8 +25,9 @@ _NAMED: Final = 3
 class Guard:
     """Looks at every text before it is written. Has no state: threads may share one."""
 
-    def __init__(self, *, largest: int = LARGEST) -> None:
-        self._largest = largest
+    def __init__(self, *, largest: int = LARGEST, agent: str = "") -> None:
+        """`agent`: whose memory it guards, where that is not the project's."""
+        self._largest, self._agent = largest, agent
 
     def check(self, text: str | bytes, *, source: str = "") -> Verdict:
         """`source` says where the words come from: "user", "agent", "web:https://…", "tool", "team", …"""
@@ -38,7 +39,7 @@ class Guard:
         if secrets := find_secrets(text):
             return Verdict("refuse", tuple(secrets), _about_secrets(secrets))
         if orders := find_instructions(text, source):
-            return Verdict("quarantine", tuple(orders), _about_orders(orders))
+            return Verdict("quarantine", tuple(orders), _about_orders(orders, self._agent))
         return PASSED
 
     def _too_large(self, size: int) -> Verdict:
@@ -60,12 +61,12 @@ def _about_secrets(found: Sequence[Found]) -> str:
     )
 
 
-def _about_orders(found: Sequence[Found]) -> str:
+def _about_orders(found: Sequence[Found], agent: str) -> str:
     signs = list(dict.fromkeys(f"{one.where} {one.what}" for one in found))
     more = f", and {len(signs) - _NAMED} more" if len(signs) > _NAMED else ""
     return (
         f"quarantined: {'; '.join(signs[:_NAMED])}{more}. Nothing was saved; if it is meant, "
-        "the user can release it with 'sevenfold memory quarantine'"
+        f"the user can release it with '{quarantine_command(agent=agent)}'"
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from sevenfold.clock import date_of
 from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.guard.found import Found
+from sevenfold.memory.guard.found import Found, quarantine_command
 from sevenfold.memory.guard.guard import LARGEST
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.protocols import Clock
@@ -84,8 +84,9 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 class Quarantine:
     """The folder of held texts. Several processes may use it at once."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder, self._clock = folder, clock
+    def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
+        """`agent`: whose texts they are, where they are not the project's."""
+        self._folder, self._clock, self._agent = folder, clock, agent
 
     def put(
         self, file: str, data: bytes, source: str, findings: Sequence[Found], *, author: str = ""
@@ -189,7 +190,7 @@ class Quarantine:
         if len(numbers) >= ENTRIES or total + size > TOTAL:
             raise Refused(
                 f"the quarantine is full ({len(numbers)} entries, {total:,} bytes); look through it "
-                "with 'sevenfold memory quarantine' and drop what you do not need"
+                f"with '{quarantine_command(agent=self._agent)}' and drop what you do not need"
             )
 
     def _next(self, numbers: Sequence[int]) -> int:

@@ -59,6 +59,8 @@ _OPTIONS: Final = tuple(
     )
     for word in ("-c", setting)
 )
+_PRIVATE: Final = ("-c", "core.sharedRepository=0600")
+"""Our own repository is for this user alone, whatever the umask. A remote does not hear of it."""
 _KEPT: Final = frozenset(
     [
         "GIT_ASKPASS",
@@ -181,7 +183,8 @@ class Git:
         program = shutil.which("git", path=self._environment.get("PATH", os.defpath))
         if program is None:
             raise Mistake("git was not found; team memory needs it: install git")
-        command = [program, *_OPTIONS, f"--git-dir={self.repository}", *words]
+        own = () if words[:1] == ("init",) else _PRIVATE  # what is made for the team is the team's
+        command = [program, *_OPTIONS, *own, f"--git-dir={self.repository}", *words]
         if not _SHELL.exists():  # Windows
             return command
         record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull

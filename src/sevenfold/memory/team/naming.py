@@ -8,11 +8,10 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-from sevenfold.memory.folder.naming import ENDING, INDEX_NAME, key, wrong_with_file
+from sevenfold.memory.folder.naming import COPY, ENDING, INDEX_NAME, is_copy, key, wrong_with_file
 from sevenfold.memory.guard.instructions import find_instructions
 from sevenfold.memory.parts import TEAM
 
-_CONFLICT: Final = re.compile(r"\.conflict-[0-9a-f]{8,64}\.md$")
 LONGEST: Final = 80
 """Characters of one part of a name."""
 WORDS: Final = 8
@@ -35,7 +34,7 @@ def suspicious_name(file: str) -> str:
 
     The index shows names, and a sentence can be one.
     """
-    for part in _CONFLICT.sub("", file).removesuffix(ENDING).split("/"):
+    for part in COPY.sub("", file).removesuffix(ENDING).split("/"):
         if len(part) > LONGEST:
             return f"its name has more than {LONGEST} characters"
         if len(re.findall(r"[^\W_]+", part)) > WORDS:
@@ -78,17 +77,12 @@ def _above(file: str) -> list[str]:
     return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
-def is_copy(file: str) -> bool:
-    """Whether it is a copy that a clash left."""
-    return bool(_CONFLICT.search(file))
-
-
 def copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> str:
     """Where the version that lost is kept: named after its text, so that all get the same and one copy.
 
     `usable` says whether a name is free, or holds these very bytes.
     """
-    stem = _CONFLICT.sub("", file) if is_copy(file) else file.removesuffix(ENDING)
+    stem = COPY.sub("", file) if is_copy(file) else file.removesuffix(ENDING)
     folder, slash, last = stem.rpartition("/")
     last = last.encode("utf-8")[:_STEM].decode("utf-8", "ignore").rstrip(" .")
     digest = hashlib.sha256(data).hexdigest()

@@ -19,6 +19,7 @@ from sevenfold.memory.team.ours import Ours, id_of_text
 from sevenfold.memory.team.screening import Screen
 from sevenfold.memory.team.state import TeamState
 from sevenfold.memory.team.values import Refusal
+from sevenfold.memory.team.writing_times import LINE
 
 _NAMED: Final = 50
 
@@ -147,8 +148,10 @@ class Offering:
         return {file: self._ours.names.get(file, "") for file in sorted(every)}
 
 
-def message(changes: Mapping[str, bytes | None], known: Mapping[str, str]) -> str:
-    """What a commit says: a sentence, then the files."""
+def message(
+    changes: Mapping[str, bytes | None], known: Mapping[str, str], old: Mapping[str, float]
+) -> str:
+    """What a commit says: a sentence, then the files; and of those that are older than it, since when."""
     added = [file for file, data in changes.items() if data is not None and file not in known]
     gone = [file for file, data in changes.items() if data is None]
     changed = [file for file in changes if file not in added and file not in gone]
@@ -160,4 +163,6 @@ def message(changes: Mapping[str, bytes | None], known: Mapping[str, str]) -> st
     for what, files in done.items():
         lines += [f"{what} {file}" for file in files[:_NAMED]]
         lines += [f"{what} {len(files) - _NAMED:,} more"] if len(files) > _NAMED else []
+    aged = [f"{LINE} {int(old[file])} {file}" for file in sorted(old) if changes.get(file)]
+    lines += ["", *aged] if aged else []
     return "\n".join(lines)

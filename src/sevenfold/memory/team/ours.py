@@ -23,6 +23,8 @@ class Ours:
     """What is there and cannot be shared as it is: it is left alone, on both sides."""
     names: dict[str, str] = field(default_factory=dict)
     """The names of the memories, by file."""
+    times: dict[str, float] = field(default_factory=dict)
+    """When they were written."""
     secret: set[str] = field(default_factory=set)
     """What the store keeps out of its history."""
 
@@ -72,6 +74,7 @@ def _read(desk: Desk, file: str, inner: str, found: Ours) -> None:
         return
     found.files[inner] = data
     found.ids[inner] = id_of_text(data)
+    found.times[inner] = stamp.modified / 1e9
     row = desk.ledger.rows.get(file)
     if row is not None and row.held == A_SECRET:
         found.secret.add(inner)

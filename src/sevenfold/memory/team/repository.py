@@ -22,6 +22,7 @@ from sevenfold.memory.team.addresses import Address
 from sevenfold.memory.team.git import Git
 from sevenfold.memory.team.trees import Tree, edited, walked
 from sevenfold.memory.team.values import GitFailed
+from sevenfold.memory.team.writing_times import LOGGED, Written, times_in
 
 TIP: Final = "refs/team/tip"
 _AT_ONCE: Final = 32 << 20
@@ -130,6 +131,14 @@ class TeamRepository:
             if old in listed.decode("ascii").split():
                 return True
         return False
+
+    def times(self, commit: str) -> dict[str, Written]:
+        """When each file was written, as far as the commits tell that were fetched."""
+        try:
+            said = self.git.local("log", f"--max-count={_PAST[-1]}", *LOGGED, commit)
+        except GitFailed:  # then they are from now
+            return {}
+        return times_in(said.decode("utf-8", "replace"))
 
     def push(self, remote: Address, branch: str, commit: str) -> None:
         """Send a commit; `Behind` when somebody else was faster."""

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from sevenfold.memory.age import DAY
 from sevenfold.memory.folder.desk import Desk
 from sevenfold.memory.folder.naming import INDEX_NAME
 from sevenfold.memory.store import MemoryStore
@@ -32,6 +34,7 @@ from sevenfold.memory.team.taking import Taken, Taking
 from sevenfold.memory.team.texts import Texts
 from sevenfold.memory.team.trees import Tree
 from sevenfold.memory.team.values import Behind, GitFailed, Refusal, Synced, bounded
+from sevenfold.memory.team.writing_times import Written
 from sevenfold.protocols import Clock
 
 TRIES: Final = 8
@@ -61,6 +64,8 @@ class Remote(msgspec.Struct, frozen=True):
     texts: Texts
     rewound: bool = False
     """It is not what was there the last time with something more."""
+    times: dict[str, Written] = {}
+    """When its files were written, where any of them are new here."""
 
 
 @dataclass(slots=True)
@@ -85,6 +90,7 @@ class Sync:
     """The files here, with the ids of their texts, as they were when it was decided what to send."""
     screen: Screen = field(init=False)
     _late: str = ""
+    _times: dict[str, float] = field(default_factory=dict)
     _take_refused: list[Refusal] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -143,6 +149,8 @@ class Sync:
         for _, id in changed:
             self.repository.git.go_on()
             self.screen.verdict(remote.texts.get(id) or b"")
+        if changed and remote.tip:
+            return replace(remote, times=self.repository.times(remote.tip))
         return remote
 
     def _looked(self) -> Remote:
@@ -186,7 +194,7 @@ class Sync:
         if taken.planned:
             self.state.planned = {**self.state.planned, **taken.planned}
             self.file.save(self.state)
-        taking.write()
+        taking.write(remote.times)
         return taken
 
     def _remark(self, taking: Taking, rewound: bool) -> None:
@@ -199,7 +207,7 @@ class Sync:
 
     def _offer(self, remote: Remote) -> Offer:
         ours = self.store.changing(read_ours)
-        self.seen = ours.ids
+        self.seen, self._times = ours.ids, ours.times
         return self.offered(remote, ours)
 
     def offered(self, remote: Remote, ours: Ours) -> Offer:
@@ -213,10 +221,10 @@ class Sync:
 
     def _push(self, remote: Remote, offer: Offer) -> None:
         state = self.state
-        said = message(offer.changes, remote.incoming.files)
-        commit = self.repository.commit(
-            remote.tree, remote.tip, offer.changes, said, self.clock.now()
-        )
+        now = self.clock.now()
+        old = {file: at for file, at in self._times.items() if 0 < at < now - DAY}
+        said = message(offer.changes, remote.incoming.files, old)
+        commit = self.repository.commit(remote.tree, remote.tip, offer.changes, said, now)
         self.repository.push(self.address, state.branch, commit)
         for file, data in offer.changes.items():
             if data is None:

@@ -29,6 +29,7 @@ from sevenfold.memory.team.screening import BY_TEAM, Judged, Screen
 from sevenfold.memory.team.state import Left, Planned, TeamState
 from sevenfold.memory.team.texts import Texts
 from sevenfold.memory.team.values import Refusal
+from sevenfold.memory.team.writing_times import Written, time_of
 from sevenfold.memory.topic import read_topic
 
 _MANY: Final = 3
@@ -312,13 +313,23 @@ class Taking:
                 self.ours.names.get(file, "") if data is None else read_topic(data, file).name,
             )
 
-    def write(self) -> None:
-        """Make it so."""
+    def write(self, times: Mapping[str, Written]) -> None:
+        """Make it so. `times`: when the team wrote its files; what was joined is new."""
         taken = self.taken
         for file, data in taken.aside.items():
             self._desk.write(f"{TEAM}{file}", data, held=A_SECRET)
         if taken.changes:
-            applied(self._desk, taken.changes, BY_TEAM, _told(taken), strict=False)
+            old = {
+                f"{TEAM}{file}": min(time_of(data, times[file]), self._desk.now)
+                for file, data in taken.writes.items()
+                if file in times and id_of_text(data) == self._incoming.files.get(file)
+            }
+            old |= {
+                f"{TEAM}{copy}": self.ours.times[files[0]]
+                for copy, files in taken.covers.items()
+                if files and files[0] in self.ours.times
+            }
+            applied(self._desk, taken.changes, BY_TEAM, _told(taken), strict=False, times=old)
         else:
             self._desk.settle()
 

@@ -17,14 +17,13 @@ from pathlib import Path
 
 from sevenfold.errors import Mistake
 from sevenfold.memory.folder.desk import Desk
-from sevenfold.memory.folder.naming import INDEX_NAME
+from sevenfold.memory.folder.naming import INDEX_NAME, is_copy
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.parts import TEAM
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.addresses import Address, address_of
 from sevenfold.memory.team.git import Git
 from sevenfold.memory.team.incoming import MOST
-from sevenfold.memory.team.naming import is_copy
 from sevenfold.memory.team.ours import Ours, read_ours
 from sevenfold.memory.team.places import check_place
 from sevenfold.memory.team.repository import Heads, TeamRepository
@@ -218,19 +217,27 @@ class Team:
         file = file.removeprefix(TEAM)
         with self._alone():
             state = self._file.load()
-            ours = self.store.changing(read_ours)
-            left = state.left.get(file)
-            texts = [ours.files.get(file), self._read(left.id) if left else None]
-            found = [data for data in texts if data is not None and find_secrets(_text(data))]
-            found += [file.encode("utf-8", "surrogateescape")] if find_secrets(file) else []
-            if not found:
-                raise Mistake(
-                    f"there is nothing to release in {file}: it is not there, or holds no secret; "
-                    "'sevenfold team status' names what was refused"
-                )
-            state.released |= {release_of(data) for data in found}
+            state.released |= {release_of(data) for data in self._held_back(file, state)}
             state.left.pop(file, None)
             self._file.save(state)
+
+    def check_release(self, file: str) -> None:
+        """`Mistake` when there is nothing to release in this file."""
+        with self._alone():
+            self._held_back(file.removeprefix(TEAM), self._file.load())
+
+    def _held_back(self, file: str, state: TeamState) -> list[bytes]:
+        """What of a file is not shared because it looks like a secret."""
+        ours, left = self.store.changing(read_ours), state.left.get(file)
+        texts = [ours.files.get(file), self._read(left.id) if left else None]
+        found = [data for data in texts if data is not None and find_secrets(_text(data))]
+        found += [file.encode("utf-8", "surrogateescape")] if find_secrets(file) else []
+        if not found:
+            raise Mistake(
+                f"there is nothing to release in {file}: it is not there, or holds no secret; "
+                "'sevenfold team status' names what was refused"
+            )
+        return found
 
     # --- inside ---------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What other agents have sent to a conversation: letters, and notices of what became of an agent.
 
 They are told, and quoted to whoever asks. They are never obeyed: whatever a letter says about itself, the
-person who uses this did not type it.
+person who uses this did not type it. One thing is answered: the lead of a team may ask an agent to end.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.messages import Text
-from sevenfold.models.offline.handing import AGENT
+from sevenfold.messages import Json, Text
+from sevenfold.models.offline.handing import AGENT, LEAD, SEND
 from sevenfold.models.offline.phrases import Language, say
+from sevenfold.models.offline.steps import Call
 from sevenfold.models.offline.view import (
     LETTER,
     NOTICE,
@@ -31,6 +32,8 @@ LONGEST: Final = 1_200
 """Characters of one that are told."""
 MOST: Final = 5
 _SENDER: Final = tuple(re.compile(rf'\b{key}="([^"]*)"') for key in ("from", "name", "agent", "id"))
+_FRAME: Final = re.compile(r'\bkind="(\w+)" request_id="([^"]+)"')
+_SHUTDOWN: Final = "shutdown_request"
 _STATUS: Final = re.compile(r'\bstatus="([^"]*)"')
 _REMARK: Final = re.compile(r"\A\s*[^\n]*\bnot the user[^\n]*(?:\n---)?(?:\n|\Z)", re.I)
 _BEGUN: Final = re.compile(r"\[still running|Agent \S+ \([^()\n]*\)[^.\n]*\bin the background\.")
@@ -63,6 +66,10 @@ class Arrival(msgspec.Struct, frozen=True):
     text: str
     status: str = ""
     """Of an agent whose end, or rest, is told; empty for a letter."""
+    kind: str = ""
+    """Of a letter that means something to the program, too."""
+    request: str = ""
+    """By what an answer to it is known."""
 
 
 def arrivals(conversation: Conversation, since: int = 0) -> Iterator[Arrival]:
@@ -80,7 +87,9 @@ def of_part(at: int, part: Added) -> Arrival:
     status = _STATUS.search(part.attributes) if part.tag == NOTICE else None
     who = unescape(next(found, "")) or ("somebody" if part.tag == LETTER else "an agent")
     told = status[1] if status else ("" if part.tag == LETTER else "done")
-    return Arrival(at, who, words_of(part), told)
+    frame = _FRAME.search(part.attributes) if part.tag == LETTER else None
+    kind, request = (frame[1], unescape(frame[2])) if frame else ("", "")
+    return Arrival(at, who, words_of(part), told, kind, request)
 
 
 def words_of(part: Added) -> str:
@@ -94,6 +103,33 @@ def news(conversation: Conversation, ask: Ask | None) -> list[Arrival]:
     if ask is not None and ask.directive:
         since = max(since, ask.at + 1)
     return list(arrivals(conversation, since))
+
+
+def agreed_to_end(conversation: Conversation, ask: Ask | None) -> tuple[Call, ...]:
+    """The answer to a lead that asks this agent to end: nothing is left to do, so it agrees."""
+    if SEND not in conversation.tools:
+        return ()
+    asked = [
+        one.request
+        for one in news(conversation, ask)
+        if one.kind == _SHUTDOWN and one.who == LEAD and one.request
+    ]
+    answered = {_answers_to(done) for done in calls(conversation)}
+    return tuple(
+        Call(SEND, {"to": LEAD, "summary": "ending as asked", "frame": _agreed(request)})
+        for request in dict.fromkeys(asked)
+        if request not in answered
+    )
+
+
+def _agreed(request: str) -> Json:
+    return {"type": "shutdown_response", "request_id": request, "approve": True}
+
+
+def _answers_to(done: Done) -> str:
+    """The request that this call has answered; also when it failed, so that it is not tried for ever."""
+    frame = done.use.input.get("frame") if done.use.name == SEND else None
+    return str(frame.get("request_id", "")) if isinstance(frame, dict) else ""
 
 
 def is_over(conversation: Conversation, ask: Ask) -> bool:

@@ -122,6 +122,9 @@ CUES: Final[tuple[Cue, ...]] = (
         rf"{_I}(?:prefer|like|love|hate|dislike)\s+(?:when you|it when you|you to|that you)\s+\w+",
         rf"{_I}(?:want|need|expect)\s+you\s+to\s+(?=.*\b{_LASTING}\b)",
         rf"{_I}(?:prefer|hate|dislike)\s+(?:\w+\s+){{0,3}}{_WAYS}\b",
+        r"\bI\s+(?:always|never|generally|usually|normally|only)\s+(?:want|need|expect|like)\s+"
+        rf"(?:to\s+(?:see|have|get)\s+)?(?:\w+\s+){{0,3}}{_WAYS}\b",
+        rf"{_I}(?:want|expect)\s+(?:\w+\s+){{0,3}}{_WAYS}\b(?=.*\b{_LASTING}\b)",
         r"\byou (?:should|must|need to|have to) (?:always|never)\b",
         unless=_HERE,
     ),
@@ -165,6 +168,8 @@ CUES: Final[tuple[Cue, ...]] = (
         rf"\b(?:must|has to|have to|needs? to)\s+(?:be\s+)?\w+[^.]{{0,50}}\b(?:by|before"
         rf"|until)\s+[^.]{{0,20}}{_DATE}",
         rf"{_DATE}[^.]{{0,30}}\b(?:is|are)\s+(?:the|our|my)\s+(?:\w+\s+)?{_EVENT}",
+        rf"{_WE}(?:will\s+|are\s+going\s+to\s+)?(?:ship|release|launch|deploy|freeze|publish|deliver"
+        rf"|migrate|demo|go live)\b(?=.*(?:\d|\b(?:next|this|by|tomorrow)\b)).{{0,40}}{_DATE}",
     ),
     *_cues(
         "decision",

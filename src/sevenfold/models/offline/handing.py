@@ -23,6 +23,8 @@ SEND: Final = "SendMessage"
 GENERAL: Final = "general-purpose"
 FORK: Final = "fork"
 EVERYONE: Final = "*"
+LEAD: Final = "lead"
+"""What an agent of a team calls the conversation that leads it."""
 FEWEST, MOST = 3, 5
 """Words that say what an agent is for."""
 MOST_CHARACTERS: Final = 20

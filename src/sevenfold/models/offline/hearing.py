@@ -139,7 +139,7 @@ def heard(conversation: Conversation, since: int, until: int) -> Iterator[Heard]
         if message.role == "assistant":
             answered = message.text or answered
             continue
-        day = _day_told(message) or day
+        day = day_told(message) or day
         if at < since or at in conversation.added:
             continue
         text = _typed(message)
@@ -169,7 +169,7 @@ def _contexts(conversation: Conversation, until: int) -> Iterator[str]:
                         yield part.text
 
 
-def _day_told(message: Message) -> str:
+def day_told(message: Message) -> str:
     """The day that our own opening or news of the surroundings name."""
     for block in message.content:
         if isinstance(block, Text) and "Date: " in block.text:

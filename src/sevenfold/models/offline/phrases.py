@@ -151,6 +151,15 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
     "from_agent": ("agent {label} reported", "代理 {label} 报告"),
     "done_Read": ("Read {what}: {lines}.", "已读取 {what}：{lines}。"),
     "done_Write": ("Wrote {what}.", "已写入 {what}。"),
+    "done_forgotten": ("I have removed this from memory: {what}.", "已从记忆中删除：{what}。"),
+    "nothing_to_forget": (
+        "I found no memory about “{what}”; `sevenfold memory list` shows what is remembered.",
+        "我没有找到关于“{what}”的记忆；`sevenfold memory list` 会列出所有记忆。",
+    ),
+    "which_memory": (
+        "Several memories are about this, so I removed none: {what}. Name the one you mean.",
+        "有几条记忆都与此有关，所以我一条也没有删除：{what}。请说明是哪一条。",
+    ),
     "done_memory": ("I have saved this to memory: {what}.", "已存入记忆：{what}。"),
     "done_Edit": ("Edited {what}.", "已修改 {what}。"),
     "done_Bash": ("Ran {what}: {lines} of output.", "已运行 {what}：输出 {lines}。"),

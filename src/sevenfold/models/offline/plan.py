@@ -16,6 +16,7 @@ import msgspec
 
 from sevenfold.messages import ToolUse
 from sevenfold.models.offline import verbs, verbs_zh
+from sevenfold.models.offline.forgetting import forgotten
 from sevenfold.models.offline.handing import Offer, offer_of
 from sevenfold.models.offline.handing_on import handed_on
 from sevenfold.models.offline.lexing import Lexed, lex, soft_parts
@@ -24,6 +25,7 @@ from sevenfold.models.offline.steps import (
     IT,
     Call,
     Calls,
+    Forget,
     Keep,
     Question,
     Rule,
@@ -175,6 +177,9 @@ def plan(conversation: Conversation, ask: Ask, save: Save | None = None) -> list
         ):
             steps.extend(saving)
             continue
+        if isinstance(step, Forget):
+            steps.extend(forgotten(conversation, step.text, ask.at) if save else (Said(step.text),))
+            continue
         if isinstance(step, Calls):
             last = last or (_last_file(conversation, ask.at) if _says_it(step) else None)
             if _says_it(step) and last is None:
@@ -303,10 +308,11 @@ def named(call: Call | ToolUse) -> str:
         "",
     )
     short = " ".join(about.split())
-    short = short if len(short) <= 80 else short[:79] + "…"
     if not short:
         return call.name
-    return f"{call.name} {short if 'file_path' in call.input else as_code(short)}"
+    if "file_path" in call.input:  # whole: it is there to be used
+        return f"{call.name} {short}"
+    return f"{call.name} {as_code(short if len(short) <= 80 else short[:79] + '…')}"
 
 
 def as_code(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final, TypeGuard
 from sevenfold.memory.folder.naming import slug
 from sevenfold.memory.topic import Type, new_topic
 from sevenfold.memory.topics.reading import summary
+from sevenfold.models.offline.diary import keeps_diary, noted
 from sevenfold.models.offline.steps import Call, Calls, Keep, Question, Said, Step, Unclear
 from sevenfold.models.offline.view import Conversation
 from sevenfold.models.offline.words import CJK
@@ -66,6 +67,8 @@ def saved(conversation: Conversation, text: str) -> tuple[Calls, ...]:
     folder = memory_folder(conversation.system)
     if folder is None or "Write" not in conversation.tools:
         return ()
+    if keeps_diary(conversation.system):
+        return noted(conversation, folder, text)
     name, kind = name_of(text), type_of(text)
     text = _TO.sub("", text, count=1) if _TO.match(text) else text
     file = f"{name}.md"

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from sevenfold.messages import Block, Text, ToolUse, whole_characters
 from sevenfold.models.directives import Directive
-from sevenfold.models.offline.arrivals import is_over, news, told
+from sevenfold.models.offline.arrivals import agreed_to_end, is_over, news, told
+from sevenfold.models.offline.ignoring import as_if_empty
 from sevenfold.models.offline.noting import noted
 from sevenfold.models.offline.phrases import Language, joined, say
 from sevenfold.models.offline.plan import (
@@ -100,6 +101,8 @@ def _arrived(conversation: Conversation, ask: Ask | None) -> Blocks:
     if ask is not None and not is_over(conversation, ask):
         return ()
     language = _language(ask) if ask else "en"
+    if ends := agreed_to_end(conversation, ask):
+        return _calling(language, conversation, ends)
     new = news(conversation, ask)
     return _text(_cut("\n\n".join(told(language, one) for one in new))) if new else ()
 
@@ -114,10 +117,16 @@ def _replied(conversation: Conversation, ask: Ask, resumed: int, rules: Rules) -
     language = _language(ask)
     steps = plan(conversation, ask, rules.save)
     state = progress(conversation, steps, ask.at, resumed)
+    if not state.now and (ends := agreed_to_end(conversation, ask)):
+        return _calling(language, conversation, ends)
     if not state.now:
         seen = replace(state, done=tuple(_to_report(state.done, resumed)))
         return _text(_closing(language, conversation, ask, steps, seen))
-    uses = _uses(conversation, state.now)
+    return _calling(language, conversation, state.now)
+
+
+def _calling(language: Language, conversation: Conversation, now: tuple[Call, ...]) -> Blocks:
+    uses = _uses(conversation, now)
     return *_text(doing(language, uses)), *uses
 
 
@@ -201,7 +210,8 @@ def _closing(
 ) -> str:
     """Nothing is left to call: what was found, what was not done, and the answers."""
     questions = [s for s in steps if isinstance(s, Question) and asks_something(s.text)]
-    answers = [answer_from(conversation, ask, q.text, language) for q in questions]
+    seen = as_if_empty(conversation) if questions else conversation
+    answers = [answer_from(seen, ask, q.text, language) for q in questions]
     found = all(text is not None for text in answers) and bool(answers)
     said = reports(language, state.done, brief=found)
     if ask.piped and not found and not any(isinstance(s, Calls) for s in steps):

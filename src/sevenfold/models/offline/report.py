@@ -15,6 +15,7 @@ from sevenfold.models.offline.view import Done
 MOST_REPORTS: Final = 12
 MOST_LINES: Final = 8
 WIDEST: Final = 160
+LONGEST_PATH: Final = 4_096
 REASON: Final = 300
 PAGE_NOTES: Final = 1_000
 """Characters at the end of what was read among which the tool says how much it left out."""
@@ -23,6 +24,8 @@ _NUMBERED = re.compile(r"^ *\d+(?:\t|→|\| ?)", re.MULTILINE)
 _FOUND = re.compile(r"\d+[:-] ?")
 _NOTE = re.compile(r"\[.*\]|--|")
 _PAGE = re.compile(r"^\[lines [\d,]+-[\d,]+ of (?:more than )?[\d,]+", re.MULTILINE)
+_MEMORY = re.compile(r"---\nname: |# \d{4}-\d{2}-\d{2}\n")
+"""How a memory begins, and how the log of a day does."""
 _EXIT = re.compile(r"\bexit(?:ed)?(?:\s+with)?(?:\s+(?:code|status))?\s*[:=]?\s*(\d{1,3})\b", re.I)
 
 
@@ -67,6 +70,8 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
     phrase = f"done_{done.use.name}" if f"done_{done.use.name}" in PHRASES else "done"
     if _is_memory(done.use):
         phrase = "done_memory"
+    elif _is_forgotten(done):
+        phrase = "done_forgotten"
     elif done.use.name == "Bash" and not told:
         phrase = "done_Bash_silent"
     elif done.use.name in ("Grep", "Glob") and _is_nothing(told):
@@ -88,7 +93,13 @@ def _agent(language: Language, done: Done, *, brief: bool) -> str:
 def _is_memory(use: ToolUse) -> bool:
     """Whether a memory was written: a markdown file that begins with its name."""
     path, content = str(use.input.get("file_path")), str(use.input.get("content"))
-    return use.name == "Write" and path.endswith(".md") and content.startswith("---\nname: ")
+    return use.name == "Write" and path.endswith(".md") and bool(_MEMORY.match(content))
+
+
+def _is_forgotten(done: Done) -> bool:
+    """Whether an empty file was written where a memory was."""
+    told = done.result.text if done.result else ""
+    return done.use.name == "Write" and not done.use.input.get("content") and told[:8] == "Removed "
 
 
 def _is_nothing(told: list[str]) -> bool:
@@ -167,12 +178,18 @@ def _reason(text: str) -> str:
     return text if len(text) <= REASON else text[:REASON] + "…"
 
 
+def _fits(line: str) -> bool:
+    """A path is shown whole, however long: half of it is of no use."""
+    is_path = line.startswith("/") and " " not in line and len(line) <= LONGEST_PATH
+    return len(line) <= WIDEST or is_path
+
+
 def _excerpt(lines: list[str], *, tail: bool = False) -> str:
     """The first lines; of what went wrong also the last, where the reason often stands."""
     if len(lines) > MOST_LINES:
         half = MOST_LINES // 2
         lines = [*lines[:half], "…", *lines[-half:]] if tail else [*lines[:MOST_LINES], "…"]
-    shown = [line if len(line) <= WIDEST else line[:WIDEST] + "…" for line in lines]
+    shown = [line if _fits(line) else line[:WIDEST] + "…" for line in lines]
     ticks = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, ticks + 1)
     return "\n".join([fence, *shown, fence])

@@ -39,6 +39,12 @@ class Keep(msgspec.Struct, frozen=True):
     """Beyond this conversation, if there is a place for it."""
 
 
+class Forget(msgspec.Struct, frozen=True):
+    """Something the person wants forgotten for good."""
+
+    text: str
+
+
 class Said(msgspec.Struct, frozen=True):
     """A statement that asks for nothing."""
 
@@ -52,7 +58,7 @@ class Unclear(msgspec.Struct, frozen=True):
     why: str = "no_rule"
 
 
-Step: TypeAlias = Calls | Question | Keep | Said | Unclear
+Step: TypeAlias = Calls | Question | Keep | Forget | Said | Unclear
 Build: TypeAlias = Callable[[re.Match[str], Lexed], "tuple[Step, ...] | None"]
 Rule: TypeAlias = tuple[re.Pattern[str], Build]
 """A pattern over the skeleton of a sentence, and what it asks for; None: it was something else."""

@@ -9,6 +9,7 @@ from sevenfold.models.offline.lexing import LITERAL, MARK, Lexed
 from sevenfold.models.offline.search import SEARCH_RULES
 from sevenfold.models.offline.steps import (
     IT,
+    Forget,
     Keep,
     Question,
     Rule,
@@ -154,6 +155,19 @@ def keep(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     return (Keep(text, lasting=bool(_LASTING.match(m[0]) and _MEANT.match(text))),)
 
 
+def forget(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+    text = lexed.raw(m["text"]).strip().rstrip(".!。！")
+    if m[0].rstrip().endswith(("?", "？")) or _NO_MATTER.fullmatch(text):
+        return None
+    return (Forget(text),)
+
+
+_NO_MATTER = re.compile(
+    r"(?:about )?(?:it|this|that|them|all(?: of (?:it|that))?|everything|了|它)\W*", re.I
+)
+"""What is to be forgotten that was said a moment ago, and is no memory."""
+
+
 _LASTING = re.compile(r"remember|memori[sz]e|don'?t forget|do not forget|[记别不牢]", re.I)
 """What asks for more than to be heard: a note to somebody is no memory."""
 _MEANT = re.compile(
@@ -209,6 +223,13 @@ _SPOKEN: Final[tuple[Rule, ...]] = tuple(
             r"(?:remember|note|memori[sz]e|keep in mind|don'?t forget|do not forget"
             r"|(?:make|take)(?: a)? note)(?:\s+(?:that|of|this|the fact that))?\s*[:,]?\s+(?P<text>.+)",
             keep,
+        ),
+        (
+            r"(?:forget(?:\s+(?:that|about|the fact that|everything about"
+            r"|what (?:i|you) (?:said|know|saved|told you|remember) about))?"
+            r"|(?:delete|erase|remove|drop|forget)\s+(?:the|your|that|any)\s+memor(?:y|ies)\s+"
+            r"(?:about|of|on|that))\s+(?P<text>.+)",
+            forget,
         ),
     )
 )

@@ -22,7 +22,7 @@ from sevenfold.models.offline.steps import (
     searching,
     trimmed,
 )
-from sevenfold.models.offline.verbs import edit, inspect, keep, question, write
+from sevenfold.models.offline.verbs import edit, forget, inspect, keep, question, write
 
 POLITE: Final = re.compile(
     r"(?:(?:请问?|麻烦|帮我|帮忙|你?能不能|你?能否|你能|可不可以|可以|首先|先|现在|然后|接着|随后|再|最后|并且?|给我|你)"
@@ -129,6 +129,7 @@ RULES: Final[tuple[Rule, ...]] = tuple(
             r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)",
             keep,
         ),
+        (r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$", forget),
         (
             rf"(?:把|将)\s*(?P<file>\S{{1,200}}?){_INSIDE}的?\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
             rf"{_REPLACED}(?P<new>.+)",

@@ -23,14 +23,14 @@ from sevenfold.messages import (
     ToolUse,
 )
 from sevenfold.replay.reading.messages import arguments, part_of
-from sevenfold.replay.reading.parsing import count, decoded, moment, object_of, text
+from sevenfold.replay.reading.parsing import count, decoded, left_out, object_of, text
 from sevenfold.replay.reading.thread import Thread
 from sevenfold.storage.lines import lines_of
 from sevenfold.storage.recorded import Compaction, Recorded, SessionReader
 from sevenfold.tokens import Usage
 
 FORMAT: Final = "codex"
-_ENVELOPES: Final = frozenset(
+ENVELOPES: Final = frozenset(
     {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 )
 _CALLS: Final = frozenset(
@@ -41,6 +41,7 @@ _OUTPUTS: Final = frozenset(
 )
 _ITEMS: Final = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
 _LOOKED_AT: Final = 5
+_COUNTS: Final = ("input", "cached_input", "output")
 
 
 class _Line(msgspec.Struct):
@@ -87,7 +88,7 @@ def _is_ours(line: bytes) -> bool:
     except ValueError:
         return False
     if "payload" in found:
-        return text(found.get("type")) in _ENVELOPES
+        return text(found.get("type")) in ENVELOPES
     old_head = "instructions" in found and "id" in found and "timestamp" in found
     return old_head or (text(found.get("type")) in _ITEMS and "uuid" not in found)
 
@@ -104,14 +105,17 @@ class _Reading:
             record = _decode_line(data)
             payload = bytes(record.payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            mended = object_of(data)
+            lost: list[str] = []
+            mended = object_of(data, lost)
+            for what in lost[:1]:
+                self.thread.wrong(line, left_out(what))
             record = _Line(text(mended.get("type")), mended.get("timestamp"))
             payload = msgspec.json.encode(mended["payload"]) if "payload" in mended else b""
-        at = moment(record.timestamp)
+        at = self.thread.moment(record.timestamp, line)
         if not payload:
             self._bare(line, at, data)
         elif record.type == "event_msg":
-            self._event(payload)
+            self._event(line, payload)
         elif record.type == "response_item":
             self._item(line, at, object_of(payload))
         elif record.type == "compacted":
@@ -128,6 +132,8 @@ class _Reading:
         found = object_of(data)
         if text(found.get("type")) in _ITEMS:
             self._item(line, at, found)
+        elif "uuid" in found and "sessionId" in found:
+            self.thread.skipped["claude-code"] += 1
         elif "id" in found and not self._about:
             self._about = found
         else:
@@ -171,7 +177,7 @@ class _Reading:
         summary = Message("user", tuple(left)) if left else None
         self.thread.happened(Compaction("auto", 0, summary), line, at)
 
-    def _event(self, payload: bytes) -> None:
+    def _event(self, line: int, payload: bytes) -> None:
         try:
             event = _decode_event(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -182,10 +188,13 @@ class _Reading:
             return
         info = event.info if isinstance(event.info, dict) else {}
         last, total = info.get("last_token_usage"), info.get("total_token_usage")
-        if not isinstance(last, dict) or not count(last.get("input_tokens")):
+        if not isinstance(last, dict) or (total is not None and total == self._total):
             return
-        if total is None or total != self._total:
-            self._total = total
+        self._total = total
+        if not _can_be(last):
+            self.thread.wrong(line, "its usage cannot be: it is left out")
+            self.thread.stopped("")
+        elif count(last.get("input_tokens")):
             self.thread.charged(_usage(last))
 
     def recorded(self) -> Recorded:
@@ -199,10 +208,17 @@ class _Reading:
         )
 
 
+def _can_be(last: Json) -> bool:
+    """Whether each count is one, and no more was read from the cache than was sent."""
+    sent, cached, wrote = (last.get(f"{name}_tokens", 0) for name in _COUNTS)
+    if any(type(number) is not int or number < 0 for number in (sent, cached, wrote)):
+        return False
+    return bool(cached <= sent)
+
+
 def _usage(last: Json) -> Usage:
     """Cached tokens are counted among the input there; writing to the cache costs nothing extra."""
     sent, cached = count(last.get("input_tokens")), count(last.get("cached_input_tokens"))
-    cached = min(cached, sent)
     return Usage(sent - cached, 0, cached, count(last.get("output_tokens")))
 
 

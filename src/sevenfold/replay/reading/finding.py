@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,20 +13,35 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.replay.reading.codex import Codex
-from sevenfold.replay.reading.mending import bounded, mended_file
+from sevenfold.replay.reading.agents import has_agents
+from sevenfold.replay.reading.codex import ENVELOPES, Codex
+from sevenfold.replay.reading.mending import bounded, left_out, mended
 from sevenfold.replay.reading.messages import Messages
 from sevenfold.replay.reading.own import Own
 from sevenfold.replay.reading.parsing import beginning
 from sevenfold.replay.reading.steadying import steadied
-from sevenfold.storage.claude_code import ClaudeCode
+from sevenfold.storage.claude_code import ClaudeCode, read_session
 from sevenfold.storage.claude_records import decode
+from sevenfold.storage.lines import LONGEST_LINE
 from sevenfold.storage.recorded import Recorded, SessionReader
+from sevenfold.transcript import Problem
+from sevenfold.whereabouts import STATE
 
 READERS: Final[tuple[SessionReader, ...]] = (Own(), ClaudeCode(), Codex(), Messages())
 """The first that recognises a file reads it. Another format is one more of these."""
+STRANGE: Final[dict[str, frozenset[str]]] = {
+    "claude-code": ENVELOPES,
+    "codex": frozenset({"claude-code"}),
+}
+"""Kinds of records that only another tool writes."""
+HEADS: Final = (1 << 16, 1 << 20, 1 << 24, LONGEST_LINE + (1 << 16))
+"""So much of a file is looked at, in turn, until somebody recognises it: its first line may be long."""
+_CONVERSATION: Final = re.compile(rb'"role"\s*:\s*"(?:user|assistant|model)"')
+_WORDS: Final = (b'"content"', b'"parts"', b'"text"', b'"tool_calls"')
 ENDINGS: Final = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
 """What is looked at in a folder; a file that is named itself may be called anything."""
+_LINES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+"""Of these, what sessions are called: such a file is one, or a damaged one, unless it is other JSON."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -63,7 +79,7 @@ def _walked(path: Path) -> Iterator[tuple[Path, bool]]:
         yield path, True
         return
     for folder, folders, names in os.walk(path):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name != STATE)  # nobody talks in there
         for name in sorted(names):
             if name.lower().endswith(ENDINGS):
                 yield Path(folder, name), False
@@ -99,35 +115,56 @@ def read(found: Found) -> Recorded | None:
         if found.named:
             raise Unreadable("not a file")
         return None
-    head = beginning(path)
-    reader = reader_of(head)
+    head, reader = _recognised(path)
     if reader is None:
-        if not found.named and head and not _like_a_session(head):
+        if not found.named and head and not _like_a_session(path, head):
             return None
         raise Unreadable(_why_not(head))
     try:
         recorded = _whole(reader, path)
     except ValueError as error:
         raise Unreadable(str(error)) from error
-    if not recorded.entries:
+    if not recorded.entries and not has_agents(recorded):
         if not found.named and not recorded.problems:
             return None  # notes of a tool about a session that never began
         raise Unreadable("nothing in it was said to a model or by one")
-    return steadied(bounded(recorded))
+    return steadied(bounded(_alone(recorded)))
+
+
+def _recognised(path: Path) -> tuple[bytes, SessionReader | None]:
+    """The beginning of a file, and who reads it; of JSON as much is looked at as a line may have."""
+    head = b""
+    for limit in HEADS:
+        head = beginning(path, limit)
+        if (reader := reader_of(head)) is not None:
+            return head, reader
+        if len(head) < limit or not _is_json(head):
+            break
+    return head, None
+
+
+def _alone(recorded: Recorded) -> Recorded:
+    """The session, with a word on lines that are of another format: two files in one, perhaps."""
+    strange = STRANGE.get(recorded.format, frozenset[str]())
+    if not (number := sum(recorded.skipped.get(kind, 0) for kind in strange)):
+        return recorded
+    lines = "1 line is" if number == 1 else f"{number:,} lines are"
+    problem = Problem(
+        1, f"{lines} of another format and left out: put each session in its own file"
+    )
+    return replace(recorded, problems=(*recorded.problems, problem))
 
 
 def _whole(reader: SessionReader, path: Path) -> Recorded:
     """The session, with records of which only a field is wrong."""
-    recorded = reader.read(path)
     if not isinstance(reader, ClaudeCode):  # the others drop such fields themselves
-        return recorded
-    again = mended_file(path, recorded.problems, decode)
-    if again is None:
-        return recorded
-    data, told = again
-    recorded = reader.read(data)
-    problems = sorted((*recorded.problems, *told), key=lambda problem: problem.line)
-    return replace(recorded, problems=tuple(problems))
+        return reader.read(path)
+    return read_session(path, _mended)
+
+
+def _mended(line: bytes) -> tuple[bytes, list[str]]:
+    line, fields = mended(line, decode)
+    return line, [left_out(field) for field in fields]
 
 
 def _why_not(head: bytes) -> str:
@@ -135,10 +172,23 @@ def _why_not(head: bytes) -> str:
         return "the file is empty, or damaged from its beginning on"
     if b"\0" in head[:4_096]:
         return "a binary file, not a session"
+    if _is_conversation(head):
+        return (
+            "it looks like a conversation, but in none of the known formats: Sevenfold, Claude Code, "
+            "Codex rollout or a list of messages"
+        )
     return "not a session in a known format: Sevenfold, Claude Code, Codex rollout or a list of messages"
 
 
-def _like_a_session(head: bytes) -> bool:
+def _like_a_session(path: Path, head: bytes) -> bool:
     """Whether a file in a folder should have been a session; JSON of another kind is passed over."""
-    start = head.lstrip()[:1]
-    return start not in (b"{", b"[")
+    lines = path.name.lower().endswith(_LINES)
+    return (lines and not _is_json(head)) or _is_conversation(head)
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+
+
+def _is_conversation(head: bytes) -> bool:
+    return _CONVERSATION.search(head) is not None and any(word in head for word in _WORDS)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.messages import Json
-from sevenfold.replay.reading.parsing import LARGEST_DOCUMENT, object_of
-from sevenfold.storage.lines import lines_of
+from sevenfold.replay.reading.parsing import left_out, object_of
+
+__all__ = ["bounded", "left_out", "mended"]
 from sevenfold.storage.recorded import Recorded, Said
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Problem, Reply
@@ -33,43 +33,26 @@ def mended(line: bytes, decode: Callable[[bytes], object]) -> tuple[bytes, list[
         try:
             decode(line)
         except ValueError as error:
-            field = _wrong(str(error))
-            if field is None or len(dropped) >= MOST_FIELDS:
+            field, lost = _wrong(str(error)), list[str]()
+            if len(dropped) >= MOST_FIELDS:
                 raise
-            record = object_of(line)
-            if not _drop(record, field):
+            record = object_of(line, lost)
+            if not lost and (field is None or not _drop(record, field)):
                 raise
+            if lost:
+                _drop_usage(record)
             line = msgspec.json.encode(record)
-            dropped.append(".".join(field))
+            dropped += lost[:1] if lost or field is None else [".".join(field)]
         else:
             return line, dropped
 
 
-def mended_file(
-    path: Path, problems: Iterable[Problem], decode: Callable[[bytes], object]
-) -> tuple[bytes, list[Problem]] | None:
-    """The file with the lines mended that have such a problem; None when there is none to mend."""
-    wrong = {problem.line for problem in problems if _wrong(problem.why)}
-    if not wrong:
-        return None
-    held, at, told = bytearray(), 1, list[Problem]()
-    for number, line in lines_of(path, []):
-        held += b"\n" * (number - at)  # lines keep their numbers
-        at = number
-        if number in wrong:
-            try:
-                line, fields = mended(line, decode)
-            except ValueError:
-                fields = []
-            told += [Problem(number, left_out(field)) for field in fields]
-        held += line
-        if len(held) > LARGEST_DOCUMENT:
-            return None
-    return (bytes(held), told) if told else None
-
-
-def left_out(field: str) -> str:
-    return f"{field} is not what it should be: it is left out, the rest of the line is kept"
+def _drop_usage(record: Json) -> None:
+    """Usage with one count that was no number goes as a whole."""
+    message = record.get("message")
+    usage = message.get("usage") if isinstance(message, dict) else None
+    if isinstance(usage, dict) and None in usage.values():
+        del record["message"]["usage"]
 
 
 def bounded(recorded: Recorded) -> Recorded:

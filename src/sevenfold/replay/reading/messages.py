@@ -1,7 +1,7 @@
 """Reads plain lists of messages, as the chat APIs of OpenAI and others take them.
 
-A file is a JSON list, an object with `messages`, or one message a line. Such files say what was said and
-nothing about what it cost; times are there only where the writer added them.
+A file is a JSON list, an object with `messages`, or one message a line. Such files say what was said, and
+mostly nothing about what it cost; usage and times are there only where the writer added them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from sevenfold.messages import Block, Image, Json, Text, Thinking, ToolResult, ToolUse, parse_block
+from sevenfold.replay.reading.counts import usage_of
 from sevenfold.replay.reading.parsing import (
-    beginning,
     decoded,
     document,
     items_of,
-    moment,
+    left_out,
     object_of,
     text,
 )
@@ -52,7 +54,8 @@ class Messages:
 
     def read(self, source: Path | bytes) -> Recorded:
         reading = _Reading()
-        if _is_message(_first(beginning(source).lstrip(b"\xef\xbb\xbf \t\r\n"))):
+        _, line = next(lines_of(source, []), (0, b""))  # whole: it may be longer than any head
+        if line.startswith(b"{") and _is_message(_outline(line)):
             items = reading.lines(source)
         else:
             items = reading.whole(source)
@@ -69,6 +72,16 @@ def _first(head: bytes) -> object:
         return decoded(head.split(b"\n", 1)[0])
     except ValueError:
         return None
+
+
+def _outline(line: bytes) -> object:
+    """The fields of a line by which it is told, without taking all of it apart: it may be a whole list."""
+    try:
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        role = found.get("role")
+        return {**found, "role": decoded(bytes(role))} if role is not None else found
+    except (ValueError, RecursionError):
+        return _first(line)
 
 
 def _is_message(found: object) -> bool:
@@ -89,10 +102,13 @@ class _Reading:
 
     def lines(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
         for number, line in lines_of(source, self.thread.problems):
+            lost: list[str] = []
             try:
-                yield number, object_of(line)
+                yield number, object_of(line, lost)
             except ValueError as error:
                 self.thread.wrong(number, str(error))
+            for what in lost[:1]:
+                self.thread.wrong(number, left_out(what))
 
     def whole(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
         data, start = document(source, self.thread.problems), 0
@@ -110,7 +126,8 @@ class _Reading:
         if not isinstance(item, dict) or text(item.get("role")) not in _ROLES:
             self.thread.wrong(number, "not a message with a role")
             return
-        self._at = next((t for key in _TIMES if (t := moment(item.get(key)))), self._at)
+        times = (self.thread.moment(item.get(key), number) for key in _TIMES)
+        self._at = next((at for at in times if at), self._at)
         role = item["role"]
         if role == "assistant":
             self._reply(number, item)
@@ -147,6 +164,11 @@ class _Reading:
         for block in blocks:
             self.thread.wrote(block, number, self._at, model=text(item.get("model")))
         self.thread.stopped("")
+        if blocks and isinstance(said := item.get("usage"), dict):
+            if (used := usage_of(said)) is None:
+                self.thread.wrong(number, "its usage cannot be: it is left out")
+            elif used.prompt:
+                self.thread.charged(used)
 
 
 def _model(data: bytearray) -> str:

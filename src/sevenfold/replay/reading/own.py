@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from sevenfold.entries import (
     Entry,
@@ -19,7 +20,7 @@ from sevenfold.entries import (
 )
 from sevenfold.messages import Block, Message, ToolResult
 from sevenfold.replay.reading.mending import left_out, mended
-from sevenfold.replay.reading.parsing import text
+from sevenfold.replay.reading.parsing import object_of, text
 from sevenfold.replay.reading.thread import Thread
 from sevenfold.storage.lines import lines_of
 from sevenfold.storage.recorded import Clearing, Compaction, Recorded, SessionReader
@@ -43,6 +44,13 @@ class _Line(msgspec.Struct):
     what: _Kind
 
 
+class OwnRecorded(Recorded, frozen=True):
+    """What our files say besides."""
+
+    interactive: bool | None = None
+    """Whether a person talked in it; None where the file does not say."""
+
+
 class Own:
     """The reader, for those who take any."""
 
@@ -62,8 +70,9 @@ class Own:
         entries: list[tuple[int, Entry]] = []
         for number, line in lines_of(source, reading.thread.problems):
             try:
-                entry, dropped = _entry(line, len(entries))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                last = entries[-1][1].at if entries else 0.0
+                entry, dropped = _entry(line, len(entries), last)
+            except ValueError as error:
                 reading.thread.wrong(number, str(error))
                 continue
             for field in dropped:
@@ -82,28 +91,47 @@ class Own:
 _fits: type[SessionReader] = Own
 
 
-def _entry(line: bytes, next_id: int) -> tuple[Entry, list[str]]:
-    """The entry of a line, and the fields that had to be left out of it."""
-    entry = decode_entry(line, next_id)
-    if not isinstance(entry.what, Unknown):
-        return entry, []
+def _entry(line: bytes, next_id: int, last: float) -> tuple[Entry, list[str]]:
+    """The entry of a line, and what had to be left out of it. `last`: the time of the one before."""
+    entry: Entry | None = None
     try:
-        line, dropped = mended(line, _strict)
-    except ValueError:  # a record of some later kind
-        return entry, []
-    return _strict(line), dropped
+        entry = decode_entry(line, next_id)
+        if not isinstance(entry.what, Unknown):
+            return entry, []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    lost: list[str] = []
+    try:
+        line, dropped = mended(_timed(line, last, lost), _strict)
+    except ValueError:
+        if entry is None:
+            raise
+        return entry, []  # a record of some later kind
+    return _strict(line), [*lost, *dropped]
+
+
+def _timed(line: bytes, last: float, lost: list[str]) -> bytes:
+    """The line with the time of the one before it where its own is none."""
+    record = object_of(line, lost)
+    if type(record.get("at")) not in (int, float):
+        record["at"] = last
+        lost[:] = ["at"]
+    return msgspec.json.encode(record)
 
 
 class _Reading:
     def __init__(self) -> None:
         self.thread = Thread(FORMAT)
         self._about: dict[str, object] = {}
+        self._undone: list[Reply] = []
         self._visible: list[int] = []
         """Ids of what the model saw, in order: a compaction says by id what it took away."""
 
     def take(self, line: int, entry: Entry, undone: set[int]) -> None:
         if entry.id in undone:
             self.thread.skipped["undone"] += 1
+            if isinstance(entry.what, Reply):
+                self._undone.append(entry.what)
             return
         match entry.what:
             case Reply() as reply:
@@ -154,4 +182,12 @@ class _Reading:
 
     def recorded(self) -> Recorded:
         about = self._about
-        return self.thread.recorded(session=text(about.get("id")), folder=text(about.get("root")))
+        told = self.thread.recorded(session=text(about.get("id")), folder=text(about.get("root")))
+        known = asdict(told) | {"undone": tuple(self._undone)}
+        return OwnRecorded(**known, interactive=_interactive(about))
+
+
+def _interactive(about: dict[str, object]) -> bool | None:
+    """An agent was asked by a session, whoever sat in front of that."""
+    said = False if about.get("agent") else about.get("interactive")
+    return said if isinstance(said, bool) else None

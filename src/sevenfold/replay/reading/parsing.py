@@ -25,20 +25,31 @@ _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
+_TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.S)
+MOST_NESTED: Final = 200
+"""Levels; what is nested deeper is left out where it cannot be taken apart."""
 _MILLISECONDS: Final = 1e11
 """A number of seconds as large as this would be after the year 5000, so it counts milliseconds."""
 
 
-def decoded(data: bytes) -> Any:
-    """What a piece of JSON says, half characters mended; `ValueError` with the reason when it is none."""
+def decoded(data: bytes, lost: list[str] | None = None) -> Any:
+    """What a piece of JSON says, half characters mended; `ValueError` with the reason when it is none.
+
+    With `lost`, single values that cannot be are nothing, and what they were is added to it.
+    """
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        if lost is None:
+            raise ValueError("nested too deeply") from None
+        lost.append(f"what is nested over {MOST_NESTED} deep")
+        data = shallow(data)
+    none = None if lost is None else (lambda name: lost.append(name))
     try:
-        whole = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+        found = json.loads(data.decode("utf-8", "replace"), parse_constant=none)
+        whole = json.dumps(found, ensure_ascii=False)
         return msgspec.json.decode(_HALVES.sub("\ufffd", whole))
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -46,9 +57,26 @@ def decoded(data: bytes) -> Any:
         raise ValueError(_first_line(error)) from None
 
 
-def object_of(line: bytes) -> Json:
-    """The object on a line; `ValueError` when it is something else."""
-    found = decoded(line)
+def shallow(data: bytes | bytearray) -> bytes:
+    """The same JSON with nothing in place of what is nested too deeply to be taken apart."""
+    parts, kept, start, depth = list[bytes](), 0, 0, 0
+    for token in _TOKENS.finditer(data):
+        match token[0]:
+            case b"{" | b"[":
+                depth += 1
+                if depth == MOST_NESTED + 1:
+                    start = token.start()
+            case b"}" | b"]":
+                if depth == MOST_NESTED + 1:
+                    parts += [bytes(data[kept:start]), b"null"]
+                    kept = token.end()
+                depth -= 1
+    return b"".join((*parts, bytes(data[kept:])))
+
+
+def object_of(line: bytes, lost: list[str] | None = None) -> Json:
+    """The object on a line; `ValueError` when it is something else. `lost` as for `decoded`."""
+    found = decoded(line, lost)
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the file that is wrong
     return found
@@ -104,17 +132,27 @@ def items_of(data: bytearray, start: int, problems: list[Problem]) -> Iterator[A
             raws = msgspec.json.decode(data, type=_Holding).messages
         else:
             raws = msgspec.json.decode(data, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except RecursionError:
+        problems.append(Problem(1, left_out(f"what is nested over {MOST_NESTED} deep")))
+        yield from _salvaged(bytearray(shallow(data[start:])), problems)
+        return
+    except (msgspec.DecodeError, UnicodeDecodeError):
         yield from _salvaged(data[start:], problems)
         return
     for raw in raws:
         yield decoded(bytes(raw))
 
 
+def left_out(field: str) -> str:
+    return f"{field} is not what it should be: it is left out, the rest of the line is kept"
+
+
 def _salvaged(data: bytearray, problems: list[Problem]) -> Iterator[Any]:
     """The items before the place where a list is torn or ends."""
     text = data.decode("utf-8", "replace")
-    scan, at = json.JSONDecoder().raw_decode, text.index("[") + 1
+    lost: list[str] = []
+    scan = json.JSONDecoder(parse_constant=lost.append).raw_decode
+    at = text.index("[") + 1
     while True:
         match = _BETWEEN.match(text, at)
         at = match.end() if match else at
@@ -127,6 +165,10 @@ def _salvaged(data: bytearray, problems: list[Problem]) -> Iterator[Any]:
             line = text.count("\n", 0, at) + 1
             problems.append(Problem(line, "the list cannot be read from here on"))
             return
+        if lost:
+            line = text.count("\n", 0, at) + 1
+            problems.append(Problem(line, left_out(lost[0])))
+            lost.clear()
         yield item
 
 
@@ -134,17 +176,22 @@ def moment(value: object) -> float:
     """A time in seconds, of an ISO text or a number of seconds or milliseconds; 0 when there is none."""
     if isinstance(value, bool):
         return 0.0
-    if isinstance(value, int | float):
-        return value / 1000 if abs(value) >= _MILLISECONDS else float(value)
-    if not isinstance(value, str):
-        return 0.0
     try:
+        if isinstance(value, int | float):
+            return value / 1000 if abs(value) >= _MILLISECONDS else float(value)
+        if not isinstance(value, str):
+            return 0.0
         at = datetime.datetime.fromisoformat(value)
         if at.tzinfo is None:
             at = at.replace(tzinfo=datetime.UTC)
         return at.timestamp()
     except (ValueError, OverflowError):
         return 0.0
+
+
+def unreadable(times: int) -> str:
+    number = "1 time" if times == 1 else f"{times:,} times"
+    return f"{number} cannot be read: each counts as the one before it"
 
 
 def text(value: object) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sevenfold.replay.reading.parsing import unreadable
 from sevenfold.storage.recorded import Recorded, Said
 from sevenfold.transcript import Problem
 
@@ -18,6 +19,8 @@ FIRST, LAST = 1_420_070_400.0, 4_102_444_800.0
 """The years 2015 to 2100: no session is older, and none can be younger."""
 FARTHEST: Final = 400 * 86_400.0
 """A time so far from the middle of its session is a mistake."""
+ALWAYS: Final = frozenset({"claude-code"})
+"""Formats that date everything; readers of others say themselves which times they could not read."""
 JITTER: Final = 3_600.0
 """What is typed while the model works is dated when it was typed: so much earlier is no mistake."""
 
@@ -30,7 +33,8 @@ def steadied(recorded: Recorded) -> Recorded:
     middle = median(known)
     good = [at for at in known if abs(at - middle) <= FARTHEST]
     first = next(at for at in known if at in set(good))
-    wrong, back, entries = [], [], list[Said]()
+    wrong, back, unread = list[int](), list[int](), list[int]()
+    told, entries = {problem.line for problem in recorded.problems}, list[Said]()
     before: dict[str, float] = {}
     """The time of each thing said, so that branches are not held against each other."""
     for said in recorded.entries:
@@ -39,6 +43,8 @@ def steadied(recorded: Recorded) -> Recorded:
         if not (FIRST <= at <= LAST and abs(at - middle) <= FARTHEST):
             if at:
                 wrong.append(said.line)
+            elif said.line not in told:
+                unread.append(said.line)
             at = earlier
         elif at < earlier - JITTER:
             back.append(said.line)
@@ -49,6 +55,8 @@ def steadied(recorded: Recorded) -> Recorded:
         for lines, what in ((wrong, "cannot be"), (back, "before what came earlier"))
         if lines
     ]
+    if unread and recorded.format in ALWAYS:
+        problems.append(Problem(unread[0], unreadable(len(unread))))
     return replace(
         recorded,
         entries=tuple(entries),

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from sevenfold.messages import Block, Message, ToolResult, ToolUse
+from sevenfold.replay.reading.parsing import moment, unreadable
 from sevenfold.storage.recorded import Clearing, Compaction, Recorded, Said, ToolFacts
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Problem, Reply
@@ -53,6 +54,8 @@ class Thread:
         self._taken: set[str] = set()
         self._facts: dict[str, ToolFacts] = {}
         self._open: _Node | None = None
+        self._unread: list[int] = []
+        """Lines with a time that nobody can read."""
 
     # --- what happens -------------------------------------------------------------------------------------
 
@@ -122,6 +125,13 @@ class Thread:
         """The id that a tool use has here."""
         return self._uses[use_id][1].id if use_id in self._uses else use_id
 
+    def moment(self, value: object, line: int) -> float:
+        """A time of the file; 0 when there is none, or none that can be read."""
+        at = moment(value)
+        if not at and value not in (None, "", 0):
+            self._unread.append(line)
+        return at
+
     def wrong(self, line: int, why: str) -> None:
         self.problems.append(Problem(line, why))
 
@@ -151,6 +161,8 @@ class Thread:
     ) -> Recorded:
         """The session as a value."""
         entries = self._entries()
+        if self._unread:
+            self.wrong(self._unread[0], unreadable(len(self._unread)))
         return Recorded(
             self.format,
             session=session,

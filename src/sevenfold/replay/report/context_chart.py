@@ -20,7 +20,7 @@ from sevenfold.replay.report.drawing import (
     tokens,
 )
 
-WIDTH, LEFT, RIGHT = 960.0, 120.0, 12.0
+WIDTH, LEFT, RIGHT = 960.0, 136.0, 12.0
 TOP, PLOT, HITS, LANE = 18.0, 170.0, 34.0, 16.0
 SILENCE: Final = 300.0
 """Seconds after which a cache of the usual lifetime is cold."""
@@ -53,7 +53,8 @@ class _Chart:
         self._id, self._title, self._known, self._main = id, title, known, main
         every = [p for figures in known.values() for p in figures.points if p.kind not in BESIDE]
         self._points = [p for p in known[main].points if p.kind not in BESIDE]
-        self._turns = max((p.turn for p in every), default=1) or 1
+        self._number = max((figures.turns for figures in known.values()), default=1) or 1
+        """Of requests; each has a place of the same width, the first as well as the last."""
         self._most = max((max(p.context, p.recorded) for p in every), default=1) or 1
 
     def drawn(self) -> str:
@@ -76,8 +77,13 @@ class _Chart:
 
     # --- places -----------------------------------------------------------------------------------------
 
-    def _x(self, turn: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * turn / self._turns
+    def _x(self, turn: int) -> float:
+        """The middle of its place; what comes after the last belongs to it."""
+        return LEFT + self._wide * (min(turn, self._number - 1) + 0.5)
+
+    @property
+    def _wide(self) -> float:
+        return (WIDTH - LEFT - RIGHT) / self._number
 
     def _y(self, tokens: float) -> float:
         return TOP + PLOT * (1 - tokens / self._most)
@@ -122,7 +128,7 @@ class _Chart:
 
     def _hits(self, top: float) -> str:
         """The share of each request that came from the cache, as a bar."""
-        width = max(1.0, (WIDTH - LEFT - RIGHT) / max(1, self._turns + 1) * 0.85)
+        width = max(1.0, self._wide * 0.85)
         out = [label(LEFT - 6, top + HITS / 2 + 4, "cache hit", anchor="end")]
         out.append(
             tag("rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame")
@@ -132,7 +138,7 @@ class _Chart:
             kind = "hit" if share >= 0.5 else "miss"
             high = HITS * (share if share >= 0.5 else 1 - share)
             y = top + HITS - high if kind == "hit" else top
-            x = min(self._x(p.turn), WIDTH - RIGHT - width)
+            x = self._x(p.turn) - width / 2
             out.append(tag("rect", x=x, y=y, width=width, height=high, class_=kind))
         return "".join(out)
 
@@ -154,23 +160,24 @@ class _Chart:
         out.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid"))
         kind = f"event {name.replace(' ', '-')}" if name in LANES else "event"
         for p, what in did:
-            turn = min(p.turn, self._turns)  # what comes after the last belongs to it
-            about = f"<title>{safe(f'request {turn + 1}: {name}: {what}')}</title>"
-            x = self._x(turn)
+            request = min(p.turn + 1, self._number)
+            about = f"<title>{safe(f'request {request}: {name}: {what}')}</title>"
+            x = self._x(p.turn)
             out.append(tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind))
         return "".join(out)
 
     def _bottom(self, y: float) -> str:
-        out = [label(LEFT, y, "request 1"), label(WIDTH - RIGHT, y, f"{self._turns}", anchor="end")]
-        return "".join(out)
+        last = label(WIDTH - RIGHT, y, f"{self._number}", anchor="end")
+        return label(LEFT, y, "request 1") + (last if self._number > 1 else "")
 
     def _told(self, lanes: Mapping[str, Sequence[object]]) -> str:
         """The drawing in words."""
         largest = max((p.context for p in self._points), default=0)
         did = "; ".join(f"{name} {len(events)} times" for name, events in lanes.items())
         hits = self._known[self._main].usage.hit_rate
+        requests = f"{self._number} request{'' if self._number == 1 else 's'}"
         return (
-            f"Under {self._main} the {self._turns} requests of this session sent up to "
+            f"Under {self._main} the {requests} of this session sent up to "
             f"{tokens(largest)} tokens each, {hits:.0%} of all of them from the cache. "
             f"{f'Layers: {did}.' if did else 'No layer did anything.'}"
         )

@@ -8,13 +8,14 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from sevenfold.replay.caveats import AT_LEAST, BY_RULE, NOT_CHARGED
-from sevenfold.replay.figures import Figures, total
+from sevenfold.replay.caveats import BY_RULE, CHARGED, GUESSED, LOOKS, NOT_CHARGED
+from sevenfold.replay.figures import Cost, Figures, left_in_all, total
 from sevenfold.replay.policies import DEFAULT, Policy
 from sevenfold.replay.report import tables
 from sevenfold.replay.report.context_chart import chart
 from sevenfold.replay.report.drawing import amount, percent, safe, tokens
-from sevenfold.replay.report.waterfall import difference, frontier, waterfall
+from sevenfold.replay.report.scatter import scatter
+from sevenfold.replay.report.waterfall import difference, paid_name, waterfall
 from sevenfold.replay.running import Replayed
 
 HERE: Final = Path(__file__).parent
@@ -22,8 +23,13 @@ MOST_DRAWN: Final = 60
 """Sessions that get a drawing: those that cost most. All are in the table."""
 
 
-def page(done: Sequence[Replayed], policies: Sequence[Policy], now: float) -> str:
-    """The report as HTML."""
+def page(
+    done: Sequence[Replayed],
+    policies: Sequence[Policy],
+    now: float,
+    notes: Mapping[str, str] | None = None,
+) -> str:
+    """The report as HTML. `notes`: what is to be said of a policy, by its name."""
     names = [policy.name for policy in policies]
     main = DEFAULT if DEFAULT in names else names[-1]
     wholes = {
@@ -34,7 +40,7 @@ def page(done: Sequence[Replayed], policies: Sequence[Policy], now: float) -> st
     costly = sorted(known, key=lambda one: -one.by_policy[main].cost.units)[:MOST_DRAWN]
     drawn = {one.number for one in costly}
     sections = [
-        _policies(policies, wholes),
+        _policies(policies, wholes, notes or {}),
         _layers(wholes),
         _regret(wholes),
         _section("wrong", "What could not be read or known", tables.errors(done)),
@@ -48,7 +54,8 @@ def page(done: Sequence[Replayed], policies: Sequence[Policy], now: float) -> st
         about=_about(done, known, now),
         main=safe(main),
         tiles=_tiles(wholes[main], known),
-        not_charged=safe(f"{NOT_CHARGED}. {AT_LEAST}", 600),
+        charged=safe(f"{CHARGED}; {LOOKS}. {GUESSED}", 600),
+        not_charged=safe(f"{NOT_CHARGED}. None of them is free.", 600),
         by_rule=safe(BY_RULE, 600),
         sections="\n".join(section for section in sections if section),
     )
@@ -64,15 +71,28 @@ def _about(done: Sequence[Replayed], known: Sequence[Replayed], now: float) -> s
     wrong = f" {broken:,} of {len(done):,} files had something wrong with them." if broken else ""
     return (
         f"{named} ({safe(', '.join(formats))}), replayed on {day}: what they "
-        f"would have cost, and what they would have forgotten.{wrong}"
+        f"would have cost, and what they would have forgotten.{wrong}{_left(known)}"
     )
+
+
+def _left(known: Sequence[Replayed]) -> str:
+    left = left_in_all(one.left for one in known)
+    if not left.requests:
+        return ""
+    were = "request was" if left.requests == 1 else "requests were"
+    paid = f", and {amount(left.paid)} paid for them" if left.paid else ""
+    return f" {left.requests:,} {were} made on branches that were left{paid}: that is in no figure."
 
 
 def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
     usage, regret = whole.usage, whole.regret
     tiles = [
-        ("simulated cost", amount(whole.cost), f"{tokens(whole.cost.units)} base-price tokens"),
-        ("really paid", amount(whole.paid), _paid(whole)),
+        (
+            "simulated cost",
+            amount(whole.cost),
+            "; ".join(filter(None, (_units(whole.cost), _saved(whole)))),
+        ),
+        (safe(paid_name(whole)), amount(whole.paid), _units(whole.paid) or "not recorded"),
         ("requests", f"{whole.requests:,}", f"{whole.turns:,} of the sessions' own"),
         ("from the cache", percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
         (
@@ -93,11 +113,18 @@ def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
     )
 
 
-def _paid(whole: Figures) -> str:
-    """What the simulated cost is beside it, over the sessions that say what was paid."""
-    told = difference(whole.compared or whole.cost, whole.paid) or "not recorded"
+def _units(cost: Cost | None) -> str:
+    return f"{tokens(cost.units)} base-price tokens" if cost is not None else ""
+
+
+def _saved(whole: Figures) -> str:
+    """What the simulated cost is beside what was paid, over the sessions that say it."""
+    if not (told := difference(whole.compared or whole.cost, whole.paid)):
+        return ""
     if 0 < whole.paid_files < whole.files:
         told += f" in the {whole.paid_files:,} of {whole.files:,} sessions that say"
+    elif 0 < whole.paid_requests < whole.turns:
+        told += f" for the {whole.paid_requests:,} of {whole.turns:,} requests that say"
     return told
 
 
@@ -107,14 +134,18 @@ def _section(id: str, title: str, body: str) -> str:
     return f'<section aria-labelledby="{id}"><h2 id="{id}">{safe(title)}</h2>\n{body}\n</section>'
 
 
-def _policies(policies: Sequence[Policy], wholes: Mapping[str, Figures]) -> str:
-    told = "".join(
-        f"<li><b>{safe(policy.name)}</b>: {safe(policy.description, 300)}</li>"
+def _policies(
+    policies: Sequence[Policy], wholes: Mapping[str, Figures], notes: Mapping[str, str]
+) -> str:
+    said = [
+        (policy.name, text)
         for policy in policies
-        if policy.description
-    )
-    picture = frontier(wholes)
-    figure = f"<figure>{picture}</figure>" if picture else ""
+        for text in (policy.description, notes.get(policy.name, ""))
+        if text
+    ]
+    told = "".join(f"<li><b>{safe(name)}</b>: {safe(text, 300)}</li>" for name, text in said)
+    picture = scatter(wholes)
+    figure = f'<figure class="scatter">{picture}</figure>' if picture else ""
     body = f"<ul>{told}</ul>{tables.policies(wholes)}{figure}{tables.reasons(wholes)}"
     return _section("policies", "Policies" if len(wholes) > 1 else "The policy", body)
 
@@ -126,7 +157,11 @@ def _layers(wholes: Mapping[str, Figures]) -> str:
         for n, (name, whole) in enumerate(wholes.items())
         if whole.layers
     ]
-    note = '<p class="note">In base-price tokens; green saves, red costs.</p>'
+    note = (
+        '<p class="note">In base-price tokens; green saves, red costs. The first bar is worked out '
+        "backwards from what the layers are credited with: it is an estimate, and each policy has its "
+        "own.</p>"
+    )
     return _section("layers", "Cost by layer", note + "".join(parts) if parts else "")
 
 
@@ -165,8 +200,8 @@ def _drawings(known: Sequence[Replayed], names: Sequence[str], main: str, every:
         title = f"{one.title} · " if one.title else ""
         shown = {name: one.by_policy[name] for name in names if name in one.by_policy}
         parts.append(
-            f'<figure id="s{one.number}"><h3><bdi>{safe(title + tables.called(one))}</bdi></h3>'
-            f"{chart(f'c{one.number}', f'Context of {tables.called(one)}', shown, main)}</figure>"
+            f'<figure id="s{one.number}"><h3><bdi>{safe(title + one.called)}</bdi></h3>'
+            f"{chart(f'c{one.number}', f'Context of {one.called}', shown, main)}</figure>"
         )
     return _section("contexts", "Context over time", "".join(parts))
 

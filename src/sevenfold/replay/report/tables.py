@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from sevenfold.replay.figures import Figures
@@ -139,7 +138,7 @@ def _of_paid(figures: Figures | None) -> str:
 
 def _who(one: Replayed, drawn: set[int]) -> str:
     """The name of a session, with its title and its model in small print."""
-    name = f"<bdi>{safe(called(one), 18)}</bdi>"
+    name = f"<bdi>{safe(one.called, 18)}</bdi>"
     if one.number in drawn:
         name = f'<a href="#s{one.number}">{name}</a>'
     small = " · ".join(f"<bdi>{safe(text, 60)}</bdi>" for text in (one.title, one.model) if text)
@@ -159,10 +158,3 @@ def errors(done: Sequence[Replayed]) -> str:
         inner = "".join(f"<li>{error}</li>" for error in said)
         items.append(f"<li><bdi>{safe(one.path, 200)}</bdi><ul>{inner}</ul></li>")
     return f"<ul>{''.join(items)}</ul>"
-
-
-def called(one: Replayed) -> str:
-    name = Path(one.path).name
-    for end in (".gz", ".jsonl", ".json", ".ndjson"):
-        name = name.removesuffix(end)
-    return name

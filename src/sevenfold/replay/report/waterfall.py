@@ -1,14 +1,18 @@
-"""Cost by layer: from what carrying everything would have cost down to what it costs with the layers."""
+"""Cost by layer: from what the policy would have cost without its layers down to what it costs with them.
+
+The first bar is an estimate, worked out backwards: what was simulated and what layers are credited with.
+It differs from policy to policy; what a policy really costs without a layer is another replay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sevenfold.replay.figures import Cost, Figures
 from sevenfold.replay.report.drawing import amount, label, picture, safe, steps, tag, tokens
 
-WIDTH, LEFT, RIGHT = 960.0, 210.0, 150.0
+WIDTH, LEFT, RIGHT = 960.0, 260.0, 120.0
 BAR, GAP = 18.0, 8.0
 LEAST: Final = 0.0005
 """Of the whole; smaller steps are left out."""
@@ -64,7 +68,7 @@ def _bar(bar: _Step, y: float, scale: float) -> str:
 def _steps(whole: Figures) -> list[_Step]:
     end = whole.cost.units
     at = end + sum(layer.net for layer in whole.layers.values())
-    bars = [_Step("carrying everything", 0.0, at, "whole")]
+    bars = [_Step("without its layers, estimated", 0.0, at, "whole")]
     for name, layer in whole.layers.items():
         for value, kind, words in (
             (-layer.saved, "saved", "saves"),
@@ -76,9 +80,16 @@ def _steps(whole: Figures) -> list[_Step]:
     bars.append(_Step("simulated", 0.0, end, "whole"))
     if whole.paid is not None:
         part = whole.paid_files < whole.files
-        name = f"paid, {whole.paid_files:,} of {whole.files:,} sessions" if part else "really paid"
+        name = (
+            f"paid, {whole.paid_files:,} of {whole.files:,} sessions" if part else paid_name(whole)
+        )
         bars.append(_Step(name, 0.0, whole.paid.units, "paid"))
     return bars
+
+
+def paid_name(whole: Figures) -> str:
+    """At another price than that of its models it is not what was paid."""
+    return f"recorded, priced as {whole.paid_at}" if whole.paid_at else "really paid"
 
 
 def _signed(value: float) -> str:
@@ -91,38 +102,6 @@ def _told(name: str, bars: Sequence[_Step]) -> str:
         for bar in bars
     ]
     return f"In base-price tokens, under {name}: {', '.join(parts)}."
-
-
-def frontier(wholes: Mapping[str, Figures]) -> str:
-    """Cost against what had to be read back: policies to the lower left are better."""
-    points = {
-        name: (whole.extra_per_100, 100 * whole.of_paid)
-        for name, whole in wholes.items()
-        if whole.of_paid is not None
-    }
-    if len(points) < 2:
-        return ""
-    right = max(x for x, _ in points.values()) * 1.15 or 1.0
-    high = max(y for _, y in points.values()) * 1.1
-    width, height, left, bottom = 960.0, 320.0, 70.0, 40.0
-    sx, sy = (width - left - 190) / right, (height - bottom - 16) / high
-    out = [label(left, height - 6, "extra requests per 100: what was gone was read back →")]
-    out.append(label(6, 14, "% of paid", "head"))
-    for y in steps(high):
-        at = height - bottom - y * sy
-        out.append(tag("line", x1=left, x2=width - 180, y1=at, y2=at, class_="grid"))
-        out.append(label(left - 6, at + 4, f"{y:g}", anchor="end"))
-    low = height - bottom + 16
-    out += [label(left + x * sx, low, f"{x:g}", anchor="middle") for x in steps(right)]
-    for n, (name, (x, y)) in enumerate(points.items()):
-        about = (
-            f"<title>{safe(f'{name}: {y:.1f} % of paid, {x:.1f} extra requests per 100')}</title>"
-        )
-        cx, cy = left + x * sx, height - bottom - y * sy
-        out.append(tag("circle", about, cx=cx, cy=cy, r=6, class_=f"dot p{n % 6}"))
-        out.append(label(cx + 10, cy + 4, name))
-    told = "; ".join(f"{name}: {y:.1f} % of paid, {x:.1f} extra" for name, (x, y) in points.items())
-    return picture("frontier", "Cost against reading back", told, width, height, "".join(out))
 
 
 def difference(cost: Cost, paid: Cost | None) -> str:

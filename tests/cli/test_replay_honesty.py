@@ -1,0 +1,280 @@
+"""`sevenfold replay` says what it leaves out, writes over nothing, and ends in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli.conftest import Here
+from cli.world import World
+from replay import sessions
+
+from sevenfold.cli.replay_report import check_report
+from sevenfold.cli.replay_showing import columns, drawn
+from sevenfold.errors import Mistake
+from sevenfold.replay.figures import Cost, Figures, Layer
+from sevenfold.replay.outcome import Spent
+from sevenfold.replay.running import Replayed
+
+
+@pytest.fixture
+def session(world: World) -> Path:
+    path = world.project / "claude.jsonl"
+    path.write_bytes(sessions.claude_code())
+    return path
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files that are no text")
+def test_a_file_whose_name_is_no_text_is_replayed(here: Here, world: World) -> None:
+    name = os.fsdecode(b"nu\xff.jsonl")
+    (world.project / name).write_bytes(sessions.claude_code())
+
+    ran = here("replay", name, "--json")
+    told = here("replay", name)
+
+    assert (ran.code, told.code) == (0, 0)
+    assert ran.json["files"][0]["path"].startswith("nu\ufffd")
+    assert ran.json["files"][0]["turns"] == 4
+
+
+def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None:
+    (world.project / "a\nb.jsonl").write_bytes(b"")
+    mine = world.project / "mine.toml"
+    mine.write_text('name = "x\\ny"\n[flags]\nrecall = false\n', encoding="utf-8")
+    good = world.project / "good.jsonl"
+    good.write_bytes(sessions.claude_code())
+
+    ran = here("replay", ".", "--compare", "--policy", str(mine), "--policy", "sevenfold")
+
+    assert "a b.jsonl: the file is empty" in ran.err
+    assert "policy x y: these flags change nothing" in ran.err
+    assert any(line.startswith("x y ") for line in ran.out.splitlines())
+
+
+# --- policies ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "word", ["keep_warm", "snip", "pre_cold", "precompute", "collapse", "micro_time"]
+)
+def test_what_is_off_cannot_be_left_out(here: Here, session: Path, word: str) -> None:
+    ran = here("replay", str(session), "--compare", "--without", word)
+
+    assert ran.code == 2
+    assert f"{word} is off in sevenfold, so leaving it out changes nothing" in ran.err
+    assert "tool_results, micro, notes, compaction, extraction" in ran.err
+
+
+def test_a_row_that_equals_another_says_so(here: Here, session: Path) -> None:
+    words = ("--policy", "append-only", "--policy", "sevenfold", "--without", "extraction")
+
+    ran = here("replay", str(session), "--compare", *words, "--json").json["policies"]
+
+    assert {name: one["notes"] for name, one in ran.items()} == {
+        "append-only": [],
+        "append-only without extraction": [
+            "extraction is off in append-only, so this is append-only itself"
+        ],
+        "sevenfold": [],
+        "sevenfold without extraction": [],
+    }
+
+
+def test_a_policy_without_compaction_says_what_it_does_instead(
+    here: Here, world: World, session: Path
+) -> None:
+    mine = world.project / "mine.toml"
+    mine.write_text("[flags]\ncompact = false\n", encoding="utf-8")
+
+    ran = here("replay", str(session), "--policy", str(mine))
+
+    assert "the compactions of the recording are carried out, and no notes are kept" in ran.err
+
+
+# --- prices -----------------------------------------------------------------------------------------------
+
+
+def test_a_price_that_was_asked_for_is_named_beside_what_was_paid(
+    here: Here, session: Path
+) -> None:
+    words = ("--price", "claude-haiku-4-5")
+
+    plain = here("replay", str(session), "--json").json["files"][0]
+    asked = here("replay", str(session), *words, "--json").json["files"][0]
+    told = here("replay", str(session), *words).out
+
+    assert (plain["paid_at"], asked["paid_at"]) == (None, "claude-haiku-4-5")
+    assert asked["paid_cost"]["amount"] < plain["paid_cost"]["amount"]
+    assert "paid is what was recorded, priced as claude-haiku-4-5: not what was paid then" in told
+
+
+def test_a_list_that_names_no_model_is_no_error(here: Here, world: World) -> None:
+    path = world.project / "list.json"
+    path.write_text(json.dumps(sessions.messages()), encoding="utf-8")
+
+    ran = here("replay", str(path), "--json")
+
+    assert ran.code == 0
+    [file] = ran.json["files"]
+    assert file["errors"] == []
+    assert any(note.startswith("it names no model") for note in file["notes"])
+
+
+# --- the report -------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_written_over_no_session_and_nothing_that_is_no_page(
+    here: Here, world: World, session: Path
+) -> None:
+    notes, page = world.project / "notes.html", world.project / "old.html"
+    notes.write_text("buy milk", encoding="utf-8")
+    page.write_text("<!DOCTYPE html><p>old", encoding="utf-8")
+    link = world.project / "link.html"
+    link.symlink_to(session)
+
+    onto = {
+        path: here("replay", str(session), "--html", str(path))
+        for path in (session, link, notes, page)
+    }
+
+    assert {path.name: ran.code for path, ran in onto.items()} == {
+        "claude.jsonl": 2, "link.html": 2, "notes.html": 2, "old.html": 0,
+    }  # fmt: skip
+    assert "that is one of the sessions" in onto[session].err
+    assert "that is one of the sessions" in onto[link].err
+    assert "no HTML page, and it is left as it is" in onto[notes].err
+    assert session.read_bytes() == sessions.claude_code()
+    assert notes.read_text(encoding="utf-8") == "buy milk"
+    assert "Sevenfold replay" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of a Unix")
+def test_a_pipe_is_no_place_for_a_report(here: Here, world: World, session: Path) -> None:
+    pipe = world.project / "pipe.html"
+    os.mkfifo(pipe)
+
+    ran = here("replay", str(session), "--html", str(pipe))
+
+    assert ran.code == 2
+    assert "that is no regular file; name a file to write the report to" in ran.err
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="devices of a Unix")
+def test_nothing_among_the_devices_is_a_place_for_a_report() -> None:
+    """Asked without writing: a page in the place of a device would be missed by everybody."""
+    for path in ("/dev/null", "/dev/stdout", "/dev/no-such-device.html"):
+        with pytest.raises(Mistake, match="that is no regular file"):
+            check_report(Path(path), [])
+
+
+# --- numbers ----------------------------------------------------------------------------------------------
+
+
+def shown(figures: Figures, width: int | None = None) -> str:
+    one = Replayed(number=0, path="a-long-name-of-a-session.jsonl", by_policy={"mine": figures})
+    return drawn([one], ["mine"], width)
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"),
+    [
+        (0.23587875, "$0.24"),
+        (0.0123, "$0.0123"),
+        (0.0, "$0.00"),
+        (12.345, "$12.35"),
+        (-0.004, "-$0.0040"),
+    ],
+)
+def test_money_has_no_more_digits_than_it_was_rounded_to(amount: float, told: str) -> None:
+    text = shown(Figures(cost=Cost(1.0, amount, "USD"), files=1))
+
+    assert f" {told} " in text
+
+
+def test_what_is_below_nothing_is_written_like_what_is_above() -> None:
+    text = shown(Figures(layers={"microcompaction": Layer(1, 5, saved=-14_700.0, cost=200.0)}))
+
+    assert re.search(r"-14\.7k +200 +-14\.9k", text)
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which(here: Here, session: Path) -> None:
+    wide, narrow = shown(Figures(files=1)), shown(Figures(files=1), 60)
+
+    assert "no room for" not in wide
+    table = narrow.split("\n\n")[0]
+    assert all(len(line) <= 60 for line in table.splitlines()[:2])
+    assert "no room for: by tokens, sent" in table
+    assert "of paid" in table.splitlines()[0]
+    assert columns(["a", "b"], [["x", "12"]]) == "a   b\nx  12"
+
+
+def test_it_says_what_is_charged_and_what_is_not(here: Here, session: Path) -> None:
+    told, read = here("replay", str(session)), here("replay", str(session), "--json")
+
+    assert "not charged: what recall attaches, dreams, the status of agents" in told.out
+    assert (
+        "150 tokens of answer, and one more with 600 where something lasting was said" in told.out
+    )
+    assert "extraction after each turn" not in told.out
+    assert read.json["not_charged"] == "what recall attaches, dreams, the status of agents"
+    assert "extraction" in read.json["charged"]
+    assert "k and M: thousand and million base-price tokens" in told.out
+
+
+def test_our_own_time_is_told_as_far_as_there_was_any() -> None:
+    spent = Spent(parsing=0.0123, layers=0.00001, simulator=2.34)
+
+    assert "our time: reading 12 ms, simulator 2.3 s\n" in shown(Figures(spent=spent))
+    assert "our time" not in shown(Figures())
+
+
+# --- how it ends ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_is_one_sentence(world: World, session: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "sevenfold", "replay", str(session), "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=world.env,
+            cwd=world.project,
+            timeout=60,
+            check=False,
+        )
+
+    assert ran.returncode == 1
+    assert ran.stderr.decode() == "sevenfold: No space left on device\n"
+
+
+@pytest.mark.real
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a Unix")
+def test_being_ended_leaves_nothing_behind(world: World) -> None:
+    for n in range(2):
+        (world.project / f"{n}.jsonl").write_bytes(sessions.claude_code(rounds=1_500))
+    scratch = world.project / "scratch"
+    scratch.mkdir()
+    world.variables["TMPDIR"] = str(scratch)
+
+    running = world.start("replay", ".", "--jobs", "2")
+    deadline = time.monotonic() + 60
+    while not list(scratch.glob("*/*")) and time.monotonic() < deadline:
+        assert running.poll() is None, "it ended before it could be ended"
+    os.kill(running.pid, signal.SIGTERM)
+    _, err = running.communicate(timeout=60)
+
+    assert running.returncode == 128 + signal.SIGTERM
+    assert b"Traceback" not in err
+    assert list(scratch.glob("sevenfold-replay-*")) == []

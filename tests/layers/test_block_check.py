@@ -1,0 +1,72 @@
+"""The last one asked before a request: when it warns, what it says, and that it says it once."""
+
+from __future__ import annotations
+
+import pytest
+from kit import FRAME
+
+from sevenfold.events import Event, Notice
+from sevenfold.layers.block_check import BlockCheck
+from sevenfold.request import Request
+from sevenfold.tokens import Pressure, Thresholds
+from sevenfold.transcript import Transcript
+
+pytestmark = pytest.mark.anyio
+AT = Thresholds.of(200_000, 32_000)
+
+
+class Filling:
+    """A conversation of so many tokens, as the block check sees it."""
+
+    def __init__(self, *, compacts: bool = True) -> None:
+        self.events: list[Event] = []
+        self._check = BlockCheck(self.events.append, compacts=compacts)
+        self._request = Request(FRAME, Transcript(lambda: 0.0).view)
+
+    async def at(self, tokens: int, thresholds: Thresholds = AT) -> None:
+        assert await self._check.fit(self._request, Pressure(tokens, thresholds)) == ()
+
+
+async def test_the_user_is_warned_once_when_the_window_gets_full() -> None:
+    filling = Filling()
+    for tokens in (1_000, AT.warning - 1, AT.warning, AT.warning + 5_000, AT.auto_compact - 1):
+        await filling.at(tokens)
+
+    (said,) = filling.events
+    assert isinstance(said, Notice)
+    assert f"about {AT.warning:,} of {AT.effective:,} tokens" in said.text
+    assert f"at {AT.auto_compact:,} the older part is compacted" in said.text
+    assert "/compact" in said.text
+
+
+async def test_after_a_compaction_the_warning_comes_again() -> None:
+    filling = Filling()
+    for tokens in (AT.warning, 40_000, AT.warning, AT.warning + 1):
+        await filling.at(tokens)
+
+    assert len(filling.events) == 2
+
+
+async def test_without_compaction_the_warning_says_where_it_ends() -> None:
+    filling = Filling(compacts=False)
+    await filling.at(AT.warning)
+
+    (said,) = filling.events
+    assert isinstance(said, Notice)
+    assert said.level == "warning"
+    assert f"from {AT.block:,} on nothing is sent" in said.text
+
+
+async def test_a_limit_that_was_set_very_low_is_near_when_it_is_near() -> None:
+    filling, low = Filling(), Thresholds.of(200_000, 32_000, compact_percent=5)
+    assert low.warning < 0
+    await filling.at(5_000, low)
+    assert filling.events == []
+    await filling.at(8_000, low)
+    assert len(filling.events) == 1
+
+
+async def test_whoever_gives_no_ear_is_not_told() -> None:
+    request = Request(FRAME, Transcript(lambda: 0.0).view)
+
+    assert await BlockCheck().fit(request, Pressure(AT.warning, AT)) == ()

@@ -1,0 +1,80 @@
+"""Extraction is charged where a person talked: the product looks for nothing where nobody sat in front."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from replay import sessions
+
+from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
+from sevenfold.replay.attending import UNKNOWN
+from sevenfold.replay.policies import Policy, policy
+from sevenfold.replay.reading.finding import Found
+from sevenfold.replay.running import Job, Replayed, run
+
+OURS = policy("sevenfold")
+
+
+def ours(**about: Any) -> bytes:
+    """A session of ours whose first line also says this."""
+    first, *rest = sessions.sevenfold().splitlines(keepends=True)
+    mark = json.loads(first)
+    mark["what"]["value"] |= about
+    return json.dumps(mark).encode("utf-8") + b"\n" + b"".join(rest)
+
+
+def replayed(folder: Path, data: bytes, under: Policy = OURS) -> Replayed:
+    path = folder / "a.jsonl"
+    path.write_bytes(data)
+    return run(Job(0, Found(str(path)), (under,)))
+
+
+def looks(one: Replayed) -> int:
+    known = one.by_policy["sevenfold"].layers.get("extraction")
+    return known.requests if known else 0
+
+
+@pytest.mark.parametrize(
+    ("about", "charged"),
+    [
+        ({"interactive": True}, True),
+        ({"interactive": False}, False),
+        ({"agent": {"name": "x"}}, False),
+    ],
+)
+def test_only_where_a_person_talked_something_is_looked_for(
+    about: dict[str, Any], charged: bool, tmp_path: Path
+) -> None:
+    one = replayed(tmp_path, ours(**about))
+
+    assert bool(looks(one)) == charged
+    assert one.notes == ()
+
+
+def test_a_policy_that_learns_from_scripts_is_charged_for_it(tmp_path: Path) -> None:
+    eager = replace(OURS, extraction=ExtractionSettings(non_interactive=True))
+
+    assert looks(replayed(tmp_path, ours(interactive=False), eager))
+
+
+def test_a_file_that_does_not_say_is_charged_and_has_a_note(tmp_path: Path) -> None:
+    without = replace(OURS, flags=replace(OURS.flags, extraction=False))
+
+    assert looks(replayed(tmp_path, ours()))
+    assert replayed(tmp_path, ours()).notes == (UNKNOWN,)
+    assert replayed(tmp_path, ours(interactive="yes")).notes == (UNKNOWN,)
+    assert replayed(tmp_path, ours(), without).notes == ()
+
+
+def test_nobody_talks_to_the_agent_of_another_session(tmp_path: Path) -> None:
+    lines = [
+        json.loads(line) | {"isSidechain": True} for line in sessions.claude_code().splitlines()
+    ]
+    alone = [line | {"agentId": "worker"} for line in lines]
+
+    assert looks(replayed(tmp_path, sessions.claude_code()))
+    assert looks(replayed(tmp_path, sessions.jsonl(alone))) == 0
