@@ -51,8 +51,7 @@ class Extracting:
 
     def rested(self) -> None:
         """A turn has ended."""
-        due = len(self._said) >= self._every
-        if self._said and due and not (self._patient and not at_once(self._said)):
+        if len(self._said) >= self._every and (not self._patient or at_once(self._said)):
             self._look()
 
     def catch_up(self) -> bool:
