@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Final
 
 from sevenfold.facts import call_of
-from sevenfold.messages import Json, Message, ToolUse
+from sevenfold.fidelity import strings
+from sevenfold.messages import Message, ToolUse
 from sevenfold.restore import MARGIN, Cut, Restorable, context, given_back
 from sevenfold.transcript import Placed
 
@@ -144,7 +145,7 @@ def _texts(removed: Sequence[Placed]) -> Iterator[tuple[str, str]]:
                 yield _place(use), result.text
         for use in reversed(placed.message.tool_uses):
             if use.id not in failed:
-                yield _place(use), "\n".join(_strings(use.input))
+                yield _place(use), "\n".join(strings(use.input))
 
 
 def _listed(placed: Placed) -> Iterator[tuple[str, str]]:
@@ -159,17 +160,6 @@ def _place(use: ToolUse) -> str:
     call = call_of(use)
     place = call.about if call.kind in ("read", "change") else use.name
     return place if place.isprintable() and len(place) <= LONGEST_PLACE else use.name
-
-
-def _strings(value: Json | list[object] | object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
 
 
 _check: type[Restorable] = Glossary
