@@ -105,31 +105,31 @@ class Extraction:
         """
         self._learning, self._fork, self._clock, self._emit = learning, fork, clock, emit
         self._set, self._prices, self._until = settings or ExtractionSettings(), prices, until
-        self._now = learning.progressed
+        self._state = learning.progressed
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
 
     async def __call__(self, request: Request) -> Sequence[Mark]:
         if request.source != "main" or not len(request.view):
             return ()
-        if self._now.busy:
-            self._now.newest = request
+        if self._state.busy:
+            self._state.newest = request
             return ()
         return await self._alone(request, trailing=False)
 
     @property
     def waiting(self) -> bool:
         """Whether a turn was left for later."""
-        return self._now.waits and not self._now.busy
+        return self._state.waits and not self._state.busy
 
     async def catch_up(self, request: Request, idle: float) -> Sequence[Mark]:
         """The `idle` moment: what waited is looked through. The end of a session is an endless silence."""
         if not self.waiting or request.source != "main" or not self._is_time(request, idle):
             return ()
-        runs = self._now.runs
+        runs = self._state.runs
         marks = await self._alone(request, trailing=True)
         until = self._until(request.frame) or 0.0
-        if self._now.runs == runs or until <= self._clock.now():
+        if self._state.runs == runs or until <= self._clock.now():
             return marks
         return (*marks, kept_until(request.view, until))  # it has read the prefix, which lives on
 
@@ -150,7 +150,7 @@ class Extraction:
         That one is started and not waited for, so that the mark of this one is handed back at once. In
         between it stays busy, or a turn that ends just then would run beside it.
         """
-        state = self._now
+        state = self._state
         state.busy = True
         try:
             return await self._looked_through(request, trailing)
@@ -163,7 +163,7 @@ class Extraction:
     # --- when -------------------------------------------------------------------------------------------
 
     async def _looked_through(self, request: Request, trailing: bool) -> Sequence[Mark]:
-        state = self._now
+        state = self._state
         state.waits = False
         if state.failures >= FAILURES or not _can_write(request.frame):
             return ()
@@ -198,7 +198,7 @@ class Extraction:
     def _cursors(self, view: View) -> list[Id]:
         mark = view.marks.get(CURSOR)
         last = mark.get("last") if isinstance(mark, dict) else None
-        return [id for id in (last, self._now.cursor) if isinstance(id, int)]
+        return [id for id in (last, self._state.cursor) if isinstance(id, int)]
 
     def _said(self, view: View, since: int) -> tuple[list[str], bool]:
         """What was typed since the last look, also what a summary stands for by now, without the turns in
@@ -222,8 +222,8 @@ class Extraction:
         return self._set.patient and costs and not at_once(said)
 
     def _advanced(self, view: View) -> Mark:
-        self._now.cursor = view[-1].id
-        return Mark(CURSOR, {"last": self._now.cursor})
+        self._state.cursor = view[-1].id
+        return Mark(CURSOR, {"last": self._state.cursor})
 
     def _wrote_memory(self, placed: Placed, view: View) -> bool:
         """Whether the agent itself has saved something here."""
@@ -299,7 +299,7 @@ class Extraction:
         self._emit(Progress(BY, f"{told}{refused}", done=True))
 
     def _failed(self, why: str) -> None:
-        over = "; not tried again in this session" if self._now.failures >= FAILURES else ""
+        over = "; not tried again in this session" if self._state.failures >= FAILURES else ""
         self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))
 
 
