@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sevenfold.acting import Retry
 from sevenfold.events import Event
 from sevenfold.messages import Message, ToolUse, assistant
 from sevenfold.protocols import Layers
 from sevenfold.request import Frame
+from sevenfold.streaming import Retry
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Thresholds

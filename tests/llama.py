@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from weights import NoWeights, smollm2
 
-from sevenfold.acting import Retry
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.events import Event, Replied
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l7_agents.forks import Forks
 from sevenfold.messages import user
 from sevenfold.models import Access, connect
 from sevenfold.models.directives import write_directive
 from sevenfold.models.local import LocalModel
 from sevenfold.protocols import ForkReply, Layers
 from sevenfold.request import Frame, Request
+from sevenfold.streaming import Retry
 from sevenfold.testing import FakeClock, FakeTools, Postponed
 from sevenfold.tokens import Thresholds, Usage
 from sevenfold.transcript import Transcript

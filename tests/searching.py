@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sevenfold.errors import StorageFailure
-from sevenfold.memory.search.answers import Hit
 from sevenfold.memory.search.index import SearchIndex
+from sevenfold.memory.search.scoring import Hit
 from sevenfold.memory.search.segment import term_key
 from sevenfold.memory.search.words import tokens
 

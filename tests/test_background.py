@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from sevenfold.background import Tray, owned_tasks
 from sevenfold.errors import Refused
 from sevenfold.events import Event, Failed
+from sevenfold.layers.shared.background import Tray, owned_tasks
 from sevenfold.protocols import Handback
 from sevenfold.transcript import Mark
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sevenfold.boundary import (
+from sevenfold.events import Compacted
+from sevenfold.layers.shared.boundary import (
     Boundary,
     Record,
     asked_within,
@@ -13,8 +14,7 @@ from sevenfold.boundary import (
     record_of,
     said_in,
 )
-from sevenfold.events import Compacted
-from sevenfold.facts import Command, Facts, File, Said
+from sevenfold.layers.shared.facts import Command, Facts, File, Said
 from sevenfold.messages import Image, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.tokens import Usage, byte_length
 from sevenfold.transcript import Mark, Replace, Reply, Transcript

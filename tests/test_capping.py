@@ -9,15 +9,14 @@ from layers.noting import Noting
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.capping import Capped
 from sevenfold.errors import Overloaded, Refused, StorageFailure
 from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l7_agents.forks import Forks
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.messages import Text, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.request import Frame, Request
-from sevenfold.spending import Spending
+from sevenfold.session.spending import Capped, Spending
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
 from sevenfold.testing.doubles import Line

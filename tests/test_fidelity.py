@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.facts import WORD
-from sevenfold.fidelity import (
+from sevenfold.layers.shared.facts import WORD
+from sevenfold.layers.shared.fidelity import (
     EXAMPLES,
     WEIGHTS,
     Present,

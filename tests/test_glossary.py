@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.glossary import EACH, Glossary
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
+from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.shared.restore import EACH, Glossary, restored
 from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.restore import restored
 from sevenfold.tokens import REFERENCE_WINDOW, Size, byte_length
 from sevenfold.transcript import Replace, Transcript
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.habits import Habits
-from sevenfold.layers.l2_microcompaction.gaps import Gaps
+from sevenfold.layers.l2_microcompaction.before_cold import Gaps
+from sevenfold.session.user_stats import Habits
 from sevenfold.testing import FakeClock
 
 

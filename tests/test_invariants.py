@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.invariants import breaks_open_loop, completed, in_open_loop, open_loop, paired
 from sevenfold.messages import (
     THOUGHTS,
     Message,
@@ -17,6 +16,7 @@ from sevenfold.messages import (
     assistant,
     user,
 )
+from sevenfold.request import breaks_open_loop, completed, in_open_loop, open_loop, paired
 from sevenfold.transcript import (
     Mark,
     Pin,

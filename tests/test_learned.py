@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.learned import MOST_EVIDENCE, Learned
+from sevenfold.session.user_stats import MOST_EVIDENCE, Learned
 from sevenfold.tokens import Calibration, Size
 
 

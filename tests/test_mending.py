@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import FRAME, use
 
-from sevenfold.entries import encode_entry
 from sevenfold.events import Event, Notice
-from sevenfold.invariants import paired
 from sevenfold.messages import (
     THOUGHTS,
     Block,
@@ -28,9 +26,11 @@ from sevenfold.messages import (
     message_to_wire,
     user,
 )
-from sevenfold.recording import RESULTS, Recording
-from sevenfold.simulator.pairs import check_pairs
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.request import paired
+from sevenfold.session.log import RESULTS, Recording
+from sevenfold.simulator.validation import check_pairs
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage
@@ -43,6 +43,7 @@ from sevenfold.transcript import (
     Undo,
     View,
     What,
+    encode_entry,
 )
 
 SESSIONS = sorted((Path(__file__).parents[1] / "../shared/data/sessions").glob("*.jsonl.gz"))

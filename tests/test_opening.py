@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sevenfold import opening
+from sevenfold.session import frame as opening
 
 
 def said(folder: Path, at: float = 1_790_000_000.0) -> dict[str, str]:

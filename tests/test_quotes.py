@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.quotes import (
+from sevenfold.layers.shared.facts import (
     LEAST,
     LONG,
     Cutting,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.restore import (
+from sevenfold.layers.shared.restore import (
     ALL,
     FILE,
     FILES,
@@ -23,6 +22,7 @@ from sevenfold.restore import (
     context,
     restored,
 )
+from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.tokens import REFERENCE_WINDOW, estimate
 from sevenfold.transcript import Replace, Transcript
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import StorageFailure
-from sevenfold.spending import Spending
+from sevenfold.session.spending import Spending
 from sevenfold.testing import FakeClock
 
 

@@ -13,23 +13,22 @@ from kit import make, use
 from layers import foldable
 from layers.summaries import summary
 
-from sevenfold.boundary import Boundary
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Event, Notice, Progress
-from sevenfold.fidelity import fidelity
-from sevenfold.hook_contract import HookCommand, HookEvents, HookMatcher
-from sevenfold.hooks import Hooks
-from sevenfold.invariants import paired
-from sevenfold.layers.l4_compaction.collapse import Collapse
+from sevenfold.hooks.contract import HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks.hooks import Hooks
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l4_compaction.fold import Collapse
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.shared.boundary import Boundary
+from sevenfold.layers.shared.fidelity import fidelity
 from sevenfold.messages import Message, Text, Thinking, ToolResult, assistant, user
 from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, prefix
-from sevenfold.steering import (
+from sevenfold.request import Frame, paired, prefix
+from sevenfold.session.commands import (
     Alone,
     Report,
     Steering,

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sevenfold.sync import finished, run_sync
+from sevenfold.clock import finished, run_sync
 
 
 async def doubled(number: int) -> int:

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from sevenfold.errors import FromTheFuture
-from sevenfold.invariants import open_loop, paired
 from sevenfold.messages import (
     Message,
     RedactedThinking,
@@ -17,6 +16,7 @@ from sevenfold.messages import (
     assistant,
     user,
 )
+from sevenfold.request import open_loop, paired
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Entry, Mark, Pin, Replace, Reply, Transcript, Undo, Unknown
 

@@ -16,16 +16,15 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.framing import system_prompt
 from sevenfold.messages import Json
 from sevenfold.request import Frame
+from sevenfold.session.frame import system_prompt
 from sevenfold.simulator import Api, Row
-from sevenfold.simulator.counting import TEXT_BYTES, text_tokens, tool_tokens
+from sevenfold.simulator.cache import TEXT_BYTES, as_blocks, read_prompt, text_tokens, tool_tokens
 from sevenfold.simulator.ledger import Tokens
-from sevenfold.simulator.prefix import as_blocks, read_prompt
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage
-from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import standard_tools
 from sevenfold.tools.workspace import Workspace
 
 MODEL: Final = "claude-sonnet-4-5"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from sevenfold.events import Event
-from sevenfold.layers.l3_session_memory.edits import EDIT
-from sevenfold.layers.l3_session_memory.wording import Wording
+from sevenfold.layers.l3_session_memory.notes import Wording
+from sevenfold.layers.l3_session_memory.update import EDIT
 from sevenfold.messages import Json
-from sevenfold.simulator.counting import TEXT_BYTES
+from sevenfold.simulator.cache import TEXT_BYTES
 
 STATE: Final = 100
 """Tokens that are written anew each time; the rest of the notes is one line an update."""

@@ -27,22 +27,21 @@ from benchmarks.compaction.accounting import (
 from benchmarks.compaction.noting import Keeper
 from benchmarks.fit.ours import Recorded, Seen, TimedTurn, parsed, watch
 from benchmarks.fit.workload import Json
-from sevenfold.boundary import TITLES
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import PromptTooLong, StepLimitReached
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l7_agents.forking import SOURCE, Forks
+from sevenfold.layers.l7_agents.forks import SOURCE, Forks
 from sevenfold.layers.ladder import Lent, standard
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import CompactionSettings, Switches
+from sevenfold.layers.shared.boundary import TITLES
+from sevenfold.layers.shared.restore import Files, restored
 from sevenfold.messages import Block, Message, parse_message
-from sevenfold.models.anthropic_format import body
+from sevenfold.models.anthropic import body
 from sevenfold.models.capabilities import capabilities
 from sevenfold.request import Request
-from sevenfold.restore import Files, restored
 from sevenfold.simulator import Api, Row
 from sevenfold.simulator.api import SOURCE_HEADER
-from sevenfold.simulator.counting import TEXT_BYTES, content_tokens
+from sevenfold.simulator.cache import TEXT_BYTES, content_tokens
 from sevenfold.storage.jsonl import Log
 from sevenfold.storage.places import new_session_id
 from sevenfold.storage.results import ResultStore

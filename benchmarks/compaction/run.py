@@ -25,7 +25,7 @@ from benchmarks.fit.environments import CACHE, ROOT, RUN_SECONDS, Missing, Peer,
 from benchmarks.fit.peers.driving import SUMMARY as FAKE
 from benchmarks.fit.workload import Json, conversation
 from benchmarks.report import Table, show
-from sevenfold.simulator.counting import TEXT_BYTES
+from sevenfold.simulator.cache import TEXT_BYTES
 
 TOKENS: Final = 2_100
 """Of every summary, and of the notes: what recorded summaries come to (those of benchmarks/fidelity) ..."""

@@ -25,20 +25,19 @@ import anyio
 from benchmarks.report import Table, arguments, show
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import SystemClock
-from sevenfold.framing import system_prompt
+from sevenfold.clock import SystemClock, run_sync
 from sevenfold.layers.ladder import Lent, standard
 from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.models.anthropic_format import body
+from sevenfold.models.anthropic import body
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request
-from sevenfold.session import Session
+from sevenfold.session.frame import system_prompt
+from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import Log
 from sevenfold.storage.results import ResultStore
-from sevenfold.sync import run_sync
 from sevenfold.testing import FakeTools, Postponed
 from sevenfold.tokens import Thresholds, Usage
-from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import standard_tools
 from sevenfold.tools.workspace import Workspace
 from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn

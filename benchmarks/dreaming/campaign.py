@@ -22,11 +22,12 @@ import msgspec
 
 from benchmarks.dreaming.folders import NOW, Planted, folder, topics
 from benchmarks.dreaming.measuring import plain
-from sevenfold.memory.consolidating import consolidate
-from sevenfold.memory.dreams.committing import commit, stage
+from sevenfold.memory.consolidation.consolidate import consolidate
+from sevenfold.memory.dreams.commit import commit
+from sevenfold.memory.dreams.stage import stage
 from sevenfold.memory.folder.files import MemoryFiles
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import over_limit
-from sevenfold.memory.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 

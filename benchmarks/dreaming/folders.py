@@ -21,9 +21,9 @@ from benchmarks.dreaming.sentences import (
     VALUES,
     Pair,
 )
-from sevenfold.memory.folder.naming import slug
+from sevenfold.memory.folder.names import slug
 from sevenfold.memory.index import pointer_line
-from sevenfold.memory.topic import TYPES, Origin, Type, new_topic, read_topic
+from sevenfold.memory.topic_file import TYPES, Origin, Type, new_topic, read_topic
 
 TODAY: Final = datetime.date(2026, 11, 15)
 NOW: Final = datetime.datetime.combine(TODAY, datetime.time(12)).timestamp()

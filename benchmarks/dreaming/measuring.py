@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from benchmarks.dreaming.folders import Planted, topics
-from sevenfold.memory.folder.naming import key
+from sevenfold.memory.folder.names import key
 from sevenfold.memory.index import HOOK, over_limit, read_index
-from sevenfold.memory.topic import read_topic
+from sevenfold.memory.topic_file import read_topic
 
 _MARKS: Final = re.compile(r"[^\w/:.-]+|(?<!\w)[.:-]+|[.:-]+(?!\w)")
 _ARTICLE: Final = re.compile(r"\b(?:the|this|a|an)\b")

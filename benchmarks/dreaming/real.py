@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.dreaming.folders import topics
 from benchmarks.dreaming.measuring import plain
-from sevenfold.memory.topic import changed, read_topic
+from sevenfold.memory.topic_file import changed, read_topic
 
 FILES: Final = Path(__file__).parents[2] / "../shared/data/memory_files_dev.jsonl.gz"
 NOW: Final = datetime.datetime(2026, 6, 25, 12).timestamp()

@@ -18,7 +18,8 @@ from benchmarks.dreaming.measuring import Found, measured, plain
 from benchmarks.dreaming.real import NOW as REAL_NOW
 from benchmarks.dreaming.real import Real, plant, real_folders, sentences_in, written
 from benchmarks.report import Table, arguments, show
-from sevenfold.memory.consolidating import Report, consolidate
+from sevenfold.memory.consolidation.consolidate import consolidate
+from sevenfold.memory.consolidation.staged import Report
 from sevenfold.memory.dreams.losses import lost_facts
 from sevenfold.memory.index import HOOK, over_limit, read_index
 

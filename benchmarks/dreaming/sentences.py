@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.memory.topic import Type
+from sevenfold.memory.topic_file import Type
 
 
 class Pair(msgspec.Struct, frozen=True):

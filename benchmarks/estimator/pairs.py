@@ -12,7 +12,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
 from sevenfold.tokens import Size
 from sevenfold.transcript import Replace, Reply, Results, View
 

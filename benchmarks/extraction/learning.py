@@ -15,20 +15,19 @@ import msgspec
 
 from benchmarks.extraction.personas import Session
 from sevenfold.errors import SevenfoldError
-from sevenfold.layers.l5_durable_memory.extraction_wording import asking
-from sevenfold.layers.l5_durable_memory.extraction_writing import MemoryWriter
-from sevenfold.layers.l5_durable_memory.founding import Unfit
+from sevenfold.layers.l5_durable_memory.extraction import asking
+from sevenfold.layers.l5_durable_memory.extraction_tools import MemoryWriter
 from sevenfold.layers.l5_durable_memory.prompt import memory_prompt
-from sevenfold.layers.l5_durable_memory.provenance import Sources
-from sevenfold.memory.merging import statement
+from sevenfold.layers.l5_durable_memory.provenance import Sources, Unfit
+from sevenfold.memory.similarity import statement
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
-from sevenfold.opening import context
 from sevenfold.protocols import Model
 from sevenfold.request import Frame, Request
-from sevenfold.tools.editing import EDIT_SCHEMA, WRITE_SCHEMA
-from sevenfold.tools.reading import SCHEMA as READ_SCHEMA
+from sevenfold.session.frame import context
+from sevenfold.tools.edit import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.tools.read import SCHEMA as READ_SCHEMA
 from sevenfold.transcript import Reply, Transcript
 
 STEPS: Final = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sevenfold.models.offline.words import terms
+from sevenfold.offline.language import terms
 
 LENIENT: Final = 0.4
 STRICT: Final = 0.6

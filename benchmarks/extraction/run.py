@@ -25,7 +25,7 @@ from benchmarks.extraction.matching import LENIENT, STRICT, covered, matched, wo
 from benchmarks.extraction.personas import TUNED, Gold, Session, names, sessions
 from benchmarks.report import Table, show
 from sevenfold.models import connect
-from sevenfold.models.access import ANTHROPIC_URL, OPENAI_URL, Access
+from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL, Access
 from sevenfold.settings.environment import Environment
 
 QUICK: Final = 60

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.messages import Message
-from sevenfold.storage.claude_code import read_session, to_transcript
-from sevenfold.storage.recorded import Recorded
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import Recorded, to_transcript
 from sevenfold.transcript import Entry, Placed, Replace, Transcript
 
 SESSIONS: Final = Path(__file__).parents[2] / "../shared/data/sessions"

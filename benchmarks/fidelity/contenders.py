@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fidelity.cases import Case
-from sevenfold.facts import Collector
-from sevenfold.fidelity import names_in, strings, typed
-from sevenfold.layers.l3_session_memory.notes import Limits
-from sevenfold.layers.l3_session_memory.quoting import gone_with, quoted
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l3_session_memory.wording import Wording
+from sevenfold.layers.l3_session_memory.notes import Limits, Wording
+from sevenfold.layers.l3_session_memory.stand_in import gone_with, quoted
 from sevenfold.layers.l4_compaction import summary
-from sevenfold.layers.l4_compaction.wording import Form, digest_text
+from sevenfold.layers.l4_compaction.digest import Form, digest_text
+from sevenfold.layers.settings import NotesSettings
+from sevenfold.layers.shared.facts import Collector, Cutting
+from sevenfold.layers.shared.fidelity import names_in, strings, typed
 from sevenfold.messages import Text, user
 from sevenfold.models.directives import write_directive
-from sevenfold.models.offline import Conversation, answer
-from sevenfold.models.offline.view import TYPED_BY
-from sevenfold.quotes import Cutting
+from sevenfold.offline.conversation import TYPED_BY, Conversation
+from sevenfold.offline.reply import answer
 from sevenfold.tokens import TEXT_RATE, byte_length
 
 WHERE: Final = "~/.sevenfold/projects/a-project/20260101-120000-session.jsonl"

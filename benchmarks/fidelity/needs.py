@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.facts import call_of
-from sevenfold.fidelity import names_in, paths_in, strings, typed
+from sevenfold.layers.shared.facts import call_of
+from sevenfold.layers.shared.fidelity import names_in, paths_in, strings, typed
 from sevenfold.messages import Message, ToolUse
 from sevenfold.transcript import Entry, Placed, Reply
 

@@ -18,7 +18,7 @@ from benchmarks.fidelity.cases import SESSIONS, cases
 from benchmarks.fidelity.contenders import CONTENDERS, budget, within
 from benchmarks.fidelity.needs import CALLS, Needs, needs_of
 from benchmarks.report import Table, arguments, show
-from sevenfold.fidelity import WEIGHTS, Present, fidelity
+from sevenfold.layers.shared.fidelity import WEIGHTS, Present, fidelity
 from sevenfold.tokens import TEXT_RATE, byte_length
 
 _Look = Callable[[Present, Needs], Mapping[str, float]]

@@ -16,8 +16,8 @@ from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Event, Failed
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.ladder import Lent, standard
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.messages import Block, Message, ToolResult, ToolUse, parse_message
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request, encoded

@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks.fit.accounting import Part
 from benchmarks.fit.ours import ABLE, MODEL, SECONDS, Seen, watch
 from benchmarks.fit.workload import Json, canonical, tokens_in
-from sevenfold.context import Context
-from sevenfold.foreign.hosted import Named
+from sevenfold.context.context import Context
+from sevenfold.context.loop import Named
 from sevenfold.testing import FakeClock
 
 

@@ -31,7 +31,7 @@ from benchmarks.fit.environments import (
 )
 from benchmarks.fit.workload import TURNS, Json, canonical, conversation, tokens_in
 from benchmarks.report import Table, show
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.settings import MicroSettings
 
 TRIGGER: Final = 100_000
 """Where the others fire, in tokens."""
@@ -143,7 +143,7 @@ def _through_context(messages: list[Json], number: str, times: int) -> Row:
     print("  sevenfold Context", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         seen = ours_context.through(messages, Path(folder))
-    seconds = import_seconds(sys.executable, "from sevenfold.context import Context", times)
+    seconds = import_seconds(sys.executable, "from sevenfold.context.context import Context", times)
     quiet, name = seen.quiet(NEWEST), "sevenfold Context.prepare"
     return Row(name, number, seconds, quiet, seen.firing, seen.bill)
 

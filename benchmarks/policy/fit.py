@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.policy.samples import SESSIONS, Sample, Samples, halves, session_files
-from sevenfold.layers.l2_microcompaction.need import COEFFICIENTS, FEATURES, probability
+from sevenfold.layers.l2_microcompaction.cost import COEFFICIENTS, FEATURES, probability
 
 RIDGE = 1.0
 """Keeps a coefficient near nothing where the sessions say nothing about it."""

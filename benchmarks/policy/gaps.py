@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.policy.samples import SESSIONS, halves, session_files
-from sevenfold.layers.l2_microcompaction.gaps import EDGES, PRIOR, QUICKEST, Gaps, Silence
-from sevenfold.storage.claude_code import read_session
-from sevenfold.storage.recorded import Said
+from sevenfold.layers.l2_microcompaction.before_cold import EDGES, PRIOR, QUICKEST, Gaps, Silence
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import Said
 from sevenfold.transcript import Reply
 
 HEAD: Final = """\

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.messages import Message
-from sevenfold.replay.counting import USUAL, estimated
+from sevenfold.replay.costs import USUAL, estimated
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Entry, Reply
 

@@ -6,10 +6,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import (
+    CompactionSettings,
+    ExtractionSettings,
+    NotesSettings,
+    Switches,
+)
 from sevenfold.replay.policies import ClearRule, Policy, policy, without
 
 AT_THE_LIMIT: Final = CompactionSettings(by_price=False)

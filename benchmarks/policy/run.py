@@ -27,10 +27,11 @@ from benchmarks.policy.plot import Point, Series, svg
 from benchmarks.policy.samples import halves, session_files
 from benchmarks.report import Table, arguments, show
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.replay.driving import drive
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.replay.drive import drive
 from sevenfold.replay.outcome import Kind, Outcome, Regret, Spent
 from sevenfold.replay.policies import Policy
-from sevenfold.storage.claude_code import read_session, to_transcript
 from sevenfold.transcript import Entry, Reply
 
 MODEL: Final = "claude-opus-4-5"

@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 
 from sevenfold.layers.l2_microcompaction.candidates import Scan
-from sevenfold.layers.l2_microcompaction.need import features
-from sevenfold.layers.l2_microcompaction.settings import CLEARABLE, MicroSettings
+from sevenfold.layers.l2_microcompaction.cost import features
+from sevenfold.layers.settings import CLEARABLE, MicroSettings
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
 from sevenfold.replay.needs import ROBUST, Need, needs_of
-from sevenfold.storage.claude_code import read_session, to_transcript
 from sevenfold.transcript import Replace, Reply, Transcript
 
 SESSIONS: Final = Path(__file__).parents[2] / "../shared/data/sessions"

@@ -20,17 +20,18 @@ import msgspec
 from benchmarks.policy.gaps import typed
 from benchmarks.policy.samples import SESSIONS, halves, session_files
 from benchmarks.report import Table, show
-from sevenfold.layers.l2_microcompaction.gaps import QUICKEST, Gaps
-from sevenfold.layers.l2_microcompaction.pre_cold import (
+from sevenfold.layers.l2_microcompaction.before_cold import (
     ASKING,
     HOUR,
     LARGE,
     NEAR,
+    QUICKEST,
+    Gaps,
     Situation,
     Way,
     choose,
 )
-from sevenfold.storage.claude_code import read_session
+from sevenfold.recordings.claude_code import read_session
 from sevenfold.transcript import Reply
 
 READ, WRITE, WRITE_HOUR, OUTPUT = 0.1, 1.25, 2.0, 5.0

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sevenfold.context import Context
+    from sevenfold.clock import run_sync
+    from sevenfold.context.context import Context
+    from sevenfold.context.memory import Memory
     from sevenfold.errors import Failure, Mistake, SevenfoldError
     from sevenfold.events import Event
     from sevenfold.messages import (
@@ -24,15 +26,13 @@ if TYPE_CHECKING:
         ToolUse,
     )
     from sevenfold.protocols import Model, Tool
-    from sevenfold.remembering import Memory
-    from sevenfold.session import Session
-    from sevenfold.settings import Settings
-    from sevenfold.sync import run_sync
+    from sevenfold.session.session import Session
+    from sevenfold.settings.schema import Settings
 
 _HOMES = {
-    "Context": "context",
-    "Session": "session",
-    "Memory": "remembering",
+    "Context": "context.context",
+    "Session": "session.session",
+    "Memory": "context.memory",
     "Message": "messages",
     "Text": "messages",
     "Thinking": "messages",
@@ -46,7 +46,7 @@ _HOMES = {
     "Tool": "protocols",
     "Settings": "settings",
     "Event": "events",
-    "run_sync": "sync",
+    "run_sync": "clock",
     "SevenfoldError": "errors",
     "Mistake": "errors",
     "Failure": "errors",

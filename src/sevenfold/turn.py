@@ -13,14 +13,13 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from sevenfold.acting import CONTINUATIONS, CONTINUE, Retry, Streamed, interrupted
-from sevenfold.cache.breakpoints import place
+from sevenfold.cache.prefix import place
 from sevenfold.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
 from sevenfold.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying
-from sevenfold.invariants import completed, open_uses
 from sevenfold.messages import Message, ToolResult, assistant, user
 from sevenfold.protocols import Accounts, After, Background, Clock, Handback, Layers, Model, Tools
-from sevenfold.request import Frame, Request, pressure_of
+from sevenfold.request import Frame, Request, completed, open_uses, pressure_of
+from sevenfold.streaming import CONTINUATIONS, CONTINUE, Retry, Streamed, interrupted
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Reply, Transcript, Undo, View
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import typer
 
-from sevenfold.cli.commands import COMMANDS
-from sevenfold.cli.main import app
-from sevenfold.cli.reference import cli_reference
+from sevenfold.cli.chat.slash import COMMANDS
+from sevenfold.cli.main import app, cli_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 SHARED = {"--json", "--home", "--project", "--quiet", "--no-color"}
@@ -32,7 +31,7 @@ def test_the_page_is_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     assert page == cli_reference(), (
-        "write it again: python -c 'from sevenfold.cli.reference import cli_reference as r; "
+        "write it again: python -c 'from sevenfold.cli.main import cli_reference as r; "
         f'open("{PAGE.name}", "w").write(r())\''
     )
 

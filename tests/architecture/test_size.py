@@ -10,8 +10,10 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 MODULES = sorted(SRC.rglob("*.py"))
-LONGEST_MODULE = 400
+LONGEST_MODULE = 800
 LONGEST_FUNCTION = 50
+MOST_MODULES = 16
+MOST_AT_THE_TOP = 30
 TURN = 200
 LYING_NAMES = ("manager", "helper", "util", "handler", "base", "common", "v2")
 
@@ -42,6 +44,16 @@ def test_names_say_what_a_thing_is(module: Path) -> None:
     words = {word for name in [module.stem, *defined] for word in _words(name)}
 
     assert words.isdisjoint(LYING_NAMES)
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    folders = {path.parent for path in MODULES}
+    sizes = {
+        f: len([m for m in MODULES if m.parent == f and m.stem != "__init__"]) for f in folders
+    }
+
+    assert [str(folder) for folder, size in sizes.items() if size > MOST_MODULES] == []
+    assert len([p for p in (SRC / "sevenfold").iterdir() if p.name[:2] != "__"]) <= MOST_AT_THE_TOP
 
 
 def _words(name: str) -> list[str]:

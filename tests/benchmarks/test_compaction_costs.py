@@ -22,11 +22,11 @@ from benchmarks.fit.environments import peers
 from benchmarks.fit.peers.driving import SUMMARY as FAKE
 from benchmarks.fit.workload import Json, conversation
 from sevenfold.events import Event
-from sevenfold.layers.l3_session_memory.edits import NotesEdits
-from sevenfold.layers.l3_session_memory.wording import Wording
+from sevenfold.layers.l3_session_memory.notes import Wording
+from sevenfold.layers.l3_session_memory.update import NotesEdits
 from sevenfold.layers.l4_compaction.summary import parse
 from sevenfold.messages import ToolUse
-from sevenfold.simulator.counting import text_tokens
+from sevenfold.simulator.cache import text_tokens
 from sevenfold.tokens import estimate
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.fidelity.cases import SESSIONS, Case, cases
 from benchmarks.fidelity.contenders import CONTENDERS, budget, rarest_names, within
 from benchmarks.fidelity.needs import Needs, commands_in, needs_of
-from sevenfold.fidelity import Present
+from sevenfold.layers.shared.fidelity import Present
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.tokens import Size, byte_length
 from sevenfold.transcript import Entry, Placed, Reply

@@ -14,8 +14,8 @@ from layers.talks import Talk
 from benchmarks.policy.fit import RIDGE, area_under_curve, fitted, toml
 from benchmarks.policy.samples import EVERY, Sample, Samples, halves, session_files
 from sevenfold.layers.l2_microcompaction.candidates import Scan
-from sevenfold.layers.l2_microcompaction.need import FEATURES, NeedModel, features, probability
-from sevenfold.layers.l2_microcompaction.settings import CLEARABLE, MicroSettings
+from sevenfold.layers.l2_microcompaction.cost import FEATURES, NeedModel, features, probability
+from sevenfold.layers.settings import CLEARABLE, MicroSettings
 
 TRUE = (-2.0, 1.3, 0.2, -1.1, -2.4, 0.6, -0.3, -0.2, -1.7, 0.4, -0.1, 0.5)
 KEEP = MicroSettings().keep_recent

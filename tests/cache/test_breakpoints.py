@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.cache.breakpoints import FRONTIER, LOOKBACK, MOST, frontier, frontier_at, place
+from sevenfold.cache.prefix import FRONTIER, LOOKBACK, MOST, frontier, frontier_at, place
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sevenfold.cache.warmth import Warmth
+from sevenfold.cache.ledger import Warmth
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import Usage
 from sevenfold.transcript import View

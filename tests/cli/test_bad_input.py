@@ -13,9 +13,9 @@ import pytest
 from cli.conftest import Here
 from cli.world import Ran, World
 
-from sevenfold.cli.once import once
+from sevenfold.cli.chat.once import once
 from sevenfold.cli.options import ChatOptions, Format, Shared
-from sevenfold.invariants import open_uses
+from sevenfold.request import open_uses
 from sevenfold.simulator import Script, Simulator, parse_steps, running
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock

@@ -14,16 +14,16 @@ import pytest
 from cli.terminal import CTRL_C, CTRL_D, ENTER, ESCAPE, PROMPT, Terminal
 from cli.world import World
 
-from sevenfold.boundary import Boundary, last_boundary
-from sevenfold.cli.steer import most_missed, part, told
-from sevenfold.cli.telling import Line, Teller
+from sevenfold.cli.chat.slash import most_missed, part, told
+from sevenfold.cli.output import Line, Teller
 from sevenfold.errors import Mistake
 from sevenfold.events import Compacted
-from sevenfold.fidelity import Fidelity, Share
-from sevenfold.invariants import paired
-from sevenfold.models.offline.wire import reply_to_wire
+from sevenfold.layers.shared.boundary import Boundary, last_boundary
+from sevenfold.layers.shared.fidelity import Fidelity, Share
+from sevenfold.offline import reply_to_wire
+from sevenfold.request import paired
+from sevenfold.session.commands import Report
 from sevenfold.simulator import Script, Simulator, parse_steps, running
-from sevenfold.steering import Report
 from sevenfold.tokens import Usage
 from sevenfold.transcript import View
 

@@ -11,7 +11,7 @@ import pytest
 from cli.terminal import CTRL_C, CTRL_D, ENTER, ESCAPE, PROMPT, Terminal
 from cli.world import World, is_running
 
-from sevenfold.invariants import open_uses
+from sevenfold.request import open_uses
 from sevenfold.simulator import Script, parse_steps, running
 
 pytestmark = pytest.mark.real

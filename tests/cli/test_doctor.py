@@ -10,8 +10,8 @@ from cli.conftest import Here
 from cli.world import World
 
 from sevenfold.cache.prices import Prices
+from sevenfold.session.project import DEFAULT_MODEL
 from sevenfold.simulator import running
-from sevenfold.workplace import DEFAULT_MODEL
 
 
 def checks(here: Here, *words: str) -> dict[str, list[Any]]:

@@ -12,8 +12,8 @@ import time
 import pytest
 from cli.world import World, is_running
 
-from sevenfold.cli.interrupts import TWICE, Interrupts
-from sevenfold.invariants import open_uses
+from sevenfold.cli.input import TWICE, Interrupts
+from sevenfold.request import open_uses
 
 pytestmark = pytest.mark.real
 PATIENCE = 60.0

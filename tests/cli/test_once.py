@@ -9,7 +9,7 @@ import pytest
 from cli.conftest import Here
 from cli.world import World
 
-from sevenfold.cli.chat import MOST_PIPED, prompt_of
+from sevenfold.cli.chat.chat import MOST_PIPED, prompt_of
 from sevenfold.cli.options import Mode
 from sevenfold.simulator import Script, parse_steps, running
 from sevenfold.tools import permissions

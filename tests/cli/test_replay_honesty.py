@@ -16,12 +16,11 @@ from cli.conftest import Here
 from cli.world import World
 from replay import sessions
 
-from sevenfold.cli.replay_report import check_report
-from sevenfold.cli.replay_showing import columns, drawn
+from sevenfold.cli.commands.replay import check_report, columns, drawn
 from sevenfold.errors import Mistake
-from sevenfold.replay.figures import Cost, Figures, Layer
 from sevenfold.replay.outcome import Spent
-from sevenfold.replay.running import Replayed
+from sevenfold.replay.results import Cost, Figures, Layer
+from sevenfold.replay.run import Replayed
 
 
 @pytest.fixture

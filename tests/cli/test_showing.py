@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from sevenfold.cli.asking import in_full, question
-from sevenfold.cli.keys import Keys
-from sevenfold.cli.streaming import MarkdownStream, PlainStream, first_block
-from sevenfold.cli.telling import Line, Teller
-from sevenfold.cli.wording import (
+from sevenfold.cli.input import Keys, in_full, question
+from sevenfold.cli.output import (
+    Line,
+    Teller,
     call,
     fitted,
     money,
@@ -31,6 +30,7 @@ from sevenfold.cli.wording import (
     tokens,
     work_name,
 )
+from sevenfold.cli.terminal import MarkdownStream, PlainStream, first_block
 from sevenfold.events import (
     Acted,
     CacheBroke,

@@ -8,7 +8,7 @@ import pytest
 from cli.conftest import Here
 from cli.world import World
 
-from sevenfold.cli.proposals import MOST_VALUES, with_values
+from sevenfold.cli.open import MOST_VALUES, with_values
 from sevenfold.settings import Environment, load
 
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sevenfold.boundary import Boundary
-from sevenfold.cli.commands import Said, run
-from sevenfold.cli.window import BAR, bar, drawn, saved_in, window_of
-from sevenfold.layers.l1_tool_results.envelope import envelope
+from sevenfold.cli.chat.slash import run
+from sevenfold.cli.commands.window import BAR, bar, drawn, saved_in, window_of
+from sevenfold.cli.output import Said
+from sevenfold.layers.l1_tool_results.preview import envelope
 from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
+from sevenfold.layers.shared.boundary import Boundary
 from sevenfold.messages import (
     Image,
     Message,
@@ -29,7 +30,7 @@ from sevenfold.messages import (
 )
 from sevenfold.messages import Text as Words
 from sevenfold.request import Frame
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import Log
 from sevenfold.testing import ScriptedModel
 from sevenfold.tokens import Thresholds, Usage

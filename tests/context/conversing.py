@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sevenfold.context import Context, FormatName
+from sevenfold.context.context import Context, FormatName
+from sevenfold.context.formats import MARK, unmarked
 from sevenfold.events import Event
-from sevenfold.foreign.plain import MARK, unmarked
-from sevenfold.models.anthropic_format import without_marks
+from sevenfold.models.anthropic import without_marks
 from sevenfold.protocols import Capabilities
-from sevenfold.simulator.pairs import check_pairs
+from sevenfold.simulator.validation import check_pairs
 from sevenfold.testing import FakeClock, ScriptedModel
 
 Json = dict[str, Any]

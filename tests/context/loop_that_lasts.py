@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sevenfold.context import Context
-from sevenfold.models.anthropic_format import without_marks
+from sevenfold.context.context import Context
+from sevenfold.models.anthropic import without_marks
 
 LONG = "a line of output that is long enough to be stored\n" * 40
 SETTINGS = {"toolResults": {"mostCharacters": 500}, "flags": {"micro_api": False}}

@@ -19,7 +19,7 @@ from context.conversing import (
     said,
 )
 
-from sevenfold.context import Context, FormatName
+from sevenfold.context.context import Context, FormatName
 from sevenfold.errors import Mistake, SettingsError
 from sevenfold.messages import Text, assistant
 from sevenfold.transcript import Reply

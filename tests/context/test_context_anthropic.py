@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from context.conversing import MODEL, Json
 
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.events import CacheBroke, Cleared, Event, Sending, Stored
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
 

@@ -12,16 +12,15 @@ from context.conversing import Json, answered, assert_paired, called, extends, r
 from context.conversing import results as in_message
 from layers.summaries import summary
 
-from sevenfold.boundary import last_boundary
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.errors import KeyRefused, Mistake, PromptTooLong
 from sevenfold.events import CacheBroke, Compacted, Event, Failed, Forked, Notice
-from sevenfold.invariants import paired
+from sevenfold.layers.shared.boundary import last_boundary
 from sevenfold.messages import Block, Text, assistant
-from sevenfold.models.anthropic_format import without_marks
-from sevenfold.models.offline import OfflineEngine
+from sevenfold.models.anthropic import without_marks
+from sevenfold.offline import OfflineEngine
 from sevenfold.protocols import Capabilities
-from sevenfold.request import Request
+from sevenfold.request import Request, paired
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.tokens import Usage
@@ -478,7 +477,7 @@ async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cac
     tmp_path: Path,
 ) -> None:
     anthropic = pytest.importorskip("anthropic")
-    from sevenfold.models.anthropic_sdk import AnthropicSdk
+    from sevenfold.models.anthropic import AnthropicSdk
 
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     events: list[Event] = []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from context.conversing import Json
 
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.events import Event, Sending, Stored
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
 

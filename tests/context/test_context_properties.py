@@ -29,11 +29,11 @@ from context.conversing import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.context import FormatName
+from sevenfold.context.context import FormatName
+from sevenfold.context.history import History
 from sevenfold.events import Failed, Sending
-from sevenfold.foreign.history import History
-from sevenfold.invariants import paired
 from sevenfold.protocols import Capabilities
+from sevenfold.request import paired
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock
 from sevenfold.transcript import Transcript

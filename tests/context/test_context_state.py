@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from context.conversing import Caller, Json, answered, called, extends, result, results, said
 
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.errors import FromTheFuture, Mistake, SessionBusy, StorageFailure
 from sevenfold.events import Added, Notice, Sending, Started, Stored
 from sevenfold.messages import Text, ToolUse, assistant

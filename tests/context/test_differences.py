@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.foreign.differences import Step, differences
+from sevenfold.context.following import Step, differences
 
 
 def steps(old: str, new: str, answers: str = "", fixed: str = "") -> list[Step]:

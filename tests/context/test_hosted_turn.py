@@ -9,14 +9,14 @@ import anyio.lowlevel
 import pytest
 from kit import FRAME
 
-from sevenfold.acting import Retry
+from sevenfold.clock import finished
+from sevenfold.context.loop import CallersTools, HostedTurn, Named, NothingWaiting
 from sevenfold.errors import Mistake
 from sevenfold.events import Declined, Event, Failed
-from sevenfold.foreign.hosted import CallersTools, HostedTurn, Named, NothingWaiting
 from sevenfold.messages import Text, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Capabilities, Handback, Layers
 from sevenfold.request import Request
-from sevenfold.sync import finished
+from sevenfold.streaming import Retry
 from sevenfold.testing import FakeClock, NoAccounts
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Mark, Replace, Transcript, View

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from context.conversing import Json
 
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.events import Cleared, Event, Failed, Sending, Stored
 from sevenfold.messages import Message, message_to_wire
-from sevenfold.models.anthropic_format import without_marks
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.models.anthropic import without_marks
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
 from sevenfold.testing import FakeClock
 from sevenfold.transcript import Edit, Entry, Reply, Transcript
 

@@ -21,7 +21,7 @@ from context.conversing import (
     said,
 )
 
-from sevenfold.context import FormatName
+from sevenfold.context.context import FormatName
 from sevenfold.events import Added, Cleared, Sending, Stored
 from sevenfold.messages import Text, Thinking, ToolUse, assistant
 from sevenfold.tokens import Usage

@@ -27,13 +27,12 @@ from context.conversing import (
 )
 from msgspec.structs import replace
 
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.errors import Mistake
 from sevenfold.events import Closed, Event, Replied, Sending, Started, Stored
 from sevenfold.messages import Text, assistant
-from sevenfold.models.anthropic_format import without_marks
-from sevenfold.simulator.pairs import check_pairs
-from sevenfold.simulator.validation import check_marks
+from sevenfold.models.anthropic import without_marks
+from sevenfold.simulator.validation import check_marks, check_pairs
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply
 

@@ -23,8 +23,9 @@ from memory.dreamt import Facts, dream, populate
 
 from sevenfold.clock import SystemClock
 from sevenfold.errors import SevenfoldError
-from sevenfold.memory.dreams.committing import Staged, commit, stage
-from sevenfold.memory.revisions import Author
+from sevenfold.memory.dreams.commit import commit
+from sevenfold.memory.dreams.stage import Staged, stage
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
 CHANGES = frozenset(["os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.utime"])

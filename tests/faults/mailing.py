@@ -15,13 +15,10 @@ import anyio
 
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Failure
-from sevenfold.layers.l7_agents.delivery import BY, Delivery
-from sevenfold.layers.l7_agents.letters import Letter, MailboxFull, new_letter
-from sevenfold.layers.l7_agents.post_office import About, PostOffice
-from sevenfold.layers.l7_agents.reachable import NotSent
-from sevenfold.layers.l7_agents.rendering import id_in
-from sevenfold.layers.l7_agents.sockets import Listener, send_to
-from sevenfold.recording import Recording
+from sevenfold.layers.l7_agents.mail import BY, About, Delivery, PostOffice, id_in
+from sevenfold.layers.l7_agents.mailbox import Letter, MailboxFull, new_letter
+from sevenfold.layers.l7_agents.sockets import Listener, NotSent, send_to
+from sevenfold.session.log import Recording
 from sevenfold.storage.jsonl import Log
 from sevenfold.transcript import Mark
 

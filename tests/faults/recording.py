@@ -11,8 +11,9 @@ import random
 import sys
 from pathlib import Path
 
-from sevenfold.memory.history import Author, History
-from sevenfold.storage.locking import alone
+from sevenfold.memory.history.history import History
+from sevenfold.memory.history.revisions import Author
+from sevenfold.storage.locks import alone
 
 SECRET = "secret-words-of-step-"
 EVERY = 23

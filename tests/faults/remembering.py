@@ -14,7 +14,7 @@ from pathlib import Path
 from sevenfold.clock import SystemClock
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Event, Notice
-from sevenfold.memory.revisions import Author
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
 LIMIT = 3_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import resource
 import sys
 
+from sevenfold.clock import run_sync
 from sevenfold.events import Event, Failed, Stored
 from sevenfold.messages import ToolUse, assistant
-from sevenfold.session import Session
-from sevenfold.sync import run_sync
+from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 
 LIMIT = 1 << 20

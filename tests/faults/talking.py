@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sevenfold.clock import run_sync
 from sevenfold.events import Acted, Event, Replied
 from sevenfold.messages import Text, ToolUse, assistant
-from sevenfold.session import Session
-from sevenfold.sync import run_sync
+from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
 

@@ -13,10 +13,11 @@ import pytest
 from faults.dreaming import BY_HAND, FILES, opened, prepared
 from memory.dreamt import Facts, numbers, populate, texts
 
-from sevenfold.memory.dreams.committing import commit, stage
+from sevenfold.memory.dreams.commit import commit
 from sevenfold.memory.dreams.journal import Journal, pending
 from sevenfold.memory.dreams.lock import DreamLock
-from sevenfold.memory.revisions import Author
+from sevenfold.memory.dreams.stage import stage
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
 WORKER = Path(__file__).with_name("dreaming.py")

@@ -9,7 +9,6 @@ import pytest
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.events import CacheBroke, Event
-from sevenfold.invariants import completed
 from sevenfold.messages import (
     THOUGHTS,
     Message,
@@ -20,7 +19,7 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.request import Frame, Request, encode_message
+from sevenfold.request import Frame, Request, completed, encode_message
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript, What

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from faults.recording import SECRET, last_step, state
 
-from sevenfold.memory.history import Author, History
-from sevenfold.storage.locking import alone
+from sevenfold.memory.history.history import History
+from sevenfold.memory.history.revisions import Author
+from sevenfold.storage.locks import alone
 
 WORKER = Path(__file__).with_name("recording.py")
 GIT = shutil.which("git")
@@ -112,8 +113,9 @@ def test_others_read_at_any_time_while_one_writes_packs_and_purges(tmp_path: Pat
 def test_several_processes_write_one_history(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from sevenfold.memory.history import Author, History\n"
-        "from sevenfold.storage.locking import alone\n"
+        "from sevenfold.memory.history.history import History\n"
+        "from sevenfold.memory.history.revisions import Author\n"
+        "from sevenfold.storage.locks import alone\n"
         "folder, me = Path(sys.argv[1]), sys.argv[2]\n"
         "history = History(folder / 'history.git')\n"
         "for n in range(30):\n"

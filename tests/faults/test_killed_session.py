@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sevenfold.invariants import paired
-from sevenfold.session import Session
+from sevenfold.request import paired
+from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import ScriptedModel
 from sevenfold.transcript import Entry, Transcript

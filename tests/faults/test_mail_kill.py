@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.layers.l7_agents.rendering import id_in
+from sevenfold.layers.l7_agents.mail import id_in
 from sevenfold.storage.jsonl import read_log
 from sevenfold.transcript import Transcript
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.memory.history import Author, History
+from sevenfold.memory.history.history import History
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import over_limit, read_index
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

@@ -14,12 +14,11 @@ import pytest
 from flows.test_session import Place
 
 from sevenfold.events import Cleared, Failed, Notice, Stored
-from sevenfold.invariants import paired
-from sevenfold.layers.l1_tool_results.envelope import recognised
+from sevenfold.layers.l1_tool_results.preview import recognised
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
 from sevenfold.messages import Json, Message, ToolResult, ToolUse, assistant
-from sevenfold.request import Request, prefix
-from sevenfold.session import Session
+from sevenfold.request import Request, paired, prefix
+from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line

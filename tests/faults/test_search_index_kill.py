@@ -14,7 +14,7 @@ from faults.indexing import WORDS, listing
 from searching import Bag, names
 
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.shelf import Shelf, listed
+from sevenfold.memory.search.segment import Shelf, listed
 
 WORKER = Path(__file__).with_name("indexing.py")
 TESTS = Path(__file__).parents[1]

@@ -13,7 +13,7 @@ from sevenfold.events import Remembered
 from sevenfold.memory.recalled import is_recalled
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import Json
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.testing import FakeClock, ScriptedModel
 
 pytestmark = pytest.mark.anyio

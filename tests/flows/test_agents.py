@@ -14,8 +14,7 @@ from flows.wire import SteadySimulator
 
 from sevenfold import Session
 from sevenfold.events import AgentEnded, Event, Mail
-from sevenfold.layers.l7_agents.frames import LEAD
-from sevenfold.layers.l7_agents.letters import new_letter
+from sevenfold.layers.l7_agents.mailbox import LEAD, new_letter
 from sevenfold.messages import Json, Message, ToolUse, assistant
 from sevenfold.models.directives import parse_directive
 from sevenfold.request import Request, prefix

@@ -15,8 +15,8 @@ from sevenfold import Session
 from sevenfold.messages import Message, ToolUse, assistant
 from sevenfold.models.directives import parse_directive
 from sevenfold.request import Request
+from sevenfold.session.place import Trust
 from sevenfold.testing import ScriptedModel
-from sevenfold.trust import Trust
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 Says = Callable[[Request], "str | Message"]

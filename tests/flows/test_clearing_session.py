@@ -25,7 +25,7 @@ from sevenfold.events import (
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED, kept_at
 from sevenfold.messages import Json, ToolUse, assistant
 from sevenfold.request import Request, prefix
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line

@@ -21,7 +21,7 @@ from sevenfold.events import Compacted, Event, Notice
 from sevenfold.messages import Message, ToolUse, assistant
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Request
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.transcript import Reply
 

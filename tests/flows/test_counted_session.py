@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from sevenfold.events import Replied
-from sevenfold.models.offline.wire import reply_to_wire
-from sevenfold.session import Session
+from sevenfold.offline import reply_to_wire
+from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
 from sevenfold.telemetry import Telemetry
 

@@ -16,11 +16,11 @@ from layers.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, 
 from sevenfold.events import CacheBroke, Failed, Forked, Progress
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l6_dreaming.progress import last_known
-from sevenfold.memory.logs import DailyLogs
+from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import Json, Message, Text, assistant
 from sevenfold.request import Request
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line

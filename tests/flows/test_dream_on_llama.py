@@ -11,9 +11,8 @@ import pytest
 from layers.sleeping import Bed
 from llama import LETTER, talking, weights_or_fail
 
-from sevenfold.layers.l6_dreaming.thinking import ByModel
-from sevenfold.layers.l6_dreaming.wording import Known
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l6_dreaming.workers import ByModel, Known
+from sevenfold.layers.l7_agents.forks import Forks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 SHARE = 0.99

@@ -21,14 +21,14 @@ from sevenfold.clock import date_of
 from sevenfold.errors import Refused
 from sevenfold.events import Failed, Forked, Notice, Progress, Remembered
 from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
-from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import ExtractionSettings
 from sevenfold.memory.recalled import BY as RECALL
 from sevenfold.messages import Block, Message, Text, ToolUse, assistant, user
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.request import Request
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.testing import FakeClock
 from sevenfold.transcript import Reply
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from sevenfold.events import Failed, Forked, Replied, Sending
 from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
-from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
-from sevenfold.layers.l7_agents.forking import Forks
-from sevenfold.tools.editing import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.tools.edit import EDIT_SCHEMA, WRITE_SCHEMA
 from sevenfold.transcript import Mark
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]

@@ -16,19 +16,18 @@ from kit import FRAME, make, use
 from layers.summaries import LOG, summary
 from msgspec.structs import replace
 
-from sevenfold.acting import Retry
 from sevenfold.errors import BadReply, KeyRefused, ModelFailure, Overloaded, PromptTooLong
 from sevenfold.events import Compacted, Declined, Event, Failed, Notice
-from sevenfold.invariants import paired
-from sevenfold.layers.block_check import BlockCheck
-from sevenfold.layers.l4_compaction.breaker import BREAKER
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l4_compaction.plan import BREAKER
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.ladder import BlockCheck
+from sevenfold.layers.settings import CompactionSettings
 from sevenfold.messages import Block, Message, Text, assistant, user
 from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Request, pressure_of
+from sevenfold.request import Request, paired, pressure_of
+from sevenfold.streaming import Retry
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, ScriptedModel
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Reply, Transcript

@@ -16,13 +16,13 @@ from flows.test_session import Place
 from flows.wire import SteadySimulator
 
 from sevenfold.events import CacheBroke, Cleared, Event, Sending, Stored
-from sevenfold.flags import LATCHED
-from sevenfold.layers.l1_tool_results.envelope import recognised
-from sevenfold.layers.l2_microcompaction.api_level import PARAMETER
+from sevenfold.layers.l1_tool_results.preview import recognised
+from sevenfold.layers.l2_microcompaction.provider import PARAMETER
 from sevenfold.messages import Json, ToolResult, ToolUse, assistant
 from sevenfold.protocols import Capabilities
 from sevenfold.request import prefix
-from sevenfold.session import Session
+from sevenfold.session.session import Session
+from sevenfold.settings.flags import LATCHED
 from sevenfold.simulator import ManualClock, Simulator
 from sevenfold.simulator.ledger import Row
 from sevenfold.storage.jsonl import read_log

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from flows.test_session import Place
 
-from sevenfold.layers.l1_tool_results.envelope import recognised
+from sevenfold.layers.l1_tool_results.preview import recognised
 from sevenfold.messages import Message, ToolResult, ToolUse, assistant
 from sevenfold.request import Request
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tools.processes import MOST_KEPT

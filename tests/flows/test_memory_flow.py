@@ -14,7 +14,7 @@ from sevenfold.events import Acted, Notice, Remembered, Surfaced
 from sevenfold.memory.recalled import is_recalled
 from sevenfold.memory.store import MemoryStore
 from sevenfold.request import prefix
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
 

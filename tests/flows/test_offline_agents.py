@@ -9,8 +9,7 @@ import pytest
 
 from sevenfold import Session
 from sevenfold.events import AgentEnded, AgentStarted, Event
-from sevenfold.layers.l7_agents.frames import ShutdownRequest
-from sevenfold.layers.l7_agents.letters import new_letter
+from sevenfold.layers.l7_agents.mailbox import ShutdownRequest, new_letter
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio

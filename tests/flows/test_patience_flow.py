@@ -12,8 +12,7 @@ from flows.wire import SteadySimulator
 from layers.l7_agents.stage import HandClock, until
 
 from sevenfold.events import CacheBroke, Forked
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR
-from sevenfold.layers.l5_durable_memory.pacing import LULL
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL
 from sevenfold.messages import Json
 from sevenfold.request import KEPT_WARM, TTL_SECONDS
 from sevenfold.simulator.server import Simulator

@@ -11,7 +11,7 @@ from flows.test_session import Place
 from flows.wire import SteadySimulator
 
 from sevenfold.events import CacheBroke, Cleared, Compacted, Failed, Progress, Sending
-from sevenfold.models.offline.wire import reply_to_wire
+from sevenfold.offline import reply_to_wire
 from sevenfold.simulator import ManualClock
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from sevenfold import Memory, Session
 from sevenfold.events import Event, Notice, Surfaced
-from sevenfold.layers.l5_durable_memory.model_selector import TOOL
+from sevenfold.layers.l5_durable_memory.selection import TOOL
 from sevenfold.messages import ToolUse, assistant
 from sevenfold.protocols import Model
 from sevenfold.testing import ScriptedModel

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from flows.test_compaction_hooks import TITLE, Mind, Place
 
-from sevenfold.cli.sessions import summary
+from sevenfold.cli.commands.sessions import summary
 from sevenfold.events import Compacted, Failed
+from sevenfold.layers.shared.restore import Afresh, Cut, Restorable, Several
 from sevenfold.messages import Message
-from sevenfold.restore import Afresh, Cut, Restorable, Several
 from sevenfold.storage.places import find, list_sessions
 
 pytestmark = pytest.mark.anyio

@@ -31,12 +31,11 @@ from sevenfold.events import (
     Started,
     ToolStarted,
 )
-from sevenfold.invariants import paired
 from sevenfold.messages import Message, Text, Thinking, ToolUse, assistant, user
-from sevenfold.models.offline.wire import reply_to_wire
+from sevenfold.offline import reply_to_wire
 from sevenfold.protocols import Capabilities
-from sevenfold.request import prefix
-from sevenfold.session import Session
+from sevenfold.request import paired, prefix
+from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Simulator
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock, ScriptedModel

@@ -8,11 +8,10 @@ import pytest
 
 from sevenfold import Session
 from sevenfold.events import CacheBroke, Event
-from sevenfold.invariants import open_uses
 from sevenfold.messages import Message, Text, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.protocols import AgentSpec
-from sevenfold.request import Request, prefix
+from sevenfold.request import Request, open_uses, prefix
 from sevenfold.testing import ScriptedModel
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply

@@ -10,8 +10,8 @@ import pytest
 from layers.summaries import summary
 
 from sevenfold import Memory, Session
-from sevenfold.boundary import last_boundary
 from sevenfold.events import Compacted, Event
+from sevenfold.layers.shared.boundary import last_boundary
 from sevenfold.messages import Message, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.protocols import AgentSpec, Capabilities

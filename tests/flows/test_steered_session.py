@@ -13,16 +13,15 @@ import anyio.lowlevel
 import pytest
 from flows.wire import SteadySimulator
 
-from sevenfold.boundary import last_boundary
 from sevenfold.errors import Refused
 from sevenfold.events import Compacted, Event, Notice, Sending
-from sevenfold.invariants import paired
+from sevenfold.layers.shared.boundary import last_boundary
 from sevenfold.messages import ToolUse
-from sevenfold.models.offline.wire import reply_to_wire
-from sevenfold.request import prefix
-from sevenfold.session import Session
+from sevenfold.offline import reply_to_wire
+from sevenfold.request import paired, prefix
+from sevenfold.session.commands import Report, past_turns
+from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Script, Simulator, parse_steps
-from sevenfold.steering import Report, past_turns
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"

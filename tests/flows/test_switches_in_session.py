@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from openfeature import api
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
 
-from sevenfold.context import Context
+from sevenfold.context.context import Context
 from sevenfold.events import Event, Notice
-from sevenfold.flags import DOMAIN, LATCHED, Flags
-from sevenfold.layers.l2_microcompaction.api_level import clears, managed
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l2_microcompaction.provider import clears, managed
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, prefix
-from sevenfold.session import Session
+from sevenfold.session.session import Session
+from sevenfold.settings.flags import DOMAIN, LATCHED, Flags
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

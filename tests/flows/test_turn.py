@@ -9,7 +9,6 @@ import anyio
 import pytest
 from kit import extends, make, use
 
-from sevenfold.acting import INTERRUPTED, Retry
 from sevenfold.errors import (
     BadRequest,
     ContextFull,
@@ -22,11 +21,11 @@ from sevenfold.errors import (
     Unreachable,
 )
 from sevenfold.events import Declined, Delta, Event, Failed, Replied, Retrying, ToolStarted
-from sevenfold.invariants import paired
-from sevenfold.layers.block_check import BlockCheck
+from sevenfold.layers.ladder import BlockCheck
 from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request
+from sevenfold.request import Request, paired
+from sevenfold.streaming import INTERRUPTED, Retry
 from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Pressure, Thresholds, Usage

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sevenfold.clock import run_sync
 from sevenfold.messages import Message, Text, ToolUse, assistant
 from sevenfold.request import Request, prefix
-from sevenfold.session import Session
-from sevenfold.sync import run_sync
+from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
 

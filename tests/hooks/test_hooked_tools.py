@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sevenfold.events import Denied, Event, HookRan
-from sevenfold.hook_contract import MOST_TOLD, HookCommand, HookEvents, HookMatcher
-from sevenfold.hooks import HookedTools, Hooks
+from sevenfold.hooks.contract import MOST_TOLD, HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks.hooks import HookedTools, Hooks
 from sevenfold.messages import Image, Text, ToolResult, ToolUse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

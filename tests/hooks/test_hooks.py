@@ -16,8 +16,8 @@ import anyio
 import pytest
 
 from sevenfold.events import Event, HookRan, Notice
-from sevenfold.hook_contract import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, Outcome
-from sevenfold.hooks import Hooks
+from sevenfold.hooks.contract import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, Outcome
+from sevenfold.hooks.hooks import Hooks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -11,10 +11,9 @@ from kit import use
 
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Event
-from sevenfold.invariants import completed, paired
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Capabilities, Fit, Handback
-from sevenfold.request import Frame, Request, encoded, pressure_of
+from sevenfold.request import Frame, Request, completed, encoded, paired, pressure_of
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Reply, Transcript
 

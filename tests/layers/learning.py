@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from sevenfold.cache.prices import Prices
 from sevenfold.events import Event
 from sevenfold.layers.l5_durable_memory.extraction import Extraction, Learning
-from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.layers.l7_agents.forking import Forks
-from sevenfold.memory.revisions import Author
+from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import ExtractionSettings
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Forker
@@ -22,7 +22,7 @@ from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Thresholds
 from sevenfold.tools.permissions import Mode, Permissions, PermissionSettings
-from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import standard_tools
 from sevenfold.tools.workspace import Workspace
 from sevenfold.transcript import Mark, Reply, Transcript, View
 

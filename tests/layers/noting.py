@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sevenfold.events import Event
-from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
-from sevenfold.layers.l3_session_memory.notebook import Notebook
-from sevenfold.layers.l3_session_memory.notes import Form
-from sevenfold.layers.l3_session_memory.payout import PayOut, Restore
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l3_session_memory.notes import Form, Notebook
+from sevenfold.layers.l3_session_memory.stand_in import PayOut, Restore
+from sevenfold.layers.l3_session_memory.update import NotesKeeping
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import NotesSettings
 from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Capabilities, Handback
 from sevenfold.request import Frame, Request, pressure_of
 from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Thresholds, Usage
-from sevenfold.tools.editing import EDIT_SCHEMA
+from sevenfold.tools.edit import EDIT_SCHEMA
 from sevenfold.transcript import Mark, Reply, Transcript, View
 
 E = TypeVar("E", bound=Event)

@@ -7,10 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sevenfold.acting import Retry
-from sevenfold.cache.ledger import Ledger
+from sevenfold.cache.ledger import Ledger, Warmth
 from sevenfold.cache.prices import Prices
-from sevenfold.cache.warmth import Warmth
 from sevenfold.events import Event
 from sevenfold.messages import Json, ToolUse
 from sevenfold.models import Access
@@ -18,6 +16,7 @@ from sevenfold.models.anthropic import AnthropicModel
 from sevenfold.protocols import Layers
 from sevenfold.request import Frame, Request
 from sevenfold.simulator import ManualClock, Simulator
+from sevenfold.streaming import Retry
 from sevenfold.testing import FakeTools, Postponed
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Reply, Transcript

@@ -13,9 +13,9 @@ from kit import make
 
 from sevenfold.events import Event, Failed, Progress
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.running import Dreams
-from sevenfold.layers.l6_dreaming.settings import DreamSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l6_dreaming.run import Dreams
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import DreamSettings
 from sevenfold.memory.store import MemoryStore
 from sevenfold.messages import Message, ToolUse, assistant, user
 from sevenfold.request import Frame, Request
@@ -24,7 +24,7 @@ from sevenfold.testing.doubles import Line, NoAccounts
 from sevenfold.tokens import Thresholds
 from sevenfold.tools.confined import Confined
 from sevenfold.tools.permissions import PermissionSettings
-from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import standard_tools
 from sevenfold.tools.workspace import Keeper, Workspace
 from sevenfold.transcript import Transcript
 

@@ -10,18 +10,17 @@ from typing import Any, TypeVar
 from kit import use
 from msgspec.structs import replace
 
-from sevenfold.boundary import TITLES
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Event
-from sevenfold.invariants import completed, paired
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.messages import Message, Text, ToolResult, assistant, user
 from sevenfold.protocols import Capabilities, Forker, Handback
-from sevenfold.request import Frame, Request, pressure_of
+from sevenfold.request import Frame, Request, completed, paired, pressure_of
 from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Pressure, Thresholds

@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 from kit import make
 
 from sevenfold.cache.prices import Prices
+from sevenfold.clock import finished
 from sevenfold.events import Event
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
+from sevenfold.layers.l2_microcompaction.cost import FEATURES, NeedModel
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
-from sevenfold.layers.l2_microcompaction.need import FEATURES, NeedModel
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.request import Frame, Ttl
 from sevenfold.storage.results import ResultStore
-from sevenfold.sync import finished
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Entry, Reply, Transcript, View

@@ -19,26 +19,24 @@ from layers.test_compaction import answering, layer_on
 from layers.test_digest import random_transcript
 from msgspec.structs import replace
 
-from sevenfold.background import Tray, owned_tasks
-from sevenfold.boundary import BOUNDARY, Boundary, last_boundary
 from sevenfold.cache.prices import Prices
+from sevenfold.clock import finished, run_sync
 from sevenfold.errors import Overloaded, PromptTooLong
 from sevenfold.events import CacheBroke, Compacted, Failed, Progress
-from sevenfold.hook_contract import Outcome
-from sevenfold.invariants import paired
+from sevenfold.hooks.contract import Outcome
 from sevenfold.layers.l4_compaction.ahead import SHARE, Ahead, Prepared
-from sevenfold.layers.l4_compaction.breaker import BREAKER, Breaker
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l4_compaction.plan import BREAKER, Breaker
+from sevenfold.layers.l7_agents.forks import Forks
 from sevenfold.layers.ladder import Lent, standard
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import CompactionSettings, Switches
+from sevenfold.layers.shared.background import Tray, owned_tasks
+from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, last_boundary
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.models.offline import OfflineEngine
+from sevenfold.offline import OfflineEngine
 from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Frame
+from sevenfold.request import Frame, paired
 from sevenfold.storage.results import ResultStore
-from sevenfold.sync import finished, run_sync
 from sevenfold.testing import NoAccounts
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Replace, Reply, Results, Transcript, Undo, View

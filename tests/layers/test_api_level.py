@@ -10,7 +10,7 @@ from layers.simulated import FRAME, MODEL, conversation, reading
 from msgspec.structs import replace
 
 from sevenfold.events import CacheBroke, Cleared
-from sevenfold.layers.l2_microcompaction.api_level import (
+from sevenfold.layers.l2_microcompaction.provider import (
     AT_LEAST,
     TRIGGER,
     ProviderEdits,
@@ -18,9 +18,9 @@ from sevenfold.layers.l2_microcompaction.api_level import (
     managed,
     newly_cleared,
 )
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.messages import assistant, user
-from sevenfold.models.anthropic_format import betas
+from sevenfold.models.anthropic import betas
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import Usage

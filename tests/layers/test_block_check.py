@@ -6,7 +6,7 @@ import pytest
 from kit import FRAME
 
 from sevenfold.events import Event, Notice
-from sevenfold.layers.block_check import BlockCheck
+from sevenfold.layers.ladder import BlockCheck
 from sevenfold.request import Request
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Transcript

@@ -8,12 +8,12 @@ import pytest
 from kit import extends, make
 from layers.simulated import PRICES, Conversation, conversation, reading
 
-from sevenfold.cache.breakpoints import place
+from sevenfold.cache.prefix import place
 from sevenfold.events import Cleared, Event, Failed
-from sevenfold.layers.l2_microcompaction.cache_editing import CacheEditing, deleted
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l2_microcompaction.provider import CacheEditing, deleted
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.models.anthropic_format import body
+from sevenfold.models.anthropic import body
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.request import Frame, Request, prefix
 from sevenfold.storage.results import ResultStore

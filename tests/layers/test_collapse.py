@@ -26,28 +26,28 @@ from layers.foldable import (
     written,
 )
 
-from sevenfold.boundary import STANDS_FOR, last_boundary, record_of
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Added, Compacted, Declined, Event
-from sevenfold.facts import Facts
-from sevenfold.invariants import paired
-from sevenfold.layers.l4_compaction import snip
-from sevenfold.layers.l4_compaction.collapse import (
+from sevenfold.layers.l4_compaction import fold as snip
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.fold import (
     BLOCK,
-    BY,
     COMMIT,
-    LEAST,
-    LOW,
+    KEEP_ROUNDS,
     Collapse,
     HandOver,
+    Snip,
     collapsed,
-    expand,
+    folds,
     projection,
 )
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.folding import KEEP_ROUNDS, folds
-from sevenfold.layers.l4_compaction.folding import expand as folding_expand
-from sevenfold.layers.l4_compaction.snip import Snip
+from sevenfold.layers.l4_compaction.fold import BY_COLLAPSE as BY
+from sevenfold.layers.l4_compaction.fold import LEAST_COLLAPSE as LEAST
+from sevenfold.layers.l4_compaction.fold import LOW_COLLAPSE as LOW
+from sevenfold.layers.l4_compaction.fold import expand as folding_expand
+from sevenfold.layers.l4_compaction.fold import expand_collapse as expand
+from sevenfold.layers.shared.boundary import STANDS_FOR, last_boundary, record_of
+from sevenfold.layers.shared.facts import Facts
 from sevenfold.messages import (
     Message,
     Opaque,
@@ -59,8 +59,9 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.request import Request, paired
 from sevenfold.testing import ScriptedModel
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Mark, Replace, Reply, Transcript
@@ -461,7 +462,7 @@ def test_what_is_collapsed_can_be_snipped_later_and_both_taken_back() -> None:
     between = sent(log)
     written(log, offered(Snip, log, 24_000), "Snip")
     assert sent(log) != between
-    written(log, snip.expand(log), "Snip")
+    written(log, snip.expand_snip(log), "Snip")
     assert sent(log) == between
     for fold in collapsed(log):
         written(log, expand(log, fold.id), BY)

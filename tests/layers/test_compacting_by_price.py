@@ -6,25 +6,29 @@ import pytest
 from layers.summaries import FRAME, Compacting, edits, rounds, summary
 from msgspec.structs import replace
 
-from sevenfold.boundary import last_boundary
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.telling import Teller
+from sevenfold.cli.output import Teller
 from sevenfold.errors import KeyRefused
 from sevenfold.events import Compacted, Failed, Notice, Progress
-from sevenfold.hook_contract import Outcome
-from sevenfold.layers.l4_compaction.breaker import APART, BREAKER, Breaker
-from sevenfold.layers.l4_compaction.planning import Plan, everything, plan
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l4_compaction.worth import (
+from sevenfold.hooks.contract import Outcome
+from sevenfold.layers.l4_compaction.plan import (
     AGAIN,
     ANSWER,
+    APART,
+    BREAKER,
     CALL,
     LEFT,
     NEEDED,
+    Breaker,
+    Plan,
     Rates,
     begins_a_turn,
+    everything,
+    plan,
     worth,
 )
+from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.shared.boundary import last_boundary
 from sevenfold.messages import Text, assistant, user
 from sevenfold.protocols import Capabilities
 from sevenfold.tokens import Thresholds, Usage

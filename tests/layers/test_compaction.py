@@ -17,7 +17,6 @@ from layers.summaries import FRAME, LOG, Compacting, edits, marks, rounds, summa
 from layers.test_digest import random_transcript, said
 from msgspec.structs import replace
 
-from sevenfold.boundary import TITLES, Boundary, last_boundary
 from sevenfold.errors import (
     BadRequest,
     KeyRefused,
@@ -27,16 +26,16 @@ from sevenfold.errors import (
     Refused,
 )
 from sevenfold.events import CacheBroke, Compacted, Failed, Forked, Notice, Progress
-from sevenfold.fidelity import fidelity
-from sevenfold.hook_contract import Outcome
-from sevenfold.invariants import paired
-from sevenfold.layers.l4_compaction.asking import PLAIN
-from sevenfold.layers.l4_compaction.breaker import BREAKER
+from sevenfold.hooks.contract import Outcome
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l4_compaction.summary import SAID, directive_text, parse
-from sevenfold.layers.l7_agents.forking import PLACEHOLDER, Forks
+from sevenfold.layers.l4_compaction.plan import BREAKER
+from sevenfold.layers.l4_compaction.summary import PLAIN, SAID, directive_text, parse
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER, Forks
+from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.shared.boundary import TITLES, Boundary, last_boundary
+from sevenfold.layers.shared.fidelity import fidelity
+from sevenfold.layers.shared.restore import Files, restored
 from sevenfold.messages import (
     THOUGHTS,
     Block,
@@ -52,8 +51,7 @@ from sevenfold.messages import (
 )
 from sevenfold.models.directives import parse_directive
 from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import prefix
-from sevenfold.restore import Files, restored
+from sevenfold.request import paired, prefix
 from sevenfold.tokens import Thresholds, Usage
 from sevenfold.transcript import Placed, Reply, Transcript, View
 

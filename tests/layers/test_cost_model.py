@@ -18,14 +18,16 @@ from sevenfold.events import Cleared
 from sevenfold.layers.l2_microcompaction.candidates import Candidate, Scan
 from sevenfold.layers.l2_microcompaction.cost import (
     CALL,
+    COEFFICIENTS,
     MARKER,
     Decision,
+    NeedModel,
     Rates,
     decide,
     everything,
+    features,
 )
-from sevenfold.layers.l2_microcompaction.need import COEFFICIENTS, NeedModel, features
-from sevenfold.layers.l2_microcompaction.settings import CLEARABLE, MicroSettings
+from sevenfold.layers.settings import CLEARABLE, MicroSettings
 from sevenfold.protocols import Capabilities
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import View

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import make, use
 
-from sevenfold.boundary import last_boundary, record_name
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Compacted, Declined, Event, Notice
-from sevenfold.facts import Collector
-from sevenfold.invariants import completed, paired
-from sevenfold.layers.block_check import BlockCheck
 from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.ladder import BlockCheck
+from sevenfold.layers.shared.boundary import last_boundary, record_name
+from sevenfold.layers.shared.facts import Collector
 from sevenfold.messages import (
     THOUGHTS,
     Image,
@@ -31,8 +30,9 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Frame, Request, prefix, pressure_of
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.request import Frame, Request, completed, paired, prefix, pressure_of
 from sevenfold.testing import FakeTools, ScriptedModel
 from sevenfold.tokens import Pressure, Thresholds, Usage, byte_length, measure
 from sevenfold.transcript import Mark, Replace, Reply, Transcript

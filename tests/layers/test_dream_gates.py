@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sevenfold.layers.l6_dreaming.gates import Closed, Gates
-from sevenfold.layers.l6_dreaming.settings import DreamSettings
+from sevenfold.layers.settings import DreamSettings
 from sevenfold.memory.dreams.lock import DreamLock, Held
 from sevenfold.testing import FakeClock
 

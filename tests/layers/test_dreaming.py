@@ -24,14 +24,13 @@ from layers.sleeping import (
 from sevenfold.errors import Mistake, Overloaded
 from sevenfold.events import Forked, Progress
 from sevenfold.layers.l6_dreaming.progress import KEPT, Watch, ask_to_stop, last_known
-from sevenfold.layers.l6_dreaming.reviewing import accept, newest, reject, shown
-from sevenfold.layers.l6_dreaming.settings import DreamSettings
-from sevenfold.layers.l6_dreaming.thinking import ByRule, Thought
-from sevenfold.layers.l6_dreaming.wording import accounted
-from sevenfold.memory.dreams.staging import Staged
-from sevenfold.memory.dreams.undoing import undo_dream
-from sevenfold.memory.revisions import Author
-from sevenfold.memory.topic import Type
+from sevenfold.layers.l6_dreaming.review import accept, newest, reject, shown
+from sevenfold.layers.l6_dreaming.workers import ByRule, Thought, accounted
+from sevenfold.layers.settings import DreamSettings
+from sevenfold.memory.dreams.commit import undo_dream
+from sevenfold.memory.dreams.stage import Staged
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.topic_file import Type
 from sevenfold.messages import ToolUse
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Request, prefix
@@ -381,7 +380,7 @@ async def test_without_a_model_rules_merge_what_says_the_same_and_nobody_is_aske
 async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(
     tmp_path: Path,
 ) -> None:
-    from sevenfold.memory.logs import DailyLogs
+    from sevenfold.memory.daily_logs import DailyLogs
 
     class Lesson:
         type: Type = "user"
@@ -408,7 +407,7 @@ async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(
 async def test_where_nobody_says_otherwise_a_note_becomes_a_memory_in_its_own_words(
     tmp_path: Path,
 ) -> None:
-    from sevenfold.memory.logs import DailyLogs
+    from sevenfold.memory.daily_logs import DailyLogs
 
     bed = Bed(tmp_path)
     DailyLogs(bed.folder).append("The audit of the billing service ends tomorrow.", NOON - DAY)
@@ -598,7 +597,7 @@ async def test_without_a_dream_there_is_nothing_to_undo(bed: Bed) -> None:
 async def test_the_first_rest_after_midnight_distils_the_log_of_the_day_before(
     tmp_path: Path,
 ) -> None:
-    from sevenfold.memory.logs import DailyLogs
+    from sevenfold.memory.daily_logs import DailyLogs
 
     bed = Bed(tmp_path, nightly=True)
     DailyLogs(bed.folder).append("Ada prefers short answers.", NOON)

@@ -16,16 +16,16 @@ from sevenfold.clock import date_of
 from sevenfold.errors import Refused
 from sevenfold.events import Failed, Forked, Notice, Progress, Remembered
 from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
-from sevenfold.layers.l5_durable_memory.quiet_tools import quiet
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import ExtractionSettings
 from sevenfold.memory.recalled import BY as RECALL
 from sevenfold.messages import Json, Message, Text, ToolUse, assistant, user
 from sevenfold.models.directives import parse_directive
 from sevenfold.protocols import ForkReply, Tools
 from sevenfold.request import Request
 from sevenfold.tokens import Thresholds
-from sevenfold.tools.standard import standard_tools
+from sevenfold.tools.toolbox import standard_tools
 from sevenfold.transcript import Mark, Replace, Reply
 
 pytestmark = pytest.mark.anyio

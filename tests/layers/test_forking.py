@@ -12,7 +12,7 @@ from layers.simulated import Conversation, conversation, reading
 
 from sevenfold.errors import Refused
 from sevenfold.events import Delta, Event, Forked
-from sevenfold.layers.l7_agents.forking import PLACEHOLDER, Forks, Permitted
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER, Forks, Permitted
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.request import Request, prefix

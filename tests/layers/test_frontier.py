@@ -12,11 +12,11 @@ from layers.simulated import PRICES, Conversation, conversation
 from layers.talks import PLAIN_SUMS, need_file, text_of
 from msgspec.structs import replace
 
-from sevenfold.cache.breakpoints import FRONTIER
+from sevenfold.cache.prefix import FRONTIER
 from sevenfold.errors import StepLimitReached
 from sevenfold.events import CacheBroke, Cleared, Failed, Sending
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.messages import Json, user
 from sevenfold.protocols import Fit, Handback, Layers
 from sevenfold.request import Request, prefix

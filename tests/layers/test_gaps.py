@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from benchmarks.policy.gaps import collected, gaps_of, summary
 from benchmarks.policy.samples import halves, session_files
 from benchmarks.policy.silences import Quiet, keeping, measured, quiets, replayed
-from sevenfold.layers.l2_microcompaction.gaps import EDGES, MOST, WEIGHT, Gaps, Silence, prior
-from sevenfold.layers.l2_microcompaction.pre_cold import ASKING
+from sevenfold.layers.l2_microcompaction.before_cold import (
+    ASKING,
+    EDGES,
+    MOST,
+    WEIGHT,
+    Gaps,
+    Silence,
+    prior,
+)
 from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.storage.recorded import Said
+from sevenfold.recordings.model import Said
 from sevenfold.transcript import Reply
 
 SESSIONS = Path(__file__).parents[3] / "shared/data/sessions"

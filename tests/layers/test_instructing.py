@@ -9,12 +9,10 @@ import pytest
 from instruction_place import Place
 
 from sevenfold.events import Event, Notice
-from sevenfold.layers.l5_durable_memory.instructing import Instructing
-from sevenfold.layers.l5_durable_memory.nearby import LOADED
-from sevenfold.layers.l5_durable_memory.prompt import is_opening, opening
+from sevenfold.layers.l5_durable_memory.prompt import LOADED, Instructing, is_opening, opening
+from sevenfold.layers.shared.restore import Cut
 from sevenfold.memory.instructions import InstructionFiles, Limits
 from sevenfold.messages import Message, ToolUse, assistant, user
-from sevenfold.restore import Cut
 from sevenfold.tokens import estimate
 from sevenfold.transcript import Replace, Reply, Transcript
 

@@ -9,7 +9,7 @@ import pytest
 
 from sevenfold.layers.l5_durable_memory.prompt import is_opening, memory_prompt, opening
 from sevenfold.messages import user
-from sevenfold.opening import context
+from sevenfold.session.frame import context
 from sevenfold.tokens import estimate
 from sevenfold.transcript import Transcript
 

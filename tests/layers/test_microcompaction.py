@@ -26,7 +26,6 @@ from sevenfold.events import (
     ReadAgain,
     Sending,
 )
-from sevenfold.invariants import paired
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED, OFTEN, kept_at
 from sevenfold.layers.l2_microcompaction.microcompaction import (
     BREAKER_LEAST,
@@ -34,9 +33,8 @@ from sevenfold.layers.l2_microcompaction.microcompaction import (
     REREAD,
     Microcompaction,
 )
-from sevenfold.layers.l2_microcompaction.settings import CLEARABLE, MicroSettings
 from sevenfold.layers.ladder import Lent, Role, standard
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import CLEARABLE, MicroSettings, Switches
 from sevenfold.messages import (
     THOUGHTS,
     Image,
@@ -47,11 +45,11 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, prefix
+from sevenfold.request import Frame, paired, prefix
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
 from sevenfold.tokens import Usage, scaled
-from sevenfold.tools.reading import Read
+from sevenfold.tools.read import Read
 from sevenfold.tools.workspace import Workspace
 from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript, Unthink
 

@@ -14,19 +14,24 @@ from hypothesis import strategies as st
 from layers.noting import FORM, FRAME, Noting, described, noted
 from layers.simulated import conversation, reading
 
-from sevenfold.boundary import Boundary
 from sevenfold.errors import BadRequest
 from sevenfold.events import Event, Failed, Forked, Notice, Progress
-from sevenfold.layers.l3_session_memory.edits import NotesEdits
-from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
-from sevenfold.layers.l3_session_memory.notebook import DAMAGED, LARGEST, Notebook
-from sevenfold.layers.l3_session_memory.notes import Form, Limits, Misshapen
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l3_session_memory.wording import Wording
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l3_session_memory.notes import (
+    DAMAGED,
+    LARGEST,
+    Form,
+    Limits,
+    Misshapen,
+    Notebook,
+    Wording,
+)
+from sevenfold.layers.l3_session_memory.update import NotesEdits, NotesKeeping
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import NotesSettings
+from sevenfold.layers.shared.boundary import Boundary
 from sevenfold.messages import Json, Text, ToolUse, assistant, user
 from sevenfold.models.directives import parse_directive
-from sevenfold.models.offline import OfflineEngine
+from sevenfold.offline import OfflineEngine
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.request import Frame, Request, prefix
 from sevenfold.testing import NoAccounts, Postponed

@@ -9,9 +9,8 @@ import pytest
 from layers.learning import Learner, topic
 
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
-from sevenfold.layers.l5_durable_memory.pacing import LULL, MOST, lasts
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL, MOST, Extraction, lasts
+from sevenfold.layers.settings import ExtractionSettings
 from sevenfold.messages import Text, assistant, user
 from sevenfold.request import KEPT_WARM, TTL_SECONDS
 from sevenfold.transcript import Replace, Reply, Undo

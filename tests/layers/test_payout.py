@@ -13,18 +13,15 @@ from hypothesis import strategies as st
 from kit import make
 from layers.noting import LOG, Noting, noted
 
-from sevenfold.boundary import Boundary, last_boundary
-from sevenfold.cutting import padded
+from sevenfold.clock import finished
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Declined, Event, Failed, Notice, Progress
-from sevenfold.facts import Facts, Said
-from sevenfold.invariants import completed, paired
-from sevenfold.layers.l3_session_memory.notebook import NOTES
-from sevenfold.layers.l3_session_memory.payout import PayOut
-from sevenfold.layers.l3_session_memory.quoting import quoted
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l3_session_memory.tail import Keep, after_boundary, cut_at
+from sevenfold.layers.l3_session_memory.notes import NOTES
+from sevenfold.layers.l3_session_memory.stand_in import Keep, PayOut, after_boundary, cut_at, quoted
 from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.settings import NotesSettings
+from sevenfold.layers.shared.boundary import Boundary, last_boundary, padded
+from sevenfold.layers.shared.facts import Facts, Said
 from sevenfold.messages import (
     THOUGHTS,
     Image,
@@ -37,9 +34,9 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Frame, Request, pressure_of
-from sevenfold.storage.claude_code import read_session, to_transcript
-from sevenfold.sync import finished
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.request import Frame, Request, completed, paired, pressure_of
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.tokens import Size, Thresholds, estimate
 from sevenfold.transcript import Mark, Replace, Reply, Transcript, View

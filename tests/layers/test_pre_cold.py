@@ -14,22 +14,22 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
 from sevenfold.events import Failed, Notice, Progress
-from sevenfold.keeping_warm import KeepingWarm, minimal
-from sevenfold.layers.l2_microcompaction.gaps import Gaps, prior
-from sevenfold.layers.l2_microcompaction.pre_cold import (
+from sevenfold.layers.l2_microcompaction.before_cold import (
     ASKING,
     HOUR,
     NEAR,
+    Gaps,
     PreCold,
     Situation,
     choose,
+    prior,
 )
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.messages import user
 from sevenfold.protocols import Handback
 from sevenfold.request import KEPT_WARM, Request, prefix
+from sevenfold.session.spending import KeepingWarm, Spending, minimal
 from sevenfold.simulator import Row, Script, parse_steps
-from sevenfold.spending import Spending
 from sevenfold.transcript import Mark, Results
 
 pytestmark = pytest.mark.anyio

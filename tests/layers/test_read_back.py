@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.l1_tool_results.looking import MOST, Wanted, matching, page
-from sevenfold.layers.l1_tool_results.read_back import ReadResult
+from sevenfold.layers.l1_tool_results.preview import MOST, Wanted, matching, page
+from sevenfold.layers.l1_tool_results.read_result import ReadResult
 from sevenfold.messages import Text, ToolResult, ToolUse
 from sevenfold.protocols import ToolFailed
 from sevenfold.storage.results import ResultStore

@@ -18,15 +18,12 @@ from kit import extends, make, use
 
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Event, Failed
-from sevenfold.layers.l5_durable_memory.attachments import LEAST, MARK, read_in, shown_in
-from sevenfold.layers.l5_durable_memory.in_use import RECENT
-from sevenfold.layers.l5_durable_memory.questions import is_worth_a_search
-from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selecting import Sources
-from sevenfold.layers.l5_durable_memory.settings import RecallSettings
+from sevenfold.layers.l5_durable_memory.recall import RECENT, Recall, is_worth_a_search
+from sevenfold.layers.l5_durable_memory.selection import LEAST, MARK, Sources, read_in, shown_in
+from sevenfold.layers.settings import RecallSettings
 from sevenfold.memory.recalled import BY, TAG, Recalled, is_recalled
 from sevenfold.messages import Message, Text, ToolResult, assistant, user
-from sevenfold.models.offline import OfflineEngine
+from sevenfold.offline import OfflineEngine
 from sevenfold.protocols import Capabilities, Layers
 from sevenfold.request import prefix
 from sevenfold.testing import FakeClock, ScriptedModel

@@ -11,30 +11,28 @@ import anyio
 import pytest
 from kit import make
 
-from sevenfold.background import Tray, owned_tasks
 from sevenfold.clock import date_of
 from sevenfold.errors import KeyRefused, Overloaded
 from sevenfold.events import Event, Failed, Forked, Notice
-from sevenfold.layers.l5_durable_memory.model_selector import (
+from sevenfold.layers.l5_durable_memory.recall import Recall
+from sevenfold.layers.l5_durable_memory.selection import (
     ANSWER,
+    CANDIDATES,
+    FAILURES,
     KIND,
+    NEWEST,
     TOOL,
+    NotChosen,
+    Sources,
     chosen_in,
     manifest,
 )
-from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selecting import (
-    CANDIDATES,
-    FAILURES,
-    NEWEST,
-    NotChosen,
-    Sources,
-)
-from sevenfold.layers.l5_durable_memory.settings import RecallSettings, SelectorName
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import RecallSettings, SelectorName
+from sevenfold.layers.shared.background import Tray, owned_tasks
 from sevenfold.memory.recalled import BY, Recalled, is_recalled
 from sevenfold.messages import Message, Text, ToolUse, assistant, user
-from sevenfold.models.offline import OfflineEngine
+from sevenfold.offline import OfflineEngine
 from sevenfold.protocols import Layers, Model
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line

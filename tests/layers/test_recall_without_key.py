@@ -8,9 +8,9 @@ from layers.test_recall_selectors import FOLDER, NOW, memory
 from sevenfold.errors import NoKey
 from sevenfold.events import Event, Failed, Notice
 from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selecting import Sources
-from sevenfold.layers.l5_durable_memory.settings import RecallSettings
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l5_durable_memory.selection import Sources
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.settings import RecallSettings
 from sevenfold.memory.recalled import BY
 from sevenfold.messages import Message, Text, assistant, user
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel

@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers.simulated import PRICES, conversation
 
-from sevenfold.cache.breakpoints import FRONTIER
+from sevenfold.cache.prefix import FRONTIER
 from sevenfold.cache.prices import Price
-from sevenfold.entries import encode_entry
-from sevenfold.layers.l1_tool_results.envelope import envelope
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.layers.l1_tool_results.preview import envelope
 from sevenfold.layers.l1_tool_results.tool_results import ToolResults
 from sevenfold.layers.l2_microcompaction.microcompaction import REREAD, Microcompaction
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.savings import Saved, read_again, savings
+from sevenfold.layers.settings import MicroSettings, ToolResultSettings
 from sevenfold.messages import (
     Block,
     Json,
@@ -32,10 +30,10 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.models.offline.wire import reply_to_wire
+from sevenfold.offline import reply_to_wire
 from sevenfold.protocols import Capabilities, Handback, Layers
 from sevenfold.request import Request
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Simulator
 from sevenfold.storage.results import ResultStore
 from sevenfold.tokens import Calibration, Pressure, Thresholds, Usage, measure
@@ -49,6 +47,7 @@ from sevenfold.transcript import (
     Undo,
     Unthink,
     View,
+    encode_entry,
 )
 
 PRICE = Price(

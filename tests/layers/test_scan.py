@@ -18,11 +18,11 @@ from sevenfold.layers.l2_microcompaction.candidates import (
     WRITERS,
     Scan,
     kept_at,
+    marker,
     path_of,
     subject,
 )
-from sevenfold.layers.l2_microcompaction.clearing import marker
-from sevenfold.layers.l2_microcompaction.settings import CLEARABLE
+from sevenfold.layers.settings import CLEARABLE
 from sevenfold.messages import (
     Image,
     Message,

@@ -15,13 +15,9 @@ from layers.foldable import copied, pressed, reloaded, rounds, sent, talked, wri
 from layers.simulated import FRAME, MODEL, Conversation, conversation, reading
 from msgspec.structs import replace
 
-from sevenfold.boundary import Boundary, collected, last_boundary
 from sevenfold.errors import Overloaded
 from sevenfold.events import CacheBroke, Compacted, Declined, Event, Failed
-from sevenfold.facts import Facts
-from sevenfold.layers.agreement import Agreement
-from sevenfold.layers.l2_microcompaction.api_level import managed
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l2_microcompaction.provider import managed
 from sevenfold.layers.l4_compaction.server import (
     BY,
     FAILURES,
@@ -40,8 +36,12 @@ from sevenfold.layers.l4_compaction.server import (
     spent_on_it,
     without_summaries,
 )
+from sevenfold.layers.settings import MicroSettings
+from sevenfold.layers.shared.boundary import Boundary, collected, last_boundary
+from sevenfold.layers.shared.facts import Facts
+from sevenfold.layers.shared.restore import Agreement
 from sevenfold.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.models.anthropic_format import betas, body
+from sevenfold.models.anthropic import betas, body
 from sevenfold.models.capabilities import capabilities
 from sevenfold.protocols import Capabilities, Handback, Layers
 from sevenfold.request import Frame, Request, encoded

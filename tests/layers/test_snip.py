@@ -25,20 +25,20 @@ from layers.foldable import (
     written,
 )
 
-from sevenfold.boundary import last_boundary, record_of
 from sevenfold.errors import PromptTooLong
 from sevenfold.events import Compacted, Declined, Event
-from sevenfold.invariants import paired
-from sevenfold.layers.l4_compaction.folding import KEEP_ROUNDS, expanded
-from sevenfold.layers.l4_compaction.snip import (
+from sevenfold.layers.l4_compaction.fold import (
     BY,
+    KEEP_ROUNDS,
     LEAST,
     LOW,
     TRIGGER,
     Snip,
-    expand,
+    expanded,
     snipped,
 )
+from sevenfold.layers.l4_compaction.fold import expand_snip as expand
+from sevenfold.layers.shared.boundary import last_boundary, record_of
 from sevenfold.messages import (
     THOUGHTS,
     Message,
@@ -50,7 +50,7 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Request
+from sevenfold.request import Request, paired
 from sevenfold.testing import FakeTools, ScriptedModel
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Replace, Reply, Transcript

@@ -12,15 +12,13 @@ from layers.summaries import Compacting, rounds, summary, talked
 from layers.test_compacting_by_price import RATES, SETTINGS, compacting
 from layers.test_payout import NOTED, SMALL, covers, paid
 
-from sevenfold.boundary import last_boundary
 from sevenfold.errors import KeyRefused
 from sevenfold.events import Notice, Progress
-from sevenfold.layers.l3_session_memory.payout import PayOut, Restore
-from sevenfold.layers.l4_compaction.planning import PRICE, plan
-from sevenfold.layers.l4_compaction.worth import worth
-from sevenfold.layers.standing import SHARE, Again, Stands
+from sevenfold.layers.l3_session_memory.stand_in import PayOut, Restore
+from sevenfold.layers.l4_compaction.plan import PRICE, plan, worth
+from sevenfold.layers.shared.boundary import last_boundary
+from sevenfold.layers.shared.restore import SHARE, Again, Cut, Stands
 from sevenfold.messages import Message, Text, assistant, user
-from sevenfold.restore import Cut
 from sevenfold.tokens import estimate
 from sevenfold.transcript import Placed, Reply, Transcript, View
 

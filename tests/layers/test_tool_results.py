@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.events import Event, Failed, Stored
-from sevenfold.layers.l1_tool_results.envelope import (
+from sevenfold.layers.l1_tool_results.preview import (
     CLOSING,
     OPENING,
     WITH_READ_RESULT,
@@ -22,13 +22,13 @@ from sevenfold.layers.l1_tool_results.envelope import (
     recognised,
     tail_of,
 )
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
 from sevenfold.layers.l1_tool_results.tool_results import (
     TOO_LONG_FOR_ANY_WINDOW,
     ToolResults,
     size,
     storable,
 )
+from sevenfold.layers.settings import ToolResultSettings
 from sevenfold.messages import (
     Block,
     Document,

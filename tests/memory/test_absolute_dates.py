@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.calendar.absolute_dates import Span, absolute, places, resolved
-from sevenfold.memory.dates import relative_dates
+from sevenfold.memory.dates.days import Span
+from sevenfold.memory.dates.relative import absolute, places, relative_dates, resolved
 
 DATES = Path(__file__).parents[3] / "shared/data/dates_dev.jsonl.gz"
 

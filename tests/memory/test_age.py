@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.age import DAY, age, caveat
+from sevenfold.memory.recalled import DAY, age, caveat
 
 
 def at(text: str) -> float:

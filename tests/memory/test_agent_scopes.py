@@ -10,9 +10,9 @@ import pytest
 
 from sevenfold.errors import Refused
 from sevenfold.events import Event, Notice
-from sevenfold.memory.agents.scopes import AgentPlace, AgentScope, agent_place, folder_name, prepare
-from sevenfold.memory.history import Author
-from sevenfold.memory.refusing import Guarded
+from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.folder import AgentPlace, AgentScope, agent_place, folder_name, prepare
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 

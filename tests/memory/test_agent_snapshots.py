@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import Refused
-from sevenfold.memory.agents.merging import Taken
-from sevenfold.memory.agents.snapshots import MARKER, MOST_BYTES, MOST_FILES, Offer, Snapshots
+from sevenfold.memory.agents import MARKER, MOST_BYTES, MOST_FILES, Offer, Snapshots, Taken
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sevenfold.memory.checking import STALE, Finding, check
-from sevenfold.memory.folder.finding import meant, named
-from sevenfold.memory.guard.found import Found
-from sevenfold.memory.likeness import alike
-from sevenfold.memory.topic import Topic, Type, new_topic, read_topic
+from sevenfold.memory.check import STALE, Finding, check
+from sevenfold.memory.folder.names import meant, named
+from sevenfold.memory.guard.text import Found
+from sevenfold.memory.similarity import alike
+from sevenfold.memory.topic_file import Topic, Type, new_topic, read_topic
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"
 NOW = datetime.datetime(2026, 3, 5, 12).astimezone().timestamp()

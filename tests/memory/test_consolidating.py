@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.memory.consolidating import Report, consolidate
-from sevenfold.memory.dreams.committing import commit, stage
+from sevenfold.memory.consolidation.consolidate import consolidate
+from sevenfold.memory.consolidation.staged import Report
+from sevenfold.memory.dreams.commit import commit
 from sevenfold.memory.dreams.losses import lost_facts
+from sevenfold.memory.dreams.stage import stage
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import HOOK, LINES, over_limit, pointer_line, read_index
-from sevenfold.memory.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic import TYPES, Origin, Type, new_topic, read_topic
+from sevenfold.memory.topic_file import TYPES, Origin, Type, new_topic, read_topic
 from sevenfold.testing import FakeClock
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"

@@ -6,8 +6,8 @@ import datetime
 
 import pytest
 
-from sevenfold.memory.calendar.absolute_dates import absolute
-from sevenfold.memory.consolidation.dating import dated
+from sevenfold.memory.consolidation.dates import dated
+from sevenfold.memory.dates.relative import absolute
 
 TUESDAY = datetime.datetime(2026, 11, 3, 12).timestamp()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.dates import relative_dates
+from sevenfold.memory.dates.relative import relative_dates
 
 SHARED = Path(__file__).parents[3] / "shared/data"
 DATES = SHARED / "dates_dev.jsonl.gz"

@@ -12,12 +12,12 @@ from memory.dreamt import ORDERS, Facts, dream, meddle, numbers, populate, texts
 
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.dreams.committing import Explained, commit, discard, preview, stage
+from sevenfold.memory.dreams.commit import commit, preview, undo_dream
 from sevenfold.memory.dreams.journal import pending
-from sevenfold.memory.dreams.merging import merged_lines
-from sevenfold.memory.dreams.staging import discard_all, opened, waiting
-from sevenfold.memory.dreams.undoing import undo_dream
-from sevenfold.memory.revisions import Author
+from sevenfold.memory.dreams.losses import Explained
+from sevenfold.memory.dreams.merge import merged_lines
+from sevenfold.memory.dreams.stage import discard, discard_all, opened, stage, waiting
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
 DREAM = Author("dream", "session-1")

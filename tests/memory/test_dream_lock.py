@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import StorageFailure
-from sevenfold.memory.dreams.lock import STALE, Busy, DreamLock, Held
-from sevenfold.memory.dreams.processes import Process, alive, this_process
+from sevenfold.memory.dreams.lock import STALE, Busy, DreamLock, Held, Process, alive, this_process
 from sevenfold.testing import FakeClock
 
 NOW = 1_800_000_000.0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.memory.dreams.facts import stated
-from sevenfold.memory.dreams.losses import Afterwards, Explained, in_plain_words, lost_facts
-from sevenfold.memory.dreams.shelf import Shelf
+from sevenfold.memory.dreams.losses import Afterwards, Explained, Shelf, in_plain_words, lost_facts
+from sevenfold.memory.dreams.statements import stated
 
 
 def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:

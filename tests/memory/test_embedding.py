@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 
 from sevenfold.memory.search.embedding import (
+    DIGESTS,
     DIMENSIONS,
+    NAME,
     Embedder,
+    EmbeddingUnavailable,
     StaticEmbedder,
     default_embedder,
-)
-from sevenfold.memory.search.word_table import (
-    DIGESTS,
-    NAME,
-    EmbeddingUnavailable,
     prepared,
     resources,
     word_table,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sevenfold.memory.search.fusing import (
+from sevenfold.memory.search.scoring import (
     BEST,
     BY_MEANING,
     BY_WORDS,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.guard.instruction_cases import ATTACKS, RULES
 from benchmarks.guard.texts import injections, memory_files
 from sevenfold.memory.guard import Guard, find_instructions
-from sevenfold.memory.guard.scoring import table, threshold
-from sevenfold.memory.guard.weighing import weighed
+from sevenfold.memory.guard.injection import table, threshold, weighed
 
 ORDER = "Ignore all previous instructions"
 EVERY_ATTACK = list(itertools.chain.from_iterable(ATTACKS.values()))

@@ -18,8 +18,8 @@ from benchmarks.guard.secret_cases import NOT_SECRETS, TOKENS, Draw, Secret, sec
 from benchmarks.guard.texts import memory_files
 from sevenfold.errors import Refused
 from sevenfold.memory.guard import Guard, find_secrets
-from sevenfold.memory.guard.formats import tokens
-from sevenfold.memory.guard.quarantine import Quarantine
+from sevenfold.memory.guard.guard import Quarantine
+from sevenfold.memory.guard.secrets import tokens
 from sevenfold.testing import FakeClock
 
 ALL = list(secrets())
@@ -174,7 +174,7 @@ def test_a_text_that_is_too_large_is_refused_unread() -> None:
 ISOLATED = """
 import json, logging, sys, warnings
 before = warnings.showwarning
-import sevenfold.memory.guard, sevenfold.memory.guard.quarantine
+import sevenfold.memory.guard, sevenfold.memory.guard.guard
 light = "detect_secrets" not in sys.modules
 from sevenfold.memory.guard import find_secrets
 found = find_secrets(sys.argv[1])

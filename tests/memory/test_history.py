@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.history import Author, Change, History
-from sevenfold.memory.repository.objects import BLOB, COMMIT, Objects, id_of
-from sevenfold.memory.repository.packfile import PackWriter
+from sevenfold.memory.history.history import History
+from sevenfold.memory.history.objects import BLOB, COMMIT, Objects, PackWriter, id_of
+from sevenfold.memory.history.revisions import Author, Change
 
 USER = Author("user")
 AGENT = Author("agent", "session-7", "said twice")
@@ -793,7 +793,7 @@ _ISOLATED = """
 import sys
 from pathlib import Path
 import pygit2
-from sevenfold.memory.history import Author, History
+from sevenfold.memory.history.revisions import Author; from sevenfold.memory.history.history import History
 history = History(Path(sys.argv[1]))
 for n in range(70):
     history.record({}, Author("user"), "", 1.0, {"a.md": b"%d" % n, "MEMORY.md": b"x"})

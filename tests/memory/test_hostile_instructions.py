@@ -18,12 +18,9 @@ from sevenfold.memory.instructions import (
     rendered,
     rendered_later,
 )
-from sevenfold.memory.instructions.border import SECRET
-from sevenfold.memory.instructions.globs import LONGEST, MOST_READINGS, Globs
 from sevenfold.memory.instructions.markdown import pieces, without_comments
-from sevenfold.memory.instructions.mentions import mentions
-from sevenfold.memory.instructions.reading import Content, read
-from sevenfold.memory.instructions.rules import MOST_GLOBS, read_head
+from sevenfold.memory.instructions.read import SECRET, Content, mentions, read
+from sevenfold.memory.instructions.rules import LONGEST, MOST_GLOBS, MOST_READINGS, Globs, read_head
 
 PRIVATE = "what nobody else should see"
 

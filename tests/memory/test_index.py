@@ -22,7 +22,7 @@ from sevenfold.memory.index import (
     read_index,
     reconciled,
 )
-from sevenfold.memory.topic import Topic, read_topic
+from sevenfold.memory.topic_file import Topic, read_topic
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"
 

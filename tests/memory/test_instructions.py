@@ -24,11 +24,10 @@ from sevenfold.memory.instructions import (
     rendered,
     rendered_later,
 )
-from sevenfold.memory.instructions.globs import MOST_READINGS, Globs
+from sevenfold.memory.instructions.load import mark_for
 from sevenfold.memory.instructions.markdown import pieces, unclosed, without_comments
-from sevenfold.memory.instructions.mentions import mentions
-from sevenfold.memory.instructions.rendering import mark_for
-from sevenfold.memory.instructions.rules import read_head
+from sevenfold.memory.instructions.read import mentions
+from sevenfold.memory.instructions.rules import MOST_READINGS, Globs, read_head
 from sevenfold.tools.paths import secret
 
 DATA = Path(__file__).parents[2] / "../shared/data/memory_files_dev.jsonl.gz"

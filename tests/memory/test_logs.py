@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.errors import Refused
-from sevenfold.memory.logs import LARGEST, DailyLogs, appended, day_of, log_file, only_appends
+from sevenfold.memory.daily_logs import LARGEST, DailyLogs, appended, day_of, log_file, only_appends
 
 
 def at(text: str) -> float:
@@ -102,7 +102,7 @@ def test_a_link_in_the_way_is_refused(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_several_processes_lose_no_note(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from sevenfold.memory.logs import DailyLogs\n"
+        "import sys; from pathlib import Path; from sevenfold.memory.daily_logs import DailyLogs\n"
         "for n in range(20): DailyLogs(Path(sys.argv[1])).append(f'{sys.argv[2]}-{n}', float(sys.argv[3]))"
     )
     running = [

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from memory.team.clones import Clone, remote_of, team_of, topic
 
-from sevenfold.memory.dreams.undoing import undo_dream
-from sevenfold.memory.revisions import Author
+from sevenfold.memory.dreams.commit import undo_dream
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.team.writing_times import Written, time_of, times_in
+from sevenfold.memory.team.repository import Written, time_of, times_in
 from sevenfold.testing import FakeClock
 
 DAY = 86_400.0

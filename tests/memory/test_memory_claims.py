@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.context.memory import Memory
 from sevenfold.errors import Mistake
 from sevenfold.events import Event, Notice
-from sevenfold.remembering import Memory
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.storage.places import ROOT_FILE, slug_of
 from sevenfold.testing import ScriptedModel
 

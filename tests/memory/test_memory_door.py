@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import sevenfold
+from sevenfold.context.memory import Memory, MemoryOff
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Event, Notice
 from sevenfold.memory.store import MemoryStore
-from sevenfold.remembering import Memory, MemoryOff
 from sevenfold.storage.places import slug_of
 from sevenfold.testing import FakeClock
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD, MemoryFiles
-from sevenfold.memory.folder.listing import listed
-from sevenfold.memory.folder.naming import (
+from sevenfold.memory.folder.files import HEAD, UNFINISHED, MemoryFiles, Overtaken
+from sevenfold.memory.folder.folder import listed
+from sevenfold.memory.folder.names import (
     checked_file,
     checked_name,
     file_for,
@@ -21,8 +21,7 @@ from sevenfold.memory.folder.naming import (
     slug,
     wrong_with_file,
 )
-from sevenfold.memory.folder.reaching import UNFINISHED, Overtaken
-from sevenfold.storage.locking import alone
+from sevenfold.storage.locks import alone
 
 
 @pytest.fixture(params=["held", "by path"])

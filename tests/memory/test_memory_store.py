@@ -11,11 +11,12 @@ import pytest
 
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Event, Notice
+from sevenfold.memory.errors import Ambiguous, Guarded, NoSuchMemory
 from sevenfold.memory.folder.files import HEAD
-from sevenfold.memory.history import Author, History
-from sevenfold.memory.refusing import Ambiguous, Guarded, NoSuchMemory
+from sevenfold.memory.history.history import History
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic import Origin, read_topic
+from sevenfold.memory.topic_file import Origin, read_topic
 from sevenfold.testing import FakeClock
 
 KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # shaped like one, and nobody's

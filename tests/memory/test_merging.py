@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.memory.merging import resembling, statement
-from sevenfold.memory.topic import Topic, Type, new_topic, read_topic
+from sevenfold.memory.similarity import resembling, statement
+from sevenfold.memory.topic_file import Topic, Type, new_topic, read_topic
 
 
 def memory(text: str, name: str = "", *, type: Type = "project", body: str = "") -> Topic:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.search.passages import ASSISTANT, MOST, SIZE, passages
+from sevenfold.memory.search.scoring import ASSISTANT, MOST, SIZE, passages
 
 
 @given(st.text(max_size=3_000))

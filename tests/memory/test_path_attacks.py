@@ -17,10 +17,9 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import Mistake, Refused, SevenfoldError
-from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.listing import listed
-from sevenfold.memory.folder.reaching import Overtaken
-from sevenfold.memory.history import History
+from sevenfold.memory.folder.files import MemoryFiles, Overtaken
+from sevenfold.memory.folder.folder import listed
+from sevenfold.memory.history.history import History
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 

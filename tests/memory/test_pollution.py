@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.memory.errors import Guarded
 from sevenfold.memory.pollution import DAYS, Pollution, pollution
-from sevenfold.memory.refusing import Guarded
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 

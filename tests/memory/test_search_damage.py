@@ -13,8 +13,7 @@ from searching import Bag, Folder, names
 
 from sevenfold.errors import StorageFailure
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.segment import pieces, term_key
-from sevenfold.memory.search.shelf import Contents, Shelf, listed
+from sevenfold.memory.search.segment import Contents, Shelf, listed, pieces, term_key
 
 QUESTIONS = [f"heron{number} plover" for number in range(6)]
 

@@ -18,7 +18,7 @@ from searching import LONG_AGO, Bag, Folder, names
 from sevenfold.memory.search import index as search_index
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.lexical import Lexical
-from sevenfold.memory.search.passages import passages
+from sevenfold.memory.search.scoring import passages
 from sevenfold.memory.search.words import tokens
 from sevenfold.testing import FakeClock
 
@@ -311,8 +311,8 @@ def test_rebuild_reads_every_file_again(folder: Folder, tmp_path: Path) -> None:
 def test_an_index_is_made_anew_when_any_code_changes_that_reads_and_cuts_files() -> None:
     code = """
 import sys
-import sevenfold.memory.topics.reading
-import sevenfold.memory.search.passages, sevenfold.memory.search.words
+import sevenfold.memory.topic_file
+import sevenfold.memory.search.scoring, sevenfold.memory.search.words
 for name, module in sys.modules.items():
     if name.startswith("sevenfold.memory"):
         print(module.__file__)

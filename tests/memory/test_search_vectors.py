@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from searching import Bag, Folder, names
 
-from sevenfold.memory.search.answers import Progress
-from sevenfold.memory.search.fusing import nearness, question, relative, scale
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.lexical import Lexical
+from sevenfold.memory.search.scoring import Progress, nearness, question, relative, scale
 from sevenfold.memory.search.segment import Indexed, Piece, Stamp
 from sevenfold.memory.search.segment import built as segment
 from sevenfold.memory.search.vectors import MANY, Meaning, vectors
@@ -279,7 +278,7 @@ def test_a_program_that_ends_while_vectors_are_made_ends_well(tmp_path: Path) ->
 import sys
 from pathlib import Path
 from searching import Bag, Folder
-from sevenfold.memory.search.fusing import nearness, question, relative, scale
+from sevenfold.memory.search.scoring import nearness, question, relative, scale
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.lexical import Lexical
 from sevenfold.memory.search.segment import Indexed, Piece, Stamp

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.context.memory import Memory
 from sevenfold.errors import Mistake, Refused
 from sevenfold.events import Event, Notice
-from sevenfold.memory.dreams.committing import commit, stage
-from sevenfold.memory.history import Author, History
-from sevenfold.memory.refusing import Ambiguous, Guarded
+from sevenfold.memory.dreams.commit import commit
+from sevenfold.memory.dreams.stage import stage
+from sevenfold.memory.errors import Ambiguous, Guarded
+from sevenfold.memory.history.history import History
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic import Type, new_topic
-from sevenfold.remembering import Memory
+from sevenfold.memory.topic_file import Type, new_topic
 from sevenfold.testing import FakeClock
 
 KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # shaped like one, and nobody's

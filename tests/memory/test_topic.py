@@ -13,8 +13,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sevenfold.errors import Refused
-from sevenfold.memory.topic import TYPES, Origin, Topic, Type, changed, new_topic, read_topic
-from sevenfold.memory.topics.reading import LARGEST, trimmed
+from sevenfold.memory.topic_file import (
+    LARGEST,
+    TYPES,
+    Origin,
+    Topic,
+    Type,
+    changed,
+    new_topic,
+    read_topic,
+    trimmed,
+)
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"
 

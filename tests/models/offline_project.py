@@ -16,7 +16,8 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.models.offline import Conversation, Rules, answer
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.reply import Rules, answer
 
 ALL_TOOLS: dict[str, Json] = {
     name: {"type": "object"} for name in ("Read", "Write", "Edit", "Bash", "Grep", "Glob")

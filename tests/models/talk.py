@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sevenfold.layers.l3_session_memory.notes import Limits
-from sevenfold.layers.l3_session_memory.wording import Wording
+from sevenfold.layers.l3_session_memory.notes import Limits, Wording
 from sevenfold.layers.l4_compaction.summary import directive_text, parse
 from sevenfold.messages import (
     Json,
@@ -20,9 +19,11 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.models.directives import write_directive
-from sevenfold.models.offline import Conversation, answer, reply_to_wire
+from sevenfold.offline import reply_to_wire
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.reply import answer
 from sevenfold.request import Frame, Request
-from sevenfold.tools.editing import EDIT_SCHEMA
+from sevenfold.tools.edit import EDIT_SCHEMA
 from sevenfold.transcript import Reply, Transcript
 
 NOTES = Path("/home/me/.sevenfold/projects/p/s/session-memory/summary.md")

@@ -25,8 +25,7 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.models.anthropic import betas, body
-from sevenfold.models.anthropic_format import without_marks
+from sevenfold.models.anthropic import betas, body, without_marks
 from sevenfold.request import Frame, Request, encoded
 from sevenfold.transcript import Pin, Transcript
 

@@ -11,8 +11,8 @@ from models.asking import KEY
 
 from sevenfold.errors import NoKey, UnknownModel
 from sevenfold.models import Access, connect
-from sevenfold.models.access import host_of, is_loopback
 from sevenfold.models.anthropic import AnthropicModel
+from sevenfold.models.capabilities import host_of, is_loopback
 from sevenfold.models.openai import OpenAiModel
 from sevenfold.protocols import Model
 

@@ -31,9 +31,8 @@ from sevenfold.messages import Block
 from sevenfold.models import anthropic_stream, openai_stream
 from sevenfold.models.anthropic import mapped
 from sevenfold.models.failures import Provider
+from sevenfold.models.http import Answer, Sse
 from sevenfold.models.openai import mapped as chat_mapped
-from sevenfold.models.sse import Sse
-from sevenfold.models.wire import Answer
 from sevenfold.transcript import Reply
 
 pytestmark = pytest.mark.anyio

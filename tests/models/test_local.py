@@ -14,8 +14,7 @@ import pytest
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import UnknownModel
 from sevenfold.models import Access, capabilities, connect
-from sevenfold.models.gguf import context_length
-from sevenfold.models.local import LocalModel
+from sevenfold.models.local import LocalModel, context_length
 from sevenfold.protocols import Capabilities
 from sevenfold.tokens import Usage
 

@@ -77,7 +77,7 @@ STARTS = """
 import os, sys
 from pathlib import Path
 import anyio
-from sevenfold.models.llama_process import LlamaProcess
+from sevenfold.models.local import LlamaProcess
 
 async def main():
     running = await LlamaProcess.start(Path(sys.argv[1]), "local:it", 512)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from models.asking import KEY, TOOL, collect
 
-from sevenfold.cache.breakpoints import place
+from sevenfold.cache.prefix import place
 from sevenfold.errors import (
     BadReply,
     KeyRefused,

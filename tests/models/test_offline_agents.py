@@ -11,12 +11,13 @@ from models.offline_project import ALL_TOOLS, Project, Talk, first_calls
 from models.test_offline_phrasings import FOUND
 from models.test_offline_requests import FILES, READ, RUN, SEARCH, WRITE
 
-from sevenfold.layers.l7_agents.forking import PLACEHOLDER
-from sevenfold.layers.l7_agents.orders import Order, first_words
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER
+from sevenfold.layers.l7_agents.members import Order, first_words
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
-from sevenfold.models.offline import Conversation, Rules, answer, reply_to_wire
-from sevenfold.models.offline.reply import RULES
+from sevenfold.offline import reply_to_wire
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.reply import RULES, Rules, answer
 
 KINDS = "Starts an agent.\n\nTypes:\n- general-purpose: anything\n- explorer: looks things up\n"
 TOOLS: dict[str, Json] = {

@@ -10,14 +10,14 @@ from models.talk import Talk as Log
 from models.talk import wire
 from models.test_offline_extracting import saved
 
-from sevenfold.layers.l7_agents.delivery import BY, render
-from sevenfold.layers.l7_agents.frames import PlanApprovalRequest, ShutdownRequest
-from sevenfold.layers.l7_agents.letters import new_letter
-from sevenfold.layers.l7_agents.notices import AgentNotice
-from sevenfold.layers.l7_agents.notices import render as notice_text
+from sevenfold.layers.l7_agents.mail import BY, render
+from sevenfold.layers.l7_agents.mailbox import PlanApprovalRequest, ShutdownRequest, new_letter
+from sevenfold.layers.l7_agents.members import AgentNotice
+from sevenfold.layers.l7_agents.members import render as notice_text
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.models.offline import Conversation, answer, reply_to_wire
-from sevenfold.models.offline.view import split_added
+from sevenfold.offline import reply_to_wire
+from sevenfold.offline.conversation import Conversation, split_added
+from sevenfold.offline.reply import answer
 from sevenfold.testing import FakeClock
 
 TOOLS: dict[str, Json] = {

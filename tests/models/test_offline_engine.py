@@ -16,8 +16,9 @@ from models.offline_project import ALL_TOOLS, Project
 from sevenfold.errors import PromptTooLong
 from sevenfold.messages import Block, Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import Directive, parse_directive, write_directive
-from sevenfold.models.offline import Conversation, OfflineEngine, Rules, answer, reply_to_wire
-from sevenfold.models.offline.wire import read_body
+from sevenfold.offline import OfflineEngine, read_body, reply_to_wire
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.reply import Rules, answer
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import measure
 from sevenfold.transcript import Reply, Transcript, View

@@ -9,14 +9,16 @@ import pytest
 
 from benchmarks.extraction.learning import Learner
 from benchmarks.extraction.personas import Session
-from sevenfold.layers.l5_durable_memory.extraction_wording import asking
-from sevenfold.memory.folder.naming import wrong_with_file
+from sevenfold.layers.l5_durable_memory.extraction import asking
+from sevenfold.memory.folder.names import wrong_with_file
 from sevenfold.memory.recalled import Recalled
-from sevenfold.memory.topic import Topic, read_topic
+from sevenfold.memory.topic_file import Topic, read_topic
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
-from sevenfold.models.offline import Conversation, OfflineEngine, answer
-from sevenfold.opening import context
+from sevenfold.offline import OfflineEngine
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.reply import answer
+from sevenfold.session.frame import context
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path("/home/me/.sevenfold/projects/p/memory")

@@ -8,8 +8,8 @@ import pytest
 from models.offline_project import ALL_TOOLS
 
 from sevenfold.messages import Json
-from sevenfold.models.offline import reply_to_wire
-from sevenfold.models.offline.forced import smallest
+from sevenfold.offline import reply_to_wire
+from sevenfold.offline.forced import smallest
 
 ADDRESS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BOOK: Json = {

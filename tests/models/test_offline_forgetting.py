@@ -8,13 +8,13 @@ import pytest
 from models.offline_project import Project, Talk
 
 from sevenfold.layers.l5_durable_memory.prompt import memory_prompt, opening
-from sevenfold.memory.aside import set_aside
+from sevenfold.memory.agent_writes import set_aside
 from sevenfold.messages import user
-from sevenfold.models.offline import Conversation
-from sevenfold.models.offline.hearing import heard
-from sevenfold.models.offline.learning import learned
-from sevenfold.models.offline.reply import RULES
-from sevenfold.opening import context
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.extraction import learned
+from sevenfold.offline.language import heard
+from sevenfold.offline.reply import RULES
+from sevenfold.session.frame import context
 
 FOLDER = "/home/me/.sevenfold/projects/p/memory"
 SYSTEM = memory_prompt(Path(FOLDER), Path(FOLDER).parent)

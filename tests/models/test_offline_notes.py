@@ -14,15 +14,17 @@ from layers.noting import Noting
 from models.talk import FORM, LIMITS, NOTES, WORDING, Talk, edited, titled, working
 from msgspec.structs import replace
 
-from sevenfold.boundary import last_boundary
 from sevenfold.events import Failed, Progress
-from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
 from sevenfold.layers.l3_session_memory.notes import Form, Limits
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l3_session_memory.update import NotesKeeping
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.shared.boundary import last_boundary
 from sevenfold.messages import ToolUse, assistant
 from sevenfold.models.directives import write_directive
-from sevenfold.models.offline import Conversation, OfflineEngine, answer
-from sevenfold.models.offline.retelling import CAME_UP
+from sevenfold.offline import OfflineEngine
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.reply import answer
+from sevenfold.offline.summaries import CAME_UP
 from sevenfold.testing import NoAccounts
 from sevenfold.tokens import Thresholds, estimate, measure
 

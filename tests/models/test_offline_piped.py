@@ -6,7 +6,7 @@ import pytest
 from models.offline_project import ALL_TOOLS, Talk, first_calls, said
 
 from sevenfold.messages import Message, Text, user
-from sevenfold.models.offline import reply_to_wire
+from sevenfold.offline import reply_to_wire
 
 DIFF = "diff --git a/x b/x\n+hello\n"
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from models.offline_project import CONFIG, Project, Talk, said
 
 from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.models.offline import Conversation, Rules, answer
-from sevenfold.models.offline.plan import MOST_CALLS, SAME_CALL
-from sevenfold.models.offline.steps import Call, Calls
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.plan import MOST_CALLS, SAME_CALL
+from sevenfold.offline.reply import Rules, answer
+from sevenfold.offline.steps import Call, Calls
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import pytest
 from models.offline_project import ALL_TOOLS, Project, Talk
 
 from sevenfold.layers.l5_durable_memory.prompt import memory_prompt
-from sevenfold.memory.folder.naming import wrong_with_file
-from sevenfold.memory.topic import Topic, read_topic
+from sevenfold.memory.folder.names import wrong_with_file
+from sevenfold.memory.topic_file import Topic, read_topic
 from sevenfold.messages import ToolUse, user
-from sevenfold.models.offline import Conversation, OfflineEngine, answer
-from sevenfold.models.offline.remembering import memory_folder
-from sevenfold.models.offline.reply import RULES
+from sevenfold.offline import OfflineEngine
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.memorise import memory_folder
+from sevenfold.offline.reply import RULES, answer
 from sevenfold.request import Frame, Request
 from sevenfold.transcript import Reply, Transcript
 

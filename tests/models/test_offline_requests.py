@@ -8,8 +8,8 @@ import pytest
 from models.offline_project import Project, Talk, first_calls
 
 from sevenfold.messages import ToolUse
-from sevenfold.models.offline.plan import named
-from sevenfold.models.offline.report import _excerpt
+from sevenfold.offline.answer import _excerpt
+from sevenfold.offline.plan import named
 
 READ = [
     ("read config.toml", "config.toml"),

@@ -13,7 +13,6 @@ from layers.summaries import LOG, Compacting, talked
 from layers.test_compaction import layer_on
 from models.talk import FRAME, Talk, wire, working
 
-from sevenfold.boundary import TITLES
 from sevenfold.events import Compacted, Failed, Forked
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
@@ -25,10 +24,11 @@ from sevenfold.layers.l4_compaction.summary import (
     parse,
     summary_text,
 )
-from sevenfold.layers.l7_agents.forking import Forks
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.messages import user
 from sevenfold.models.directives import write_directive
-from sevenfold.models.offline import OfflineEngine, reply_to_wire
+from sevenfold.offline import OfflineEngine, reply_to_wire
 from sevenfold.protocols import Layers
 from sevenfold.request import Request
 from sevenfold.simulator import ManualClock, Simulator

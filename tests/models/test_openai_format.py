@@ -23,8 +23,7 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.models.openai import body
-from sevenfold.models.openai_format import call_id
+from sevenfold.models.openai import body, call_id
 from sevenfold.request import Frame, Request, encoded
 from sevenfold.transcript import Transcript
 

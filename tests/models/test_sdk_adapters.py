@@ -38,11 +38,11 @@ from sevenfold.errors import (
     Unreachable,
 )
 from sevenfold.messages import Opaque, Text, ToolUse
+from sevenfold.models.anthropic import AnthropicSdk
 from sevenfold.models.anthropic import body as messages_body
-from sevenfold.models.anthropic_sdk import AnthropicSdk
 from sevenfold.models.jsontext import decode
+from sevenfold.models.openai import OpenAiSdk
 from sevenfold.models.openai import body as chat_body
-from sevenfold.models.openai_sdk import OpenAiSdk
 from sevenfold.protocols import Model
 from sevenfold.transcript import Reply
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.models.sse import Parser, Sse
+from sevenfold.models.http import Parser, Sse
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n"

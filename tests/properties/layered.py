@@ -11,14 +11,13 @@ from typing import Final
 
 from kit import extends
 
-from sevenfold.acting import INTERRUPTED
 from sevenfold.events import Added, CacheBroke, Cleared, Declined, Event, Failed, Notice, Sending
-from sevenfold.invariants import paired
-from sevenfold.layers.l1_tool_results.envelope import recognised
+from sevenfold.layers.l1_tool_results.preview import recognised
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
 from sevenfold.messages import THOUGHTS, Block, Message, Text, ToolResult
-from sevenfold.request import TTL_SECONDS, Request, encoded, prefix
+from sevenfold.request import TTL_SECONDS, Request, encoded, paired, prefix
 from sevenfold.storage.results import encoded as stored_form
+from sevenfold.streaming import INTERRUPTED
 from sevenfold.tokens import Size, Usage
 from sevenfold.transcript import Edit, Id, Pin, View
 

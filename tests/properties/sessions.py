@@ -16,11 +16,10 @@ from layers.summaries import summary
 
 from sevenfold.errors import ContextFull, PromptTooLong
 from sevenfold.events import Event, Sending
-from sevenfold.invariants import paired
 from sevenfold.messages import Message, Text, ToolUse, assistant
 from sevenfold.protocols import Capabilities
-from sevenfold.request import Request, prefix
-from sevenfold.session import Session
+from sevenfold.request import Request, paired, prefix
+from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.transcript import Entry, Reply, Transcript

@@ -25,19 +25,18 @@ from kit import make
 from layers.noting import LOG, noted
 from layers.summaries import summary
 
-from sevenfold.boundary import BOUNDARY, collected, last_boundary
 from sevenfold.errors import KeyRefused
 from sevenfold.events import Compacted, Declined, Event
-from sevenfold.invariants import paired
-from sevenfold.layers.l3_session_memory.notebook import NOTES, Notebook
-from sevenfold.layers.l3_session_memory.payout import PayOut
-from sevenfold.layers.l4_compaction import collapse, snip
-from sevenfold.layers.l4_compaction.collapse import Collapse
+from sevenfold.layers.l3_session_memory.notes import NOTES, Notebook
+from sevenfold.layers.l3_session_memory.stand_in import PayOut
+from sevenfold.layers.l4_compaction import fold as collapse
+from sevenfold.layers.l4_compaction import fold as snip
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.folding import server_summary
+from sevenfold.layers.l4_compaction.fold import Collapse, Snip, server_summary
 from sevenfold.layers.l4_compaction.server import OnDemand, on_demand
-from sevenfold.layers.l4_compaction.snip import Snip
+from sevenfold.layers.shared.boundary import BOUNDARY, collected, last_boundary
+from sevenfold.layers.shared.restore import context
 from sevenfold.messages import (
     Image,
     Message,
@@ -50,8 +49,7 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Fit, ForkReply, Handback, Layers
-from sevenfold.request import Request
-from sevenfold.restore import context
+from sevenfold.request import Request, paired
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.tokens import Usage, byte_length, estimate
 from sevenfold.transcript import Entry, Mark, Replace, Reply, Transcript, View
@@ -189,7 +187,7 @@ class Chain:
                 )
                 assert self.log.view == before.view
             case "expand":
-                for by, put_back in (("Snip", snip.expand), ("Collapse", self.expanded)):
+                for by, put_back in (("Snip", snip.expand_snip), ("Collapse", self.expanded)):
                     self.turn().append(by, put_back(self.log))
             case "from" | "up to":
                 await self.by_hand(rung)
@@ -198,7 +196,7 @@ class Chain:
 
     def expanded(self, log: Transcript) -> Sequence[Handback]:
         ids = [fold.id for fold in collapse.collapsed(log)]
-        return collapse.expand(log, self.rng.choice(ids)) if ids else ()
+        return collapse.expand_collapse(log, self.rng.choice(ids)) if ids else ()
 
     async def by_hand(self, rung: str) -> None:
         self.written = [summary("a part of it")]

@@ -15,7 +15,6 @@ from kit import extends, make
 
 from sevenfold.errors import Overloaded, PromptTooLong, SevenfoldError
 from sevenfold.events import Added, Event
-from sevenfold.invariants import open_uses, paired
 from sevenfold.messages import (
     THOUGHTS,
     Message,
@@ -27,7 +26,7 @@ from sevenfold.messages import (
     user,
 )
 from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request
+from sevenfold.request import Request, open_uses, paired
 from sevenfold.testing import FakeTools, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Pressure, Usage

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.sessions import UNSHRUNK, Talk, entries_of, kind_of
 
-from sevenfold.boundary import read_boundary
 from sevenfold.events import Cleared, Stored, Surfaced
-from sevenfold.flags import LATCHED, Flags
+from sevenfold.layers.shared.boundary import read_boundary
+from sevenfold.settings.flags import LATCHED, Flags
 from sevenfold.storage.places import find
 from sevenfold.transcript import Edit, Entry, Mark
 

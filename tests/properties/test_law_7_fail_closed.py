@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevenfold.messages import ToolUse
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.testing import FakeClock, ScriptedModel
 
 MEMORY = "---\nname: a\ndescription: which editor\ntype: user\n---\nThey use vim.\n"

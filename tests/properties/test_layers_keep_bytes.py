@@ -17,13 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.layered import Content, Counting, Laws
 
-from sevenfold.acting import Retry, interrupted
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import Overloaded, PromptTooLong, StepLimitReached
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
 from sevenfold.layers.ladder import Lent, Role, standard
+from sevenfold.layers.settings import MicroSettings, ToolResultSettings
 from sevenfold.messages import (
     Image,
     Json,
@@ -37,6 +35,7 @@ from sevenfold.messages import (
 from sevenfold.protocols import Capabilities
 from sevenfold.request import Frame, Request, Ttl
 from sevenfold.storage.results import ResultStore
+from sevenfold.streaming import Retry, interrupted
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Reply, Transcript

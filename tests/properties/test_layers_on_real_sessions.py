@@ -13,15 +13,15 @@ from properties.layered import Counting, Laws
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.invariants import completed
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.clock import finished
 from sevenfold.layers.ladder import Lent, standard
+from sevenfold.layers.settings import ToolResultSettings
 from sevenfold.messages import Message, ToolResult
 from sevenfold.protocols import Capabilities
-from sevenfold.request import Frame
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.request import Frame, completed
 from sevenfold.storage.results import ResultStore
-from sevenfold.sync import finished
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
 from sevenfold.tokens import Thresholds
 from sevenfold.transcript import Entry, Id, Replace, Reply, Transcript, What

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.invariants import paired
 from sevenfold.messages import Message
-from sevenfold.request import Frame, Request, encoded, prefix
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.request import Frame, Request, encoded, paired, prefix
 from sevenfold.transcript import Edit, Reply, Transcript, View
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))

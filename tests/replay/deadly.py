@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sevenfold.replay.running import Job, Replayed, Tell, Underway
+from sevenfold.replay.run import Job, Replayed, Tell, Underway
 
 
 def die_of_some(job: Job, tell: Tell) -> Replayed:

@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec.structs import replace
 from replay import sessions
 
+from sevenfold.recordings.find import Found
 from sevenfold.replay.policies import policy
-from sevenfold.replay.reading.finding import Found
 from sevenfold.replay.report.page import page
-from sevenfold.replay.running import Job, Replayed, run
+from sevenfold.replay.run import Job, Replayed, run
 
 HOSTILE = (
     '</title><script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&\u202egnp.exe'

@@ -11,9 +11,9 @@ import pytest
 from replay import sessions
 
 from sevenfold.messages import Text, assistant, user
+from sevenfold.recordings.find import Found, read
 from sevenfold.replay.policies import policy
-from sevenfold.replay.reading.finding import Found, read
-from sevenfold.replay.running import Job, Replayed, run
+from sevenfold.replay.run import Job, Replayed, run
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Mark, Reply, Transcript, Undo
 

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 from replay import sessions
 
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.replay.attending import UNKNOWN
+from sevenfold.layers.settings import ExtractionSettings
+from sevenfold.recordings.find import Found
 from sevenfold.replay.policies import Policy, policy
-from sevenfold.replay.reading.finding import Found
-from sevenfold.replay.running import Job, Replayed, run
+from sevenfold.replay.run import Job, Replayed, run
+from sevenfold.replay.stand_ins import UNKNOWN
 
 OURS = policy("sevenfold")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import Switches, ToolResultSettings
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.replay.counting import USUAL, estimated
-from sevenfold.replay.driving import drive
+from sevenfold.replay.books import EXTRACTION, KEEP_WARM, Tally
+from sevenfold.replay.costs import USUAL, estimated
+from sevenfold.replay.drive import drive
 from sevenfold.replay.outcome import Outcome, Spent
 from sevenfold.replay.policies import Policy
-from sevenfold.replay.tallying import EXTRACTION, KEEP_WARM, Tally
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply, Transcript

@@ -8,17 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import CompactionSettings, ExtractionSettings, Switches
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.replay.answering import SUMMARY_OUTPUT
-from sevenfold.replay.counting import LARGEST_FIXED, counted, estimated
-from sevenfold.replay.disk import TOO_LONG, Disk
-from sevenfold.replay.driving import drive
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.replay.costs import LARGEST_FIXED, counted, estimated
+from sevenfold.replay.drive import drive
 from sevenfold.replay.outcome import Outcome
 from sevenfold.replay.policies import Policy, policy
-from sevenfold.storage.claude_code import read_session, to_transcript
+from sevenfold.replay.stand_ins import SUMMARY_OUTPUT, TOO_LONG, Disk
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Entry, Reply, Transcript

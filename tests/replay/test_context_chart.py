@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from sevenfold.replay.figures import Figures, Point
-from sevenfold.replay.report.context_chart import LEFT, RIGHT, WIDTH, chart
+from sevenfold.replay.report.charts import LEFT, RIGHT, WIDTH, chart
+from sevenfold.replay.results import Figures, Point
 
 
 def drawn(turns: int, *more: Point) -> str:

@@ -9,9 +9,8 @@ from contextlib import closing
 import pytest
 from replay.deadly import die_of_some
 
-from sevenfold.replay.crew import LOST, replay
-from sevenfold.replay.reading.finding import Found
-from sevenfold.replay.running import Job, Underway
+from sevenfold.recordings.find import Found
+from sevenfold.replay.run import LOST, Job, Underway, replay
 
 
 def jobs(*names: str) -> list[Job]:

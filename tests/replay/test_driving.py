@@ -9,18 +9,19 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.cache.breakpoints import frontier_at
+from sevenfold.cache.prefix import frontier_at
 from sevenfold.cache.prices import Prices
 from sevenfold.layers.ladder import Lent
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import Switches
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Handback, Layers
-from sevenfold.replay.counting import counted, estimated
-from sevenfold.replay.driving import ANALYSIS, CALL_OUTPUT, Drive, drive
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.model import to_transcript
+from sevenfold.replay.costs import counted, estimated
+from sevenfold.replay.drive import ANALYSIS, CALL_OUTPUT, Drive, drive
 from sevenfold.replay.outcome import Outcome
 from sevenfold.replay.policies import Policy, policy
 from sevenfold.request import Frame, Request, Ttl
-from sevenfold.storage.claude_code import read_session, to_transcript
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Pressure, Thresholds, Usage
 from sevenfold.transcript import Replace, Reply, Results, Transcript

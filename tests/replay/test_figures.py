@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.replay.figures import MOST_POINTS, Cost, Figures, figures, total
+from sevenfold.replay.costs import UNKNOWN
 from sevenfold.replay.outcome import Break, Compaction, Happened, Outcome, Regret, Row, Share
-from sevenfold.replay.pricing import UNKNOWN
+from sevenfold.replay.results import MOST_POINTS, Cost, Figures, figures, total
 from sevenfold.tokens import Usage
 
 OWN = Row(1.0, "turn", Usage(100, 1_000, 0, 50), recorded=Usage(100, 2_000, 0, 50))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sevenfold.boundary import Record, collected, record_name
-from sevenfold.facts import Facts, Said
+from sevenfold.layers.shared.boundary import Record, collected, record_name
+from sevenfold.layers.shared.facts import Facts, Said
 from sevenfold.messages import Text, assistant, user
-from sevenfold.replay.forgetting import forget
+from sevenfold.replay.drive import forget
 from sevenfold.transcript import Mark, Replace, Reply, Transcript
 
 

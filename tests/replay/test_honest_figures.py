@@ -10,17 +10,16 @@ from replay import sessions
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.replay.driving import drive
-from sevenfold.replay.figures import Figures, figures
+from sevenfold.recordings.find import Found
+from sevenfold.replay.books import MICRO, Tally
+from sevenfold.replay.costs import Provider, priced
+from sevenfold.replay.drive import drive
 from sevenfold.replay.outcome import Happened, Kind, Outcome, Row, Spent
 from sevenfold.replay.policies import ClearRule, Policy, policy, without
-from sevenfold.replay.pricing import priced
-from sevenfold.replay.provider import Provider
-from sevenfold.replay.reading.finding import Found
+from sevenfold.replay.report.charts import waterfall
 from sevenfold.replay.report.page import page
-from sevenfold.replay.report.waterfall import waterfall
-from sevenfold.replay.running import Job, Replayed, run
-from sevenfold.replay.tallying import MICRO, Tally
+from sevenfold.replay.results import Figures, figures
+from sevenfold.replay.run import Job, Replayed, run
 from sevenfold.request import Frame, Request
 from sevenfold.testing import FakeClock
 from sevenfold.tokens import Usage

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.errors import Mistake, SettingsError
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import Switches
 from sevenfold.replay.policies import (
     BUILT_IN,
     ELSEWHERE,

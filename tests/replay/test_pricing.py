@@ -7,7 +7,7 @@ import pytest
 from sevenfold.cache.prices import Prices
 from sevenfold.errors import Mistake
 from sevenfold.messages import Text, assistant, user
-from sevenfold.replay.pricing import LARGE, asked_for, priced
+from sevenfold.replay.costs import LARGE, asked_for, priced
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Entry, Reply
 

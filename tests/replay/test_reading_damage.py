@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from replay import sessions
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.replay.reading.finding import READERS, Found, Unreadable, files_in, read
-from sevenfold.replay.reading.messages import Messages
-from sevenfold.replay.reading.steadying import steadied
-from sevenfold.storage.claude_code import ClaudeCode
-from sevenfold.storage.recorded import Recorded
-from sevenfold.storage.retold import to_transcript
+from sevenfold.recordings.claude_code import ClaudeCode
+from sevenfold.recordings.find import READERS, Found, Unreadable, files_in, read
+from sevenfold.recordings.messages import Messages
+from sevenfold.recordings.model import Recorded, to_transcript
+from sevenfold.recordings.read import steadied
 
 EACH = {
     "sevenfold": sessions.sevenfold(),

@@ -19,13 +19,12 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.replay.reading.codex import Codex
-from sevenfold.replay.reading.finding import READERS, reader_of
-from sevenfold.replay.reading.messages import Messages
-from sevenfold.replay.reading.own import Own
-from sevenfold.storage.claude_code import ClaudeCode
-from sevenfold.storage.recorded import Clearing, Compaction, Recorded
-from sevenfold.storage.retold import to_transcript
+from sevenfold.recordings.claude_code import ClaudeCode
+from sevenfold.recordings.codex import Codex
+from sevenfold.recordings.find import READERS, reader_of
+from sevenfold.recordings.messages import Messages
+from sevenfold.recordings.model import Clearing, Compaction, Recorded, to_transcript
+from sevenfold.recordings.own import Own
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Replace, Reply, Results, Transcript, Undo
 

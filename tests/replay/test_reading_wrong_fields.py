@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from replay import sessions
 
+from sevenfold.recordings.find import Found, read
+from sevenfold.recordings.model import Recorded
 from sevenfold.replay.policies import policy
-from sevenfold.replay.reading.finding import Found, read
-from sevenfold.replay.running import Job, run
-from sevenfold.storage.recorded import Recorded
+from sevenfold.replay.run import Job, run
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.replay.reading.finding import Found, Unreadable, files_in, read
+from sevenfold.recordings.find import Found, Unreadable, files_in, read
 
 LONG = "be good and brief " * 9_000
 """Over 64 KiB and over 128."""

@@ -10,13 +10,20 @@ import pytest
 from msgspec.structs import replace
 from replay import reports, sessions
 
-from sevenfold.replay.figures import Cost, Figures, Layer
 from sevenfold.replay.policies import policy
-from sevenfold.replay.report.drawing import amount, safe, span, steps, tokens
+from sevenfold.replay.report.charts import (
+    amount,
+    label_places,
+    safe,
+    scatter,
+    span,
+    steps,
+    tokens,
+    waterfall,
+)
 from sevenfold.replay.report.page import MOST_DRAWN, page
-from sevenfold.replay.report.scatter import label_places, scatter
-from sevenfold.replay.report.waterfall import waterfall
-from sevenfold.replay.running import Replayed
+from sevenfold.replay.results import Cost, Figures, Layer
+from sevenfold.replay.run import Replayed
 
 EMPTY = frozenset({"meta", "link", "br", "hr", "img", "input"})
 

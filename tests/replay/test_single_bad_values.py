@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.replay.reading.finding import Found, read
-from sevenfold.replay.running import Job, run
-from sevenfold.storage.recorded import Recorded
+from sevenfold.recordings.find import Found, read
+from sevenfold.recordings.model import Recorded
+from sevenfold.replay.run import Job, run
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply
 

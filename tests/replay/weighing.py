@@ -10,13 +10,11 @@ import resource
 import sys
 from pathlib import Path
 
-from sevenfold.entries import Entry, Mark, Reply, encode_entry
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.replay.crew import replay
+from sevenfold.recordings.find import Found
 from sevenfold.replay.policies import policy
-from sevenfold.replay.reading.finding import Found
-from sevenfold.replay.running import Job
-from sevenfold.transcript import What
+from sevenfold.replay.run import Job, replay
+from sevenfold.transcript import Entry, Mark, Reply, What, encode_entry
 
 BEGAN = 1_780_000_000.0
 READ = 30_000

@@ -14,8 +14,8 @@ from openfeature.flag_evaluation import FlagResolutionDetails
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
 
 from sevenfold.events import Event, Failed
-from sevenfold.flags import DOMAIN, Flags
 from sevenfold.settings import Switches
+from sevenfold.settings.flags import DOMAIN, Flags
 
 OFF = {"micro_time", "pre_cold", "precompute", "server_compact", "snip", "collapse"}
 ON = {
@@ -134,7 +134,7 @@ def test_an_answer_that_is_no_truth_value_is_not_taken() -> None:
 
 def test_without_a_provider_openfeature_is_not_even_imported() -> None:
     code = (
-        "import sys; from sevenfold.flags import Flags; Flags.latch(); "
+        "import sys; from sevenfold.settings.flags import Flags; Flags.latch(); "
         "print('openfeature' in sys.modules)"
     )
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.errors import SettingsError
-from sevenfold.hook_contract import HookCommand, HookMatcher
-from sevenfold.layers.switches import Switches
+from sevenfold.hooks.contract import HookCommand, HookMatcher
+from sevenfold.layers.settings import Switches
 from sevenfold.settings import Environment, Loaded, Settings, load
 from sevenfold.settings.schema import STRICTEST_FIRST
 

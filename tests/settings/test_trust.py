@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import Refused
-from sevenfold.trust import Trust
+from sevenfold.session.place import Trust
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_list_that_cannot_be_read_trusts_nothing(
 WORKER = """
 import sys
 from pathlib import Path
-from sevenfold.trust import Trust
+from sevenfold.session.place import Trust
 
 user, step, *folders = sys.argv[1:]
 trust = Trust(Path(user) / ".sevenfold", Path(user))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulator.wire import api, body, user
 
-from sevenfold.models.offline import reply_to_wire
+from sevenfold.offline import reply_to_wire
 from sevenfold.simulator import Replies, echo
 from sevenfold.simulator.chat_completions import ChatCompletions
 

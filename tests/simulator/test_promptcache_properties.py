@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from simulator.wire import MODEL, api, split
 
 from sevenfold.simulator.api import read_marked
-from sevenfold.simulator.counting import block_tokens, tool_tokens
-from sevenfold.simulator.prefix import as_blocks
+from sevenfold.simulator.cache import as_blocks, block_tokens, tool_tokens
 
 MINIMUM = 1_024
 MARKS = st.sampled_from([None, None, None, {"type": "ephemeral"}])

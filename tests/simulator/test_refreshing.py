@@ -7,8 +7,7 @@ from typing import SupportsIndex, overload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.simulator.prefix import Prompt
-from sevenfold.simulator.promptcache import PromptCache, Scope
+from sevenfold.simulator.cache import Prompt, PromptCache, Scope
 
 ME: Scope = ("key", "model")
 STEPS = st.tuples(

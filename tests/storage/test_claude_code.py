@@ -12,12 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevenfold.errors import StorageFailure
-from sevenfold.invariants import paired
 from sevenfold.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, user
-from sevenfold.storage import lines
-from sevenfold.storage.claude_code import ClaudeCode, read_session, to_transcript
-from sevenfold.storage.recorded import Clearing, Compaction, Recorded, Said
-from sevenfold.storage.retold import CLEARED, INTERRUPTED
+from sevenfold.recordings.claude_code import ClaudeCode, read_session
+from sevenfold.recordings.model import (
+    CLEARED,
+    INTERRUPTED,
+    Clearing,
+    Compaction,
+    Recorded,
+    Said,
+    to_transcript,
+)
+from sevenfold.request import paired
+from sevenfold.storage import jsonl as lines
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply
 

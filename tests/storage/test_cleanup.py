@@ -19,19 +19,20 @@ from hypothesis import strategies as st
 
 from sevenfold.events import Event, Notice
 from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant
-from sevenfold.session import Session
+from sevenfold.session.session import Session
 from sevenfold.storage.cleanup import (
     DAY,
+    LARGEST,
     STAMP,
     Cleaned,
     DailyCleanup,
+    Kept,
     Limits,
     clean,
     is_due,
 )
 from sevenfold.storage.files import TEMPORARY
 from sevenfold.storage.jsonl import Log, read_log
-from sevenfold.storage.kept import LARGEST, Kept
 from sevenfold.storage.places import Places, find, remove_session
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, ScriptedModel

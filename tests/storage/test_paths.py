@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import Refused, SettingsError
-from sevenfold.storage.paths import checked, inside
+from sevenfold.storage.files import checked, inside
 
 ME = Path("/home/me")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.invariants import paired
 from sevenfold.messages import Message, Opaque
-from sevenfold.storage.claude_code import ClaudeCode, read_session, to_transcript
-from sevenfold.storage.lines import head_of
-from sevenfold.storage.recorded import Recorded
+from sevenfold.recordings.claude_code import ClaudeCode, read_session
+from sevenfold.recordings.model import Recorded, to_transcript
+from sevenfold.request import paired
+from sevenfold.storage.jsonl import head_of
 from sevenfold.transcript import Replace, Reply
 
 DATA = (Path(__file__).parents[2] / "../shared/data/sessions").resolve()

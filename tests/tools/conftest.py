@@ -12,8 +12,7 @@ import pytest
 from sevenfold.events import Event
 from sevenfold.messages import ToolResult, ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.standard import standard_tools
-from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.toolbox import Toolbox, standard_tools
 from sevenfold.tools.workspace import Workspace
 
 Run: TypeAlias = Callable[..., Awaitable[ToolResult]]

@@ -10,10 +10,8 @@ from tools.conftest import names
 
 from sevenfold.events import Denied, Event
 from sevenfold.messages import ToolUse
-from sevenfold.tools.gate import Answer, Gate
 from sevenfold.tools.permissions import Permissions, PermissionSettings
-from sevenfold.tools.standard import standard_tools
-from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.toolbox import Answer, Gate, Toolbox, standard_tools
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,7 @@ import pytest
 from sevenfold.errors import SettingsError
 from sevenfold.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import Decision, Mode, Permissions, PermissionSettings
-from sevenfold.tools.rules import Rule
+from sevenfold.tools.permissions import Decision, Mode, Permissions, PermissionSettings, Rule
 from sevenfold.tools.workspace import Workspace
 
 

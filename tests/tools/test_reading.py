@@ -14,7 +14,7 @@ import pytest
 from tools.conftest import Run
 
 from sevenfold.messages import Image, Text
-from sevenfold.tools.reading import LARGEST_IMAGE, MOST_BYTES, MOST_TOKENS
+from sevenfold.tools.read import LARGEST_IMAGE, MOST_BYTES, MOST_TOKENS
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sevenfold.errors import SettingsError
 from sevenfold.tools import command_rules
-from sevenfold.tools.rules import Rule
+from sevenfold.tools.permissions import Rule
 from sevenfold.tools.walk import translate
 
 DECIDING = """

@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools.shell_samples import NOT_READ_ONLY, READ_ONLY
 
-from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS
-from sevenfold.tools.readonly_git import QUIET_GIT
+from sevenfold.tools.readonly import QUIET_GIT, READ_ONLY_COMMANDS
 from sevenfold.tools.shell import LONGEST, classify, classify_within, parts
 
 BASH = shutil.which("bash")

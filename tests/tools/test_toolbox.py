@@ -14,8 +14,7 @@ from sevenfold.events import Denied, Event
 from sevenfold.messages import Block, Image, Json, Text, ToolResult, ToolUse
 from sevenfold.protocols import ToolFailed
 from sevenfold.testing import FakeClock
-from sevenfold.tools.standard import standard_tools
-from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.toolbox import Toolbox, standard_tools
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

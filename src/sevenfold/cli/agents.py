@@ -35,7 +35,7 @@ Decline: TypeAlias = Annotated[bool, typer.Option("--decline", help="Do not offe
 @shared
 def list_(shared: Shared) -> int:
     """Kinds of agents. Also the sessions and teammates that can be written to."""
-    from sevenfold.cli.agents_showing import list_all as work
+    from sevenfold.cli.commands.agents import list_all as work
 
     return work(shared)
 
@@ -44,7 +44,7 @@ def list_(shared: Shared) -> int:
 @shared
 def show(shared: Shared, name: Kind) -> int:
     """One kind of agent. Its tools, its model, its memory, how it runs, its prompt, and its file."""
-    from sevenfold.cli.agents_showing import show as work
+    from sevenfold.cli.commands.agents import show as work
 
     return work(shared, name)
 
@@ -57,7 +57,7 @@ def snapshot(shared: Shared, name: Kind, accept: Accept = False, decline: Declin
     It is taken over only when you say so. Files that were changed here stay, and the new ones are put
     beside them.
     """
-    from sevenfold.cli.agents_snapshot import snapshot as work
+    from sevenfold.cli.commands.agents import snapshot as work
 
     return work(shared, name, accept=accept, decline=decline)
 
@@ -69,6 +69,6 @@ def send(shared: Shared, name: Who, text: Words, summary: Summary = None) -> int
 
     It reads it at its next step. It arrives as a message from a peer, never as what the user said there.
     """
-    from sevenfold.cli.agents_showing import send as work
+    from sevenfold.cli.commands.agents import send as work
 
     return work(shared, name, " ".join(text), summary)

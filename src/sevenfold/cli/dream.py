@@ -49,7 +49,7 @@ def run(
     fact is gone only when another file says it, or a newer one took its place; 'undo' takes all of it
     back. Without a key it goes by rules alone.
     """
-    from sevenfold.cli.dream_running import run as work
+    from sevenfold.cli.commands.dream import run as work
 
     return work(shared, now=now, dry_run=dry_run, review=review, model=model)
 
@@ -58,7 +58,7 @@ def run(
 @shared
 def status(shared: Shared) -> int:
     """What the dream of now does, and how the last one ended. Also why none begins by itself."""
-    from sevenfold.cli.dream_showing import status as work
+    from sevenfold.cli.commands.dream_show import status as work
 
     return work(shared)
 
@@ -67,7 +67,7 @@ def status(shared: Shared) -> int:
 @shared
 def kill(shared: Shared) -> int:
     """Stop the dream that goes on, wherever it does. The memories stay as they were."""
-    from sevenfold.cli.dream_showing import kill as work
+    from sevenfold.cli.commands.dream_show import kill as work
 
     return work(shared)
 
@@ -76,6 +76,6 @@ def kill(shared: Shared) -> int:
 @shared
 def undo(shared: Shared) -> int:
     """Take the last dream back; what was written since stays."""
-    from sevenfold.cli.dream_showing import undo as work
+    from sevenfold.cli.commands.dream_show import undo as work
 
     return work(shared)

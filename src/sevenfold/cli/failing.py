@@ -109,7 +109,7 @@ def exit_code(error: BaseException) -> int:
 
 def sentence(error: BaseException) -> str:
     """One line for people, without anything that could move the cursor."""
-    from sevenfold.cli.wording import printable
+    from sevenfold.cli.output import printable
 
     if isinstance(error, typer.TyperException):
         text = _without_secrets(error.format_message())
@@ -128,7 +128,7 @@ def _without_secrets(text: str) -> str:
     """What was typed is quoted when it was not understood; a key in it must not end up in a log."""
     if not any(len(word) >= SHORTEST_SECRET for word in text.split()):
         return text
-    from sevenfold.memory.guard import find_secrets
+    from sevenfold.memory.guard.secrets import find_secrets
 
     words = re.split(r"(\s+)", text)
     return "".join("[hidden]" if word.strip() and find_secrets(word) else word for word in words)

@@ -1,10 +1,13 @@
-"""The commands and their options. What each does is in the module it names, imported when it is run."""
+"""The commands and their options. What each does is in the module it names, imported when it is run.
+
+The page of the docs about the commands, written from the commands themselves.
+"""
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -153,7 +156,7 @@ def chat(
     bare: Bare = False,
 ) -> int:
     """Talk with the agent. With -p, or when something is piped in, ask once and print the answer."""
-    from sevenfold.cli.chat import chat as run
+    from sevenfold.cli.chat.chat import chat as run
 
     return run(
         ChatOptions(
@@ -175,7 +178,7 @@ def chat(
 @shared
 def list_sessions(shared: Shared) -> int:
     """The sessions of this project, newest first."""
-    from sevenfold.cli.sessions import show_list
+    from sevenfold.cli.commands.sessions import show_list
 
     return show_list(shared)
 
@@ -184,7 +187,7 @@ def list_sessions(shared: Shared) -> int:
 @shared
 def show_session(shared: Shared, session: SessionId) -> int:
     """What was said in a session."""
-    from sevenfold.cli.sessions import show
+    from sevenfold.cli.commands.sessions import show
 
     return show(shared, session)
 
@@ -193,7 +196,7 @@ def show_session(shared: Shared, session: SessionId) -> int:
 @shared
 def remove_session(shared: Shared, session: SessionId, yes: Yes = False) -> int:
     """Delete a session: its transcript and everything that belongs to it."""
-    from sevenfold.cli.sessions import remove
+    from sevenfold.cli.commands.sessions import remove
 
     return remove(shared, session, yes)
 
@@ -206,7 +209,7 @@ def clean_sessions(shared: Shared, days: Days = None, dry_run: DryRun = False) -
     Results over the quota go too. What a conversation still points to stays, and so do open sessions and
     memory. This also happens by itself, once a day.
     """
-    from sevenfold.cli.sessions import clean
+    from sevenfold.cli.commands.sessions import clean
 
     return clean(shared, days, dry_run)
 
@@ -223,7 +226,7 @@ app.command()(replay)
 @shared
 def context(shared: Shared, session: SessionOption = None) -> int:
     """What is in the window, by kind and by who put it there."""
-    from sevenfold.cli.window import show
+    from sevenfold.cli.commands.window import show
 
     return show(shared, session)
 
@@ -238,7 +241,7 @@ def simulate(
     clock: ClockKind = WhichClock.real,
 ) -> int:
     """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
-    from sevenfold.cli.simulate import simulate as run
+    from sevenfold.cli.commands.simulate import simulate as run
 
     return run(shared, port=port, script=script, model=model, manual=clock is WhichClock.manual)
 
@@ -247,7 +250,7 @@ def simulate(
 @shared
 def trust(shared: Shared, path: TrustPath = None, revoke: Revoke = False) -> int:
     """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
-    from sevenfold.cli.trusting import trust as run
+    from sevenfold.cli.open import trust as run
 
     return run(shared, path, revoke)
 
@@ -256,7 +259,7 @@ def trust(shared: Shared, path: TrustPath = None, revoke: Revoke = False) -> int
 @shared
 def doctor(shared: Shared) -> int:
     """What is configured, what is missing, and how to fix it."""
-    from sevenfold.cli.doctor import doctor as run
+    from sevenfold.cli.commands.doctor import doctor as run
 
     return run(shared)
 
@@ -265,6 +268,133 @@ def doctor(shared: Shared) -> int:
 @shared
 def demo(shared: Shared) -> int:
     """A real session without a key. It has a home that is thrown away, and says what it cost."""
-    from sevenfold.cli.demo import run
+    from sevenfold.cli.commands.demo import run
 
     return run(shared)
+
+
+_HEAD: Final = """\
+# Commands
+
+Written by `sevenfold.cli.main.cli_reference()`; a test holds it to the code.
+
+`sevenfold` without a command is `sevenfold chat`. Results go to stdout, messages for people to stderr,
+progress only to a terminal.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed: the run broke, and nothing is lost |
+| 2 | wrong usage: what was asked cannot be done as asked |
+| 3 | the run was refused: by a hook, by missing trust, or by a guard |
+| 130 | interrupted |
+
+A tool that a permission refuses does not end the run: the model is told why, and what it makes of it is
+part of the answer. Such a run ends with 0.
+
+An error is one sentence on stderr; with `--json` there is also `{"error": KIND, "reason": SENTENCE}` on
+stdout.
+
+## Options of every command
+
+They may stand before the command, too.
+"""
+
+_CHAT: Final = """\
+With `-p`, or when something is piped in, one question is asked and the answer printed. What is piped in is
+added to the prompt in a `<stdin>` block; up to 600,000 bytes of text.
+
+`--output-format json` (or `--json`) prints one object:
+`{"session", "result", "is_error", "stop", "steps", "usage", "cost", "cache_hit", "memories": [],
+"events": […]}`, with `error` and `reason` when it failed. `stream-json` prints one event a line, each with
+its name under `event`; the last line is the object without its events, named `Result`.
+
+A prompt such as `-p '/compact keep the schema'` runs a command of the chat, on the session that `--resume`
+or `--continue` names, and its answer is the result; `stop` is `command` then, or `declined` (exit code 1)
+when what was asked for did not happen. A command that cannot be done as asked, such as `/compact` on a
+new session, is an error like any other: `stop` is `failed`, and the exit code 2. Commands that ask no
+model need no key.
+
+At a terminal:
+
+| | |
+|---|---|
+"""
+
+_KEYS: Final = """\
+| Enter | sends |
+| Esc, then Enter | begins a new line |
+| Esc | on an empty line, or while a reply is written: brings back your last words to edit |
+| Ctrl-C | stops the turn or the compaction; twice within two seconds leaves |
+| Ctrl-D | leaves |
+"""
+
+
+def cli_reference() -> str:
+    """Every command and option; each is described where it is defined."""
+    command: Any = typer.main.get_command(app)
+    chat = command.commands["chat"]
+    shared = [option for option in chat.params if _is_shared(option)]
+    parts = [_HEAD, _options(shared)]
+    for path, one in _commands(command, ()):
+        parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_usage(path, one)}\n```\n"]
+        parts.append(f"{one.help}\n")
+        own = [option for option in one.params if not _is_shared(option)]
+        parts.append(_options(own))
+        if path == ("chat",):
+            parts.append(_in_chat())
+    return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")
+
+
+def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def _usage(path: tuple[str, ...], command: Any) -> str:
+    words = ["sevenfold", *path]
+    if len(path) > 1 and GROUPS.get(" ".join(path[:-1])) == path[-1]:
+        words[-1] = f"[{path[-1]}]"
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    words += [_metavar(a) if a.required else f"[{_metavar(a)}]" for a in arguments]
+    return " ".join([*words, "[OPTIONS]"])
+
+
+def _metavar(param: Any) -> str:
+    return str(param.metavar or param.name.upper())
+
+
+def _is_shared(param: Any) -> bool:
+    return param.name in ("json", "home", "project", "quiet", "no_color")
+
+
+def _options(params: list[Any]) -> str:
+    if not params:
+        return ""
+    rows = [
+        f"| `{_written(param)}` | {(param.help or '').replace('|', chr(92) + '|')} |"
+        for param in params
+    ]
+    return "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
+
+
+def _written(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return _metavar(param)
+    names = ", ".join(sorted(param.opts, key=len))
+    if param.is_flag:
+        return names
+    return f"{names} {_metavar(param)}".replace("|", r"\|")
+
+
+def _in_chat() -> str:
+    from sevenfold.cli.chat.slash import COMMANDS
+
+    rows = [
+        f"| `{f'{name} {argument}'.strip().replace('|', chr(92) + '|')}` | {about} |"
+        for name, (_, argument, about) in COMMANDS.items()
+    ]
+    return f"{_CHAT}{chr(10).join(rows)}\n{_KEYS}"

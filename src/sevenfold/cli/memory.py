@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import typer
 
-from sevenfold.cli.memory_options import (
+from sevenfold.cli.options import (
     Body,
     BodyFile,
     Description,
@@ -21,6 +21,7 @@ from sevenfold.cli.memory_options import (
     RecallLimit,
     Revision,
     SearchLimit,
+    Shared,
     Slug,
     SomeName,
     Team,
@@ -29,8 +30,9 @@ from sevenfold.cli.memory_options import (
     WhichKind,
     WhichSelector,
     Words,
+    Yes,
+    shared,
 )
-from sevenfold.cli.options import Shared, Yes, shared
 
 _PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
@@ -50,7 +52,7 @@ quarantine = typer.Typer(
 @shared
 def list_memories(shared: Shared, agent: OfAgent = None) -> int:
     """Every memory, the newest first."""
-    from sevenfold.cli.memory_showing import show_list
+    from sevenfold.cli.commands.memory_read import show_list
 
     return show_list(shared, agent)
 
@@ -59,7 +61,7 @@ def list_memories(shared: Shared, agent: OfAgent = None) -> int:
 @shared
 def where(shared: Shared, agent: OfAgent = None) -> int:
     """The folder of the memories, also where memory is off."""
-    from sevenfold.cli.memory_showing import show_path
+    from sevenfold.cli.commands.memory_read import show_path
 
     return show_path(shared, agent)
 
@@ -68,7 +70,7 @@ def where(shared: Shared, agent: OfAgent = None) -> int:
 @shared
 def check(shared: Shared, agent: OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
-    from sevenfold.cli.memory_showing import show_check
+    from sevenfold.cli.commands.memory_read import show_check
 
     return show_check(shared, agent)
 
@@ -77,7 +79,7 @@ def check(shared: Shared, agent: OfAgent = None) -> int:
 @shared
 def show(shared: Shared, name: Name, agent: OfAgent = None) -> int:
     """One memory: what it says, how old it is, where it is."""
-    from sevenfold.cli.memory_showing import show_one
+    from sevenfold.cli.commands.memory_read import show_one
 
     return show_one(shared, name, agent)
 
@@ -98,7 +100,7 @@ def add(
 
     The text is given by --body, by --file, or on stdin. A memory that is about the same gets the new text.
     """
-    from sevenfold.cli.memory_writing import add as run
+    from sevenfold.cli.commands.memory_write import add as run
 
     given = description, body, file
     return run(shared, type.value if type else None, name, *given, team=team, new=new)
@@ -116,7 +118,7 @@ def edit(
     agent: OfAgent = None,
 ) -> int:
     """Change a memory. By what the options say, a text on stdin, or else in your editor ($EDITOR)."""
-    from sevenfold.cli.memory_writing import edit as run
+    from sevenfold.cli.commands.memory_write import edit as run
 
     return run(shared, name, type.value if type else None, description, body, file, agent)
 
@@ -125,7 +127,7 @@ def edit(
 @shared
 def remove(shared: Shared, name: Name, agent: OfAgent = None) -> int:
     """Remove a memory; 'undo' brings it back."""
-    from sevenfold.cli.memory_writing import remove as run
+    from sevenfold.cli.commands.memory_write import remove as run
 
     return run(shared, name, agent)
 
@@ -134,7 +136,7 @@ def remove(shared: Shared, name: Name, agent: OfAgent = None) -> int:
 @shared
 def purge(shared: Shared, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
     """Remove a memory for good: files, index, history and search."""
-    from sevenfold.cli.memory_writing import purge as run
+    from sevenfold.cli.commands.memory_write import purge as run
 
     return run(shared, name, yes, agent)
 
@@ -145,7 +147,7 @@ def recall(
     shared: Shared, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
 ) -> int:
     """The memories that answer a question, the best first. None is a good answer too."""
-    from sevenfold.cli.memory_finding import recall as run
+    from sevenfold.cli.commands.memory_find import recall as run
 
     return run(shared, " ".join(query), limit, selector.value if selector else None)
 
@@ -156,7 +158,7 @@ def search(
     shared: Shared, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
 ) -> int:
     """The memories that hold these words. With --transcripts also where they were said."""
-    from sevenfold.cli.memory_finding import search as run
+    from sevenfold.cli.commands.memory_find import search as run
 
     return run(shared, " ".join(words), limit, transcripts)
 
@@ -167,7 +169,7 @@ def history(
     shared: Shared, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
 ) -> int:
     """Who changed what and when, the newest first."""
-    from sevenfold.cli.memory_history import show_history
+    from sevenfold.cli.commands.memory_find import show_history
 
     return show_history(shared, name, limit, agent)
 
@@ -178,7 +180,7 @@ def diff(
     shared: Shared, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
 ) -> int:
     """What the last change changed, or everything since a revision."""
-    from sevenfold.cli.memory_history import show_diff
+    from sevenfold.cli.commands.memory_find import show_diff
 
     return show_diff(shared, name, revision, agent)
 
@@ -189,7 +191,7 @@ def undo(
     shared: Shared, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None
 ) -> int:
     """Undo the last change, of one memory or of all. That can be undone, too."""
-    from sevenfold.cli.memory_history import undo as run
+    from sevenfold.cli.commands.memory_find import undo as run
 
     return run(shared, name, to, agent)
 
@@ -198,7 +200,7 @@ def undo(
 @shared
 def list_quarantine(shared: Shared, agent: OfAgent = None) -> int:
     """What is held back, and why."""
-    from sevenfold.cli.memory_quarantine import show_list
+    from sevenfold.cli.commands.memory_edit import show_list
 
     return show_list(shared, agent)
 
@@ -207,7 +209,7 @@ def list_quarantine(shared: Shared, agent: OfAgent = None) -> int:
 @shared
 def show_quarantined(shared: Shared, number: Number, agent: OfAgent = None) -> int:
     """One of the texts, with what was found in it."""
-    from sevenfold.cli.memory_quarantine import show
+    from sevenfold.cli.commands.memory_edit import show
 
     return show(shared, number, agent)
 
@@ -216,7 +218,7 @@ def show_quarantined(shared: Shared, number: Number, agent: OfAgent = None) -> i
 @shared
 def release(shared: Shared, number: Number, agent: OfAgent = None) -> int:
     """Make it a memory, because you say so."""
-    from sevenfold.cli.memory_quarantine import release as run
+    from sevenfold.cli.commands.memory_edit import release as run
 
     return run(shared, number, agent)
 
@@ -225,7 +227,7 @@ def release(shared: Shared, number: Number, agent: OfAgent = None) -> int:
 @shared
 def drop(shared: Shared, number: Number, agent: OfAgent = None) -> int:
     """Delete it."""
-    from sevenfold.cli.memory_quarantine import drop as run
+    from sevenfold.cli.commands.memory_edit import drop as run
 
     return run(shared, number, agent)
 

@@ -1,14 +1,156 @@
-"""Where words go: results to stdout, messages for people to stderr, JSON alone."""
+"""Where words go: results to stdout, messages for people to stderr, JSON alone.
+
+Messages for people, on stderr: what is worth a line while something else is the result. What
+happens, told in one line each. Numbers, moments and tool calls in words short enough for one line
+of a terminal. What a command that was typed after a slash comes to, as values; the chat does what
+they say. What goes on beside the conversation, with the last thing that each piece of work said
+about itself.
+"""
 
 from __future__ import annotations
 
+import datetime
+import re
 import sys
-from typing import Any
+import unicodedata
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from sevenfold.cli.options import Shared
-from sevenfold.cli.wording import printable
+from sevenfold.events import (
+    Acted,
+    AgentEnded,
+    AgentStarted,
+    CacheBroke,
+    Cleared,
+    Compacted,
+    Denied,
+    Event,
+    Failed,
+    HookRan,
+    Mail,
+    Notice,
+    Progress,
+    ReadAgain,
+    Remembered,
+    Retrying,
+    Sending,
+    Started,
+    Stored,
+    Surfaced,
+    ToolStarted,
+)
+from sevenfold.messages import Image, ToolResult, ToolUse
+
+if TYPE_CHECKING:
+    from sevenfold.session.session import Session
+
+_MAIN_ARGUMENT: Final = ("file_path", "path", "command", "pattern", "query", "url", "name")
+"""What a tool call is mostly about: the first of these that it has."""
+_MOVES: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
+"""Kinds of characters that can move the cursor, turn the text round or hide something."""
+
+
+def printable(text: str) -> str:
+    """Text that cannot control the terminal it is printed on; line breaks and tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _MOVES else "�" for c in text)
+
+
+def one_line(text: str, most: int = 100) -> str:
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def fitted(line: str, columns: int) -> str:
+    """A line that a terminal of this width does not have to break; some characters take two columns."""
+    from rich.cells import cell_len
+
+    if cell_len(line) <= columns:
+        return line
+    line = line[:columns]
+    while line and cell_len(line) >= columns:
+        line = line[:-1]
+    return f"{line}…"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def tokens(number: int) -> str:
+    """12345 -> 12.3k"""
+    if number < 1_000:
+        return str(number)
+    if number < 999_950:
+        short = f"{number / 1_000:.1f}".removesuffix(".0")
+        return f"{short}k"
+    short = f"{number / 1_000_000:.2f}".rstrip("0").removesuffix(".")
+    return f"{short}M"
+
+
+def amount(number: int) -> str:
+    """12345 -> 12.3 kB"""
+    for size, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} bytes"
+
+
+def percent(share: float) -> str:
+    if 0 < share < 0.01:
+        return "<1%"
+    return f"{share:.0%}"
+
+
+def money(amount: float | None, currency: str = "USD") -> str:
+    if amount is None:
+        return "no price known"
+    sign = "$" if currency == "USD" else f"{currency} "
+    return f"{sign}{amount:.2f}" if amount >= 1 or amount == 0 else f"{sign}{amount:.4f}"
+
+
+def span(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
+
+
+def moment(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def call(use: ToolUse, most: int = 100) -> str:
+    """`Read src/a.py`"""
+    for name in _MAIN_ARGUMENT:
+        if isinstance(value := use.input.get(name), str) and value:
+            return one_line(f"{use.name} {value}", most)
+    rest = msgspec.json.encode(use.input).decode("utf-8") if use.input else ""
+    return one_line(f"{use.name} {rest}", most)
+
+
+def outcome(result: ToolResult) -> str:
+    """`120 lines`, or what went wrong."""
+    text = result.text.strip()
+    if result.is_error:
+        return f"failed: {one_line(text, 80)}"
+    if not isinstance(result.content, str) and any(isinstance(b, Image) for b in result.content):
+        return "an image"
+    lines = text.count("\n") + 1 if text else 0
+    if lines <= 1:
+        return one_line(text, 60) or "nothing"
+    return count(lines, "line")
+
+
+def work_name(name: str) -> str:
+    """The name of work in the background, as one says it: LateExtraction is late extraction."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def write_json(value: Any, *, indent: int = 0) -> None:
@@ -49,3 +191,257 @@ def say(shared: Shared, text: str) -> None:
     """A message for people."""
     if not shared.quiet:
         print(f"sevenfold: {printable(text)}", file=sys.stderr, flush=True)
+
+
+WORTH_SAYING = 0.01
+"""A rebuilt cache that costs more than this, in the currency of the price table, is announced."""
+BY_HAND = ("manual", "from", "up_to")
+"""Compactions that somebody asked for: what came of them is the answer."""
+TELL_THEMSELVES = ("digest", "notes")
+"""Those that say more about themselves, in a notice."""
+Level: TypeAlias = Literal["progress", "info", "warning"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """`progress` is for terminals only; `warning` is said wherever somebody may read it."""
+
+    text: str
+    level: Level = "info"
+
+
+class Teller:
+    """Remembers the tool calls that are going on, so that a result can be told with its call."""
+
+    def __init__(self, currency: str = "USD", *, chat: bool = False) -> None:
+        """`chat`: what is told can be answered with a command of the chat, else only in a shell."""
+        self._undo = "/memory undo" if chat else "sevenfold memory undo"
+        self.running: dict[str, ToolUse] = {}
+        self._denied: set[str] = set()
+        self._announced: dict[str, str] = {}
+        self.currency = currency
+
+    def tell(self, event: Event) -> list[Line]:
+        match event:
+            case ToolStarted(use):
+                self.running[use.id] = use
+            case Denied(use, reason):
+                self._denied.add(use.id)
+                return [Line(f"✗ {call(use)} · not allowed: {one_line(reason, 400)}", "warning")]
+            case Acted():
+                return self._acted(event)
+            case Sending() | CacheBroke():
+                return self._cache(event)
+            case Remembered(name, _, action, _, by) if by not in ("user", "extraction"):
+                undo = f"({self._undo} takes it back)"
+                return [Line(f"memory {action}: {one_line(name, 100)} {undo}")]
+        line = _told(event)
+        return [line] if line else []
+
+    def _acted(self, event: Acted) -> list[Line]:
+        lines = []
+        for result in event.results:
+            use = self.running.pop(result.tool_use_id, None)
+            if result.tool_use_id in self._denied:
+                self._denied.discard(result.tool_use_id)
+                continue
+            what = call(use) if use else "a tool"
+            lines.append(Line(f"→ {what} · {outcome(result)}", "progress"))
+        return lines
+
+    def _cache(self, event: Sending | CacheBroke) -> list[Line]:
+        price = money(event.cost, self.currency)
+        if isinstance(event, Sending):
+            self._announced.pop(event.source, None)
+            if event.cost <= WORTH_SAYING:
+                return []
+            self._announced[event.source] = event.why
+            return [Line(f"the cache will be rebuilt: {event.why}, about {price}")]
+        announced = self._announced.pop(event.source, None) == event.why
+        if event.expected or announced or event.cost <= WORTH_SAYING:
+            return []
+        lost = tokens(max(0, event.before - event.after))
+        return [Line(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")]
+
+
+def _told(event: Event) -> Line | None:
+    match event:
+        case Started(session, _, "resume", messages):
+            return Line(f"resumed {session}: {count(messages, 'message')}", "progress")
+        case Stored(_, tool, path, characters):
+            return Line(f"{tool} gave {characters:,} characters, kept in {path}", "progress")
+        case Cleared(why=why):
+            return Line(why, "progress")
+        case Compacted() if event.trigger not in BY_HAND and event.by not in TELL_THEMSELVES:
+            sizes = f"{tokens(event.tokens_before)} → {tokens(event.tokens_after)} tokens"
+            score = "" if event.fidelity is None else f", fidelity {percent(event.fidelity)}"
+            why = ", because it pays (compaction.byPrice turns it off)"
+            why = why if event.trigger == "price" else ""
+            return Line(f"the older part was compacted ({event.by}): {sizes}{score}{why}")
+        case ReadAgain(_, what):
+            return Line(f"asked for again after it was cleared: {one_line(what, 120)}", "progress")
+        case Notice(text, level):
+            return Line(text, "warning" if level != "info" else "info")
+        case Failed(by, cause) if by != "dream":
+            return Line(f"{by} failed and was passed over: {one_line(cause, 200)}", "warning")
+        case Retrying(cause, attempt, wait):
+            again = f"trying again in {span(wait)} (attempt {attempt + 1})"
+            return Line(f"{one_line(_without_advice(cause), 160)}; {again}", "warning")
+        case HookRan():
+            return _of_hook(event)
+        case _:
+            return _of_memory(event)
+
+
+def _of_hook(event: HookRan) -> Line:
+    text = f"hook {event.hook} ({one_line(event.command, 40)}): {event.outcome}"
+    if event.outcome != "blocked":  # what it says to the user comes in a notice, whole
+        return Line(text, "progress")
+    return Line(f"{text}: {one_line(event.message, 120)}" if event.message else text, "warning")
+
+
+def _of_memory(event: Event) -> Line | None:
+    match event:
+        case Surfaced(names):
+            return Line(f"recalled: {one_line(', '.join(names), 200)}", "progress")
+        case Progress("dream", said, True):
+            return Line(one_line(said, 300))
+        case Failed("dream", cause):
+            return Line(f"the dream failed: {one_line(cause, 500)}", "warning")
+        case _:
+            return _of_agents(event)
+
+
+def _of_agents(event: Event) -> Line | None:
+    match event:
+        case AgentStarted(_, name, kind, description, background):
+            where = " in the background" if background else ""
+            about = f": {one_line(description, 100)}" if description else ""
+            return Line(f"agent {name} ({kind}) begins{where}{about}", "progress")
+        case AgentEnded(_, name, _, status, _, steps, usage):
+            did = f"{count(steps, 'request')}, {tokens(usage.total)} tokens"
+            return Line(
+                f"agent {name} is {status}: {did}", "info" if status != "idle" else "progress"
+            )
+        case Mail(sender, summary):
+            return Line(f"a message from {one_line(sender, 60)}: {one_line(summary, 200)}")
+        case _:
+            return None
+
+
+def _without_advice(cause: str) -> str:
+    """What happened: what to do about it, which stands last, is being done already."""
+    happened, _, advice = cause.rpartition("; ")
+    return happened or advice
+
+
+_STYLES: Final = {"progress": "\x1b[2m", "info": "\x1b[36m", "warning": "\x1b[33m"}
+
+
+class Aside:
+    """Progress is only for a terminal; a quiet command says only what must not be missed."""
+
+    def __init__(self, *, quiet: bool = False, color: bool = True) -> None:
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._color = color and self._terminal
+
+    def wants(self, line: Line) -> bool:
+        if line.level == "warning":
+            return True
+        return not self._quiet and (self._terminal or line.level != "progress")
+
+    def say(self, line: Line) -> None:
+        if not self.wants(line):
+            return
+        text = printable(line.text)
+        styled = f"{_STYLES[line.level]}{text}\x1b[0m" if self._color else text
+        print(styled if self._terminal else f"sevenfold: {text}", file=sys.stderr, flush=True)
+
+
+class Telling:
+    """Subscribe it to a session that is shown nowhere else."""
+
+    def __init__(self, aside: Aside, currency: str = "USD") -> None:
+        self._aside, self._teller = aside, Teller(currency)
+
+    def __call__(self, event: Event) -> None:
+        for line in self._teller.tell(event):
+            self._aside.say(line)
+
+
+How: TypeAlias = Literal["command", "declined", "interrupted"]
+
+
+class Said(msgspec.Struct, frozen=True):
+    """An answer, and the chat goes on."""
+
+    text: str
+    how: How = "command"
+    """`declined`: what was asked for did not happen, and why has been said already."""
+    draft: str = ""
+    """What then stands in the line, to be edited and sent again."""
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The chat is over."""
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Go on with another session: this one, or a new one."""
+
+    resume: str | None = None
+
+
+class Doing(msgspec.Struct, frozen=True):
+    """It takes a while: show that, and let it be stopped."""
+
+    what: str
+    work: Callable[[], Awaitable[Said]]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """There is a choice, and each is a command of its own. Where nobody can be asked it is only told."""
+
+    text: str
+    question: str
+    choices: dict[str, str]
+    """The line to be run, by what is answered."""
+
+
+Next: TypeAlias = Said | Leave | Open | Doing | Offer
+
+
+DREAM: Final = "dream"
+_NAMES: Final = {"Dreaming": DREAM, "Extraction": "extraction", "NotesKeeping": "notes"}
+"""Work that is called by its layer, and what people call it."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One piece of work."""
+
+    name: str
+    said: str = ""
+
+
+class _Heard:
+    """Keeps what work in the background said last."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, str] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            name = _NAMES.get(event.by, work_name(event.by))
+            self.last[name] = "" if event.done else event.said
+
+
+_heard: WeakKeyDictionary[Session, _Heard] = WeakKeyDictionary()
+
+
+def tasks_of(session: Session) -> list[Task]:
+    """What is going on now. From the first look on, what is said about it is heard."""
+    if (heard := _heard.get(session)) is None:
+        heard = _heard[session] = _Heard()
+        session.subscribe(heard)
+    names = [_NAMES.get(name, work_name(name)) for name in session.tray.running]
+    return [Task(name, heard.last.get(name, "").removeprefix("dreaming: ")) for name in names]

@@ -79,7 +79,7 @@ def replay(
     The recorded words and times go through the layers again, without a key and without a network. What
     cannot be read is said for each file, the rest goes on, and the exit code is 1 then.
     """
-    from sevenfold.cli.replaying import Wanted, run
+    from sevenfold.cli.commands.replay import Wanted, run
 
     return run(
         shared,

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from sevenfold.cli.options import Shared
 from sevenfold.errors import SessionNotFound
-from sevenfold.settings import Environment, Loaded, load
+from sevenfold.session.place import Trust
+from sevenfold.settings import Loaded, load
+from sevenfold.settings.environment import Environment
 from sevenfold.storage.jsonl import read_log
 from sevenfold.storage.places import Places, find, find_session, list_sessions
 from sevenfold.transcript import Transcript
-from sevenfold.trust import Trust
 
 
 class Surroundings(msgspec.Struct, frozen=True):

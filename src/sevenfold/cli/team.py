@@ -12,9 +12,9 @@ import typer
 from sevenfold.cli.options import Shared, Yes, shared
 
 if TYPE_CHECKING:
+    from sevenfold.context.memory import Memory
+    from sevenfold.memory.team.git import Synced
     from sevenfold.memory.team.team import Team
-    from sevenfold.memory.team.values import Synced
-    from sevenfold.remembering import Memory
 
 _PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
@@ -61,9 +61,8 @@ def join(shared: Shared, remote: Remote) -> int:
 @shared
 def status(shared: Shared) -> int:
     """Where the team's repository is. Also what was not sent or taken yet, and what was refused."""
-    from sevenfold.cli.output import result
-    from sevenfold.cli.wording import moment
-    from sevenfold.memory.team.telling import standing
+    from sevenfold.cli.output import moment, result
+    from sevenfold.memory.team.state import standing
 
     with _opened(shared) as memory:
         known = _team(shared, memory).status()
@@ -99,7 +98,7 @@ def release(shared: Shared, file: TeamFile, yes: Yes = False) -> int:
 
 
 def _opened(shared: Shared, *, writes: bool = False) -> Memory:
-    from sevenfold.cli.memory_showing import opened
+    from sevenfold.cli.commands.memory_read import opened
 
     memory = opened(shared)
     if writes:  # git keeps files of its own beside the memories: they are ours from the start
@@ -119,16 +118,16 @@ def _team(shared: Shared, memory: Memory) -> Team:
 
 def _shown(remote: str) -> str:
     """The address without what is secret in it."""
-    from sevenfold.memory.team.addresses import address_of
+    from sevenfold.memory.team.git import address_of
 
     return address_of(remote, Path.cwd()).shown
 
 
 def _said(shared: Shared, synced: Synced, done: str = "") -> int:
     """`done`: what was achieved besides the sync, if that was possible."""
-    from sevenfold.cli.memory_showing import warn
+    from sevenfold.cli.commands.memory_read import warn
     from sevenfold.cli.output import result, say
-    from sevenfold.memory.team.telling import remarks, told
+    from sevenfold.memory.team.state import remarks, told
 
     for line in remarks(synced):
         (warn if line != synced.note else partial(say, shared))(line)

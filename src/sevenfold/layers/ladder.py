@@ -1,4 +1,7 @@
-"""The one place where layers meet: who acts at which moment, cheapest first."""
+"""The one place where layers meet: who acts at which moment, cheapest first.
+
+The last one asked before a request: warns in time, and stops what cannot fit, saying what to do.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,47 @@ from typing import Final, Literal, TypeAlias
 
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
-from sevenfold.events import Emit
-from sevenfold.fidelity import fidelity
-from sevenfold.layers.agreement import Afterwards, Agreement, Before, agree, ignore
-from sevenfold.layers.block_check import BlockCheck
-from sevenfold.layers.l1_tool_results.envelope import WITH_FILE_TOOLS
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.errors import ContextFull
+from sevenfold.events import Emit, Notice
+from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS
 from sevenfold.layers.l1_tool_results.tool_results import ToolResults
-from sevenfold.layers.l2_microcompaction.cache_editing import CacheEditing
-from sevenfold.layers.l2_microcompaction.gaps import Gaps
+from sevenfold.layers.l2_microcompaction.before_cold import Gaps, KeepWarm, PreCold
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
-from sevenfold.layers.l2_microcompaction.pre_cold import KeepWarm, PreCold
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
-from sevenfold.layers.l3_session_memory.keeping import NotesKeeping
-from sevenfold.layers.l3_session_memory.notebook import Notebook
-from sevenfold.layers.l3_session_memory.payout import PayOut
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l4_compaction.ahead import Ahead, Prepared
-from sevenfold.layers.l4_compaction.collapse import Collapse, HandOver
+from sevenfold.layers.l2_microcompaction.provider import CacheEditing
+from sevenfold.layers.l3_session_memory.notes import Notebook
+from sevenfold.layers.l3_session_memory.stand_in import PayOut
+from sevenfold.layers.l3_session_memory.update import NotesKeeping
+from sevenfold.layers.l4_compaction.ahead import Ahead, Prepared, WhileWarm
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.fold import Collapse, HandOver, Snip
 from sevenfold.layers.l4_compaction.server import Ask, OnDemand, ServerCompaction
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l4_compaction.snip import Snip
-from sevenfold.layers.l4_compaction.warm import WhileWarm
 from sevenfold.layers.l5_durable_memory.extraction import Extraction, LateExtraction, Learning
 from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selecting import Sources
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings, RecallSettings
+from sevenfold.layers.l5_durable_memory.selection import Sources
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.running import Dreams
-from sevenfold.layers.l6_dreaming.thinking import MakeTools
-from sevenfold.layers.standing import Again, Restore, Standing
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.l6_dreaming.run import Dreams
+from sevenfold.layers.l6_dreaming.workers import MakeTools
+from sevenfold.layers.settings import (
+    CompactionSettings,
+    ExtractionSettings,
+    MicroSettings,
+    NotesSettings,
+    RecallSettings,
+    Switches,
+    ToolResultSettings,
+)
+from sevenfold.layers.shared.fidelity import fidelity
+from sevenfold.layers.shared.restore import (
+    Afterwards,
+    Again,
+    Agreement,
+    Before,
+    Restore,
+    Standing,
+    agree,
+    ignore,
+)
 from sevenfold.messages import Message
 from sevenfold.protocols import (
     After,
@@ -50,14 +61,79 @@ from sevenfold.protocols import (
     Clock,
     Fit,
     Forker,
+    Handback,
     Idle,
     Intake,
     Layers,
 )
-from sevenfold.request import Frame
+from sevenfold.request import Frame, Request
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import Thresholds
+from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import View
+
+NEAR: Final = 0.75
+"""Nobody is warned before this share of what is compacted: the limit may have been set very low."""
+
+
+class BlockCheck:
+    """Better no request than one that the provider will refuse and we cannot mend."""
+
+    def __init__(self, emit: Emit | None = None, *, compacts: bool = True) -> None:
+        """`emit` is told once when the window gets full, and again each time that it gets full anew.
+
+        `compacts`: whether anything makes room before there is none.
+        """
+        self._emit, self._compacts = emit, compacts
+        self._warned = False
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        limit = pressure.thresholds.block
+        if pressure.refused:
+            return ()  # the provider has said it better than we could
+        self._warn(pressure)
+        if pressure.tokens <= limit:
+            return ()
+        fixed = request.frame.tokens
+        if fixed > limit and limit < pressure.thresholds.effective // 2:
+            raise ContextFull(
+                f"system prompt and tools alone take about {fixed:,} tokens, and blockLimit allows "
+                f"{limit:,}: raise it in the settings or in SEVENFOLD_BLOCK_LIMIT"
+            )
+        if fixed > limit:
+            raise ContextFull(
+                f"the window of {pressure.window:,} tokens is too small: system prompt and tools "
+                f"alone take about {fixed:,}; use a model with a larger window"
+            )
+        raise ContextFull(
+            f"the conversation is about {pressure.tokens:,} tokens and at most {limit:,} fit; "
+            "compact it (/compact), begin a new one, or use a model with a larger window"
+        )
+
+    def _warn(self, pressure: Pressure) -> None:
+        at = pressure.thresholds
+        over = pressure.tokens >= max(at.warning, NEAR * at.auto_compact)
+        if over and not self._warned and self._emit is not None:
+            self._emit(_warning(pressure, self._compacts))
+        self._warned = over
+
+
+def _warning(pressure: Pressure, compacts: bool) -> Notice:
+    at = pressure.thresholds
+    full = f"the window is getting full: about {pressure.tokens:,} of {at.effective:,} tokens"
+    if compacts:
+        return Notice(
+            f"{full}; at {at.auto_compact:,} the older part is compacted. To say what matters in it, "
+            "compact it yourself before (/compact and what to keep)"
+        )
+    return Notice(
+        f"{full}; compaction is off, and from {at.block:,} on nothing is sent any more. Compact it "
+        "(/compact) or begin a new conversation",
+        "warning",
+    )
+
+
+_check: type[Fit] = BlockCheck
+
 
 NOTES: Final = Path("session-memory", "summary.md")
 """The notes on a session, in its folder."""

@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.boundary import COMPACTIONS
 from sevenfold.cache.prices import MILLION, Price
-from sevenfold.layers.l1_tool_results.envelope import CLOSING, Pointer, recognised
-from sevenfold.layers.l2_microcompaction.api_level import cleared_in
-from sevenfold.layers.l2_microcompaction.cache_editing import CacheEditing
+from sevenfold.layers.l1_tool_results.preview import CLOSING, Pointer, recognised
 from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
+from sevenfold.layers.l2_microcompaction.provider import CacheEditing, cleared_in
+from sevenfold.layers.shared.boundary import COMPACTIONS
 from sevenfold.messages import Message, ToolResult
 from sevenfold.request import TTL_SECONDS, Ttl
 from sevenfold.storage.results import BLOCKS

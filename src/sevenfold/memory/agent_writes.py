@@ -2,22 +2,26 @@
 
 An empty file is a memory that is to be forgotten. A new file about what another one tells already is
 news about that one. Anything else is written, with its dates written out and where it comes from.
+
+Whether a person wants memory set aside: "ignore memory" means to work as if it were empty.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from sevenfold.errors import Refused
-from sevenfold.memory.folder.desk import Saved
 from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.finishing import finished, origin_of, written_out
-from sevenfold.memory.folder.listing import is_topic
-from sevenfold.memory.repeating import resemblance
+from sevenfold.memory.folder.folder import Saved, is_topic
+from sevenfold.memory.folder.write import finished, origin_of, written_out
+from sevenfold.memory.similarity import resemblance
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic import Origin, Topic, read_topic
+from sevenfold.memory.topic_file import Origin, Topic, read_topic
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -58,7 +62,7 @@ def _merged(
         return None, f"{old} says so already: nothing was written."
     if not like.same:
         return None
-    from sevenfold.memory.folder.writing import merged
+    from sevenfold.memory.folder.write import merged
 
     store.before_write(store.folder / file, data)
     saved = store.changing(lambda desk: merged(desk, store.author, old, new))
@@ -91,3 +95,41 @@ def _there(store: MemoryStore, file: str) -> Topic | None:
 
 def _origin(store: MemoryStore, now: float) -> Origin:
     return origin_of(store.author, now)
+
+
+LONGEST: Final = 4_000
+"""Characters of a message that are looked at."""
+_MEMORY: Final = (
+    r"(?:the\s+|your\s+|my\s+|our\s+|all\s+|any\s+|saved\s+)*(?:memory|memories|what\s+you\s+remember)\b"
+    r"(?!-|\s+(?:leak|usage|use|limit|error|warning|footprint|pressure|manage|alloc|safe|address|bound"
+    r"|consum|issue|problem|test|bug|constraint|overhead|layout|access|barrier|file\s+format))"
+)
+_IGNORE: Final = re.compile(
+    rf"\b(?:ignore|disregard|(?:do\s+not|don['’]?t)\s+(?:use|consult|look\s+at|rely\s+on|read)"
+    rf"|without(?:\s+(?:using|looking\s+at|consulting))?)\s+{_MEMORY}"
+    "|(?:忽略|无视|不要(?:使用|参考|用|看)|别(?:参考|用|看)|不用)(?:掉)?(?:你的|所有的?|任何)?记忆",
+    re.IGNORECASE,
+)
+_NOT_IGNORE: Final = re.compile(
+    rf"\b(?:stop\s+ignoring|(?:do\s+not|don['’]?t)\s+ignore)\s+{_MEMORY}", re.IGNORECASE
+)
+_USE: Final = re.compile(
+    rf"\b(?:use|consult)\s+{_MEMORY}|(?:重新|可以|继续)(?:使用|参考|用)(?:你的)?记忆", re.IGNORECASE
+)
+
+
+def set_aside(typed: Iterable[str]) -> bool:
+    """Whether memory is to be ignored now; `typed` is what the person said, the newest first."""
+    for text in typed:
+        rest, wanted = _without(_NOT_IGNORE, text[:LONGEST])
+        rest, ignored = _without(_IGNORE, rest)
+        wanted = max(wanted, _without(_USE, rest)[1])
+        if ignored != wanted:
+            return ignored > wanted
+    return False
+
+
+def _without(pattern: re.Pattern[str], text: str) -> tuple[str, int]:
+    """The text with blanks where it matches, and where the last match ends; -1: there is none."""
+    ends = [found.end() for found in pattern.finditer(text)]
+    return pattern.sub(lambda found: " " * len(found[0]), text), max(ends, default=-1)

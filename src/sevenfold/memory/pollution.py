@@ -14,14 +14,14 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.memory.consolidation.frames import core, frame, negates
-from sevenfold.memory.consolidation.statements import statements
-from sevenfold.memory.dreams.facts import same_words
-from sevenfold.memory.folder.listing import is_topic
-from sevenfold.memory.merging import resembling, statement, words
-from sevenfold.memory.revisions import UNDOING, Revision
+from sevenfold.memory.consolidation.sentences import statements
+from sevenfold.memory.consolidation.superseded import core, frame, negates
+from sevenfold.memory.dreams.statements import same_words
+from sevenfold.memory.folder.folder import is_topic
+from sevenfold.memory.history.revisions import UNDOING, Revision
+from sevenfold.memory.similarity import resembling, statement, words
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic import Topic, read_topic
+from sevenfold.memory.topic_file import Topic, read_topic
 
 DAYS: Final = 30
 _FAR: Final = 5_000

@@ -18,32 +18,36 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Emit, Event
-from sevenfold.memory.agents.scopes import agent_of
 from sevenfold.memory.dreams.journal import pending
-from sevenfold.memory.folder.desk import Desk, Saved
-from sevenfold.memory.folder.files import MemoryFiles, Opened
-from sevenfold.memory.folder.gating import Gate
-from sevenfold.memory.folder.ledger import LedgerFile
-from sevenfold.memory.folder.listing import Listing, listed
-from sevenfold.memory.folder.proposing import Proposal
-from sevenfold.memory.folder.reaching import Overtaken
-from sevenfold.memory.folder.reading import Reading
-from sevenfold.memory.folder.recalling import Recalling
-from sevenfold.memory.folder.recording import Recording
-from sevenfold.memory.folder.saying import Saying
-from sevenfold.memory.folder.taking_in import taken_in
-from sevenfold.memory.parts import OWN, SHARED, TEAM
+from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.folder.external_changes import taken_in
+from sevenfold.memory.folder.files import MemoryFiles, Opened, Overtaken
+from sevenfold.memory.folder.folder import (
+    OWN,
+    SHARED,
+    Desk,
+    LedgerFile,
+    Listing,
+    Saved,
+    Saying,
+    agent_of,
+    listed,
+)
+from sevenfold.memory.folder.names import TEAM
+from sevenfold.memory.folder.propose import Proposal
+from sevenfold.memory.folder.read import Reading, Recalling
+from sevenfold.memory.folder.record import Recording
+from sevenfold.memory.guard.gate import Gate
+from sevenfold.memory.history.revisions import Author, Revision
 from sevenfold.memory.recalled import Recalled
-from sevenfold.memory.refusing import NoSuchMemory
-from sevenfold.memory.revisions import Author, Revision
-from sevenfold.memory.topic import Origin, Topic, Type
+from sevenfold.memory.topic_file import Origin, Topic, Type
 from sevenfold.protocols import Clock
 
 if TYPE_CHECKING:
-    from sevenfold.memory.checking import Finding
-    from sevenfold.memory.guard.quarantine import Quarantine
-    from sevenfold.memory.search.answers import Progress
+    from sevenfold.memory.check import Finding
+    from sevenfold.memory.guard.guard import Quarantine
     from sevenfold.memory.search.embedding import Embedder
+    from sevenfold.memory.search.scoring import Progress
 
 HISTORY: Final = "history"
 QUARANTINE: Final = "quarantine"
@@ -164,7 +168,7 @@ class MemoryStore:
 
     def check(self) -> list[Finding]:
         """What is wrong with the memories, the index and the folder, and what to do about it."""
-        from sevenfold.memory.checking import check
+        from sevenfold.memory.check import check
 
         return check(
             self.topics(),
@@ -202,8 +206,8 @@ class MemoryStore:
 
         With `new` only the name counts. With `team` it is shared: nothing about a person is taken then.
         """
-        from sevenfold.memory.folder.writing import added
-        from sevenfold.memory.repeating import repeated
+        from sevenfold.memory.folder.write import added
+        from sevenfold.memory.similarity import repeated
 
         by = author or self.author
         return self.changing(
@@ -230,7 +234,7 @@ class MemoryStore:
         author: Author | None = None,
     ) -> Saved:
         """Change what is given of one memory, and nothing else of its file."""
-        from sevenfold.memory.folder.writing import edited
+        from sevenfold.memory.folder.write import edited
 
         by = author or self.author
         return self.changing(
@@ -239,14 +243,14 @@ class MemoryStore:
 
     def remove(self, name: str, *, author: Author | None = None) -> Saved:
         """Remove a memory; it can be had back with `undo`."""
-        from sevenfold.memory.folder.writing import removed
+        from sevenfold.memory.folder.write import removed
 
         return self.changing(lambda desk: removed(desk, author or self.author, name))
 
     def purge(self, name: str) -> Saved:
         """Take a memory out of files, index, history and search, for good."""
-        from sevenfold.memory.dreams.staging import discard_all, waiting
-        from sevenfold.memory.folder.undoing import purged
+        from sevenfold.memory.dreams.stage import discard_all, waiting
+        from sevenfold.memory.folder.undo import purged
 
         saved = self.changing(lambda desk: purged(desk, name))
         file = saved.path.relative_to(self.folder).as_posix()
@@ -263,7 +267,7 @@ class MemoryStore:
         self, name: str | None = None, to: str | None = None, *, author: Author | None = None
     ) -> list[Saved]:
         """Undo the last change of one memory or of all, or go back to a revision."""
-        from sevenfold.memory.folder.undoing import undone
+        from sevenfold.memory.folder.undo import undone
 
         return self.changing(lambda desk: undone(desk, author or self.author, name, to))
 
@@ -317,7 +321,7 @@ class MemoryStore:
 
     def release(self, number: int) -> Saved:
         """Make a memory of what is in the quarantine, because the user says so."""
-        from sevenfold.memory.folder.writing import released
+        from sevenfold.memory.folder.write import released
 
         by = Author("user", self.author.session, f"released from quarantine, number {number}")
         saved = list[Saved]()
@@ -332,7 +336,7 @@ class MemoryStore:
         """Finish or take back what a dream that died was committing; says what was done, if anything."""
         if not pending(self.state) or not self.folder.is_dir():
             return ""
-        from sevenfold.memory.dreams.recovering import finished
+        from sevenfold.memory.dreams.commit import finished
 
         try:
             with self._files.opened() as at, at.alone():
@@ -357,7 +361,7 @@ class MemoryStore:
                 try:
                     with self._files.opened(make=True) as at, at.alone():
                         if pending(self.state):  # a dream died while it was written
-                            from sevenfold.memory.dreams.recovering import finished
+                            from sevenfold.memory.dreams.commit import finished
 
                             finished(self._desk(at), self.state)
                         desk = self._desk(at)
@@ -388,7 +392,7 @@ class MemoryStore:
 
     def _ever(self, name: str | None) -> str | None:
         """The file of a memory that is there or was."""
-        from sevenfold.memory.folder.undoing import once
+        from sevenfold.memory.folder.undo import once
 
         if name is None:
             return None

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sevenfold.errors import NoKey, UnknownModel
-from sevenfold.models.access import ANTHROPIC_URL, Access
 from sevenfold.models.capabilities import (
+    ANTHROPIC_URL,
     FAMILIES,
     OFFLINE,
+    Access,
     capabilities,
     connected_capabilities,
     default_params,
@@ -37,7 +38,7 @@ def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
     """
     name = name.strip()
     if name == OFFLINE:
-        from sevenfold.models.offline import OfflineEngine
+        from sevenfold.offline import OfflineEngine
 
         return OfflineEngine(connected_capabilities(OFFLINE, access).window)
     prefix, colon, rest = name.partition(":")

@@ -1,11 +1,17 @@
-"""Anthropic's Messages API, and every server that speaks it."""
+"""Anthropic's Messages API, and every server that speaks it.
+
+A request in the Messages format: the bytes, the cache marks in them, and the beta features they
+need. Bring your own client: Anthropic's SDK, also on Bedrock, Vertex or Foundry with their
+credentials.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from sevenfold.errors import (
@@ -17,18 +23,221 @@ from sevenfold.errors import (
     PromptTooLong,
     RateLimited,
 )
-from sevenfold.messages import Block, Json
-from sevenfold.models.access import ANTHROPIC_URL, Access, host_of, is_loopback
-from sevenfold.models.anthropic_format import betas, body
+from sevenfold.messages import THOUGHTS, Block, Json, Message, Opaque, Text, to_wire
 from sevenfold.models.anthropic_stream import Assembly
-from sevenfold.models.capabilities import connected_capabilities, wire_name
-from sevenfold.models.failures import Provider, Told, cut, failure, status_kind
-from sevenfold.models.wire import Wire, drain
+from sevenfold.models.capabilities import (
+    ANTHROPIC_URL,
+    BINDING_BETA,
+    LONG,
+    LONG_BETA,
+    Access,
+    capabilities,
+    connected_capabilities,
+    host_of,
+    is_loopback,
+    wire_name,
+)
+from sevenfold.models.failures import (
+    Provider,
+    Told,
+    cut,
+    failure,
+    no_credentials,
+    raised_by,
+    sdk_failure,
+    secrets_of,
+    status_kind,
+    unreadable,
+)
+from sevenfold.models.http import Wire, drain
+from sevenfold.models.jsontext import decode_object
 from sevenfold.protocols import Clock
-from sevenfold.request import Request
+from sevenfold.request import Frame, Request, Ttl, encoded, pinned, sendable
 from sevenfold.transcript import Reply
 
-__all__ = ["ERROR_TYPES", "AnthropicModel", "betas", "body", "mapped"]
+if TYPE_CHECKING:
+    import anthropic
+
+MOST_MARKS: Final = 4
+MARKS: Final[dict[Ttl, Json]] = {
+    "5m": {"type": "ephemeral"},
+    "1h": {"type": "ephemeral", "ttl": "1h"},
+}
+CONTEXT_BETA: Final = "context-management-2025-06-27"
+COMPACT_BETA: Final = "compact-2026-01-12"
+ON_DEMAND_BETA: Final = "compact-2026-09-04"
+
+_OURS: Final = frozenset(
+    {
+        "betas",
+        "diagnostics",
+        "effort",
+        "max_tokens",
+        "messages",
+        "model",
+        "output_config",
+        "stream",
+        "system",
+        "tools",
+    }
+)
+"""Parameters that are not passed on as they are."""
+_encode = msgspec.json.Encoder().encode
+
+
+def body(
+    request: Request, *, max_output: int | None = None, diagnostics: Json | None = None
+) -> bytes:
+    """The bytes that are sent for this request."""
+    frame = request.frame
+    head: Json = {
+        "model": wire_name(frame.model),
+        "max_tokens": max_tokens(request, max_output or capabilities(frame.model).max_output),
+        "stream": True,
+        **_params(frame),
+    }
+    if frame.tools:
+        head["tools"] = [_kept_as_long(tool, frame) for tool in frame.tools]
+    at, system_marks = marks(request)
+    system = _system(frame, system_marks)
+    if system:
+        head["system"] = system
+    tail = b',"diagnostics":' + _encode(diagnostics) if diagnostics else b""
+    return enclosed(_encode(head), _messages(request, at), tail)
+
+
+def enclosed(head: bytes, messages: list[bytes], tail: bytes = b"") -> bytes:
+    """An object with its messages: one join, as a conversation may be megabytes and copies cost time."""
+    whole = messages or [b""]
+    whole[0] = head[:-1] + b',"messages":[' + whole[0]
+    whole[-1] += b"]" + tail + b"}"
+    return b",".join(whole)
+
+
+def betas(frame: Frame) -> list[str]:
+    """What the `anthropic-beta` header must say: what was asked for, and what the rest needs."""
+    found = list(frame.params.get("betas") or ())
+    if frame.model.endswith(LONG):
+        found.append(LONG_BETA)
+    management = frame.params.get("context_management")
+    if management:
+        found.append(CONTEXT_BETA)
+        edits = management.get("edits") or () if isinstance(management, dict) else ()
+        if any(str(edit.get("type", "")).startswith("compact_") for edit in edits):
+            found.append(COMPACT_BETA)
+    if frame.params.get("compaction"):
+        found.append(ON_DEMAND_BETA)
+    if (frame.params.get("thinking") or {}).get("block_binding"):
+        found.append(BINDING_BETA)
+    return list(dict.fromkeys(found))
+
+
+def _params(frame: Frame) -> Json:
+    params = {k: v for k, v in frame.params.items() if k not in _OURS}
+    config = dict(frame.params.get("output_config") or {})
+    if frame.params.get("effort"):
+        config["effort"] = frame.params["effort"]
+    if config:
+        params["output_config"] = config
+    if not frame.tools:
+        params.pop("tool_choice", None)
+    return params
+
+
+def max_tokens(request: Request, most: int) -> int:
+    """The longest reply to ask for, of at most `most` tokens: thinking counts, and must leave room."""
+    asked = min(request.max_tokens or most, most)
+    thinking = request.frame.params.get("thinking") or {}
+    budget = thinking.get("budget_tokens")
+    if isinstance(budget, int) and asked <= budget:
+        return min(most, asked + budget)
+    return asked
+
+
+def _system(frame: Frame, room: int) -> list[Json]:
+    """The parts of the system prompt, with so many marks at most."""
+    parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
+    for at in marked_parts(len(parts), room):
+        parts[at]["cache_control"] = MARKS[frame.head_ttl]
+    return parts
+
+
+def _kept_as_long(tool: Json, frame: Frame) -> Json:
+    """A mark of the caller's own on a tool: nothing that is kept longer may stand behind it."""
+    if "cache_control" in tool and frame.head_ttl == "1h":
+        return {**tool, "cache_control": MARKS["1h"]}
+    return tool
+
+
+def _messages(request: Request, at: list[int]) -> list[bytes]:
+    view = request.view
+    wires = list(encoded(view))
+    mark = b',"cache_control":' + _encode(MARKS[request.frame.ttl])
+    for i in at:
+        wires[i] = _marked(wires[i], view[i].message, mark)
+    if not view.pins:
+        return wires
+    for after, payloads in pinned(view).items():
+        if (place := view.where(after)) is not None:
+            for payload in payloads:
+                wires[place] += b',{"role":"user","content":[' + payload + b"]}"
+    return wires
+
+
+# --- cache marks --------------------------------------------------------------------------------------
+
+
+def marks(request: Request) -> tuple[list[int], int]:
+    """Which messages carry a mark, and how many are left for the system prompt."""
+    frame, view = request.frame, request.view
+    room = MOST_MARKS - sum("cache_control" in tool for tool in frame.tools)
+    room -= "cache_control" in frame.params
+    wanted = {view.where(id) for id in request.breakpoints} - {None}
+    places = sorted({i for at in wanted if (i := _markable_at(request, at)) is not None})
+    for_messages = max(0, room - 1) if frame.system else max(0, room)
+    kept = places[-for_messages:] if for_messages else []
+    return kept, room - len(kept)
+
+
+def marked_parts(parts: int, room: int) -> set[int]:
+    """Which parts of the system prompt carry a mark, of `room` at most: the last, then the first."""
+    return set([parts - 1, 0][: max(0, room)]) if parts else set()
+
+
+def _markable_at(request: Request, at: int | None) -> int | None:
+    """This message, or the nearest before it that can carry a mark."""
+    while at is not None and at >= 0:
+        if any(map(markable, request.view[at].message.content)):
+            return at
+        at -= 1
+    return None
+
+
+def markable(block: Block) -> bool:
+    """Providers refuse marks on thinking and on empty text; of unknown blocks we cannot tell."""
+    if isinstance(block, Text):
+        return bool(block.text.strip())
+    return not isinstance(block, (*THOUGHTS, Opaque))
+
+
+def _marked(wire: bytes, message: Message, mark: bytes) -> bytes:
+    """The same bytes with a mark spliced into the last block that can carry one."""
+    end = len(wire) - len(b"]}")
+    for block in reversed(sendable(message).content):
+        if markable(block):
+            return wire[: end - 1] + mark + wire[end - 1 :]
+        end -= len(_encode(to_wire(block))) + 1
+    return wire
+
+
+def without_marks(value: Any) -> Any:
+    """JSON without its cache marks: what two requests are compared by."""
+    if isinstance(value, dict):
+        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
+    if isinstance(value, list):
+        return [without_marks(v) for v in value]
+    return value
+
 
 VERSION: Final = "2023-06-01"
 """Understood by every server of this format; the one after it only takes parameters away."""
@@ -143,3 +352,51 @@ def _headers(access: Access) -> dict[str, str]:
     elif access.anthropic_key:
         headers["x-api-key"] = access.anthropic_key
     return headers
+
+
+class AnthropicSdk:
+    """A model behind an `AsyncAnthropic` client or one of its siblings, which stays yours to close."""
+
+    def __init__(
+        self, client: anthropic.AsyncAnthropic | Any, model: str, *, window: int | None = None
+    ) -> None:
+        self._client, self.name = client.with_options(max_retries=0), model
+        url = str(client.base_url)
+        self._local = is_loopback(url)
+        self._provider = provider(url)
+        self.capabilities = capabilities(model, window=window)
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        import anthropic
+
+        model = wire_name(request.frame.model)
+        reply = Assembly(self._provider, mapped, model)
+        try:
+            stream = await self._begin(request)
+            async with stream:
+                async for event in stream:
+                    for item in reply.take(event.to_dict(warnings=False)):
+                        yield item
+        except raised_by(anthropic.AnthropicError) as error:
+            hide = secrets_of(self._client)
+            raise sdk_failure(error, self._provider, mapped, model, hide) from None
+        except ValueError as error:  # what the SDK raises for an event that is not JSON
+            raise unreadable(self._provider) from error
+        if not reply.complete:
+            raise cut(self._provider)
+        yield reply.reply(stream.response.headers.get("request-id", ""))
+
+    async def _begin(self, request: Request) -> Any:
+        """Send it. All but the two fields the SDK insists on goes past its own ideas of a request."""
+        fields = decode_object(body(request, max_output=self.capabilities.max_output))
+        try:
+            return await self._client.messages.create(
+                model=fields.pop("model"),
+                max_tokens=fields.pop("max_tokens"),
+                messages=[],
+                stream=fields.pop("stream"),
+                extra_headers=request_headers(request, self._local),
+                extra_body=fields,
+            )
+        except TypeError as error:  # what the SDK raises when it was given no credentials
+            raise no_credentials(self._provider) from error

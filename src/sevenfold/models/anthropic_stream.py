@@ -10,9 +10,8 @@ from sevenfold.errors import BadReply
 from sevenfold.messages import Block, Json, Opaque, Text, ToolUse, assistant, parse_block
 from sevenfold.messages import whole_characters as whole
 from sevenfold.models.failures import Mapped, Provider, not_a_model, not_the_protocol, told
+from sevenfold.models.http import PLAIN, Sse
 from sevenfold.models.jsontext import NotJson, decode_object
-from sevenfold.models.sse import Sse
-from sevenfold.models.wire import PLAIN
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply
 

@@ -1,12 +1,18 @@
-"""Chat completions: OpenAI, and the servers that speak its format (vLLM, Ollama, llama.cpp and others)."""
+"""Chat completions: OpenAI, and the servers that speak its format (vLLM, Ollama, llama.cpp and others).
+
+A request in the chat-completions format: our messages told in its words, as bytes that stay the
+same. Bring your own client: OpenAI's SDK, also on Azure with its credentials.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import hashlib
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from sevenfold.errors import (
@@ -18,18 +24,236 @@ from sevenfold.errors import (
     PromptTooLong,
     RateLimited,
 )
-from sevenfold.messages import Block
-from sevenfold.models.access import Access, host_of, is_loopback
-from sevenfold.models.capabilities import connected_capabilities, wire_name
-from sevenfold.models.failures import Provider, Told, cut, failure, status_kind
-from sevenfold.models.openai_format import body
+from sevenfold.messages import (
+    THOUGHTS,
+    Block,
+    Document,
+    Image,
+    Json,
+    Message,
+    Opaque,
+    Text,
+    ToolResult,
+    ToolUse,
+)
+from sevenfold.models.anthropic import enclosed
+from sevenfold.models.capabilities import (
+    Access,
+    capabilities,
+    connected_capabilities,
+    family,
+    host_of,
+    is_loopback,
+    wire_name,
+)
+from sevenfold.models.failures import (
+    Provider,
+    Told,
+    cut,
+    failure,
+    raised_by,
+    sdk_failure,
+    secrets_of,
+    status_kind,
+    unreadable,
+)
+from sevenfold.models.http import Wire, drain
+from sevenfold.models.jsontext import decode_object
 from sevenfold.models.openai_stream import Assembly
-from sevenfold.models.wire import Wire, drain
 from sevenfold.protocols import Capabilities, Clock
-from sevenfold.request import Request
+from sevenfold.request import Frame, Request, encoded
 from sevenfold.transcript import Reply
 
-__all__ = ["ERROR_TYPES", "OpenAiModel", "body", "mapped"]
+if TYPE_CHECKING:
+    import openai
+
+FORM: Final = "chat"
+LONGEST_ID: Final = 40
+"""Longer ids of tool calls are refused."""
+_OURS: Final = frozenset(
+    {
+        "betas",
+        "compaction",
+        "context_management",
+        "effort",
+        "max_tokens",
+        "messages",
+        "model",
+        "output_config",
+        "stream",
+        "thinking",
+        "tool_choice",
+        "tools",
+    }
+)
+"""Parameters that are translated, or that only the other format knows."""
+_encode = msgspec.json.Encoder().encode
+
+
+def body(request: Request, *, official: bool = False) -> bytes:
+    """The bytes that are sent for this request; `official` says that OpenAI itself is asked."""
+    frame = request.frame
+    head: Json = {
+        "model": wire_name(frame.model),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **_params(frame),
+    }
+    if request.max_tokens:
+        head[_limit_name(frame.model, official)] = request.max_tokens
+    if tools := [_tool(tool) for tool in frame.tools if "input_schema" in tool]:
+        head["tools"] = tools
+        head.update(_tool_choice(frame.params.get("tool_choice")))
+    system = "\n\n".join(part for part in frame.system if part.strip())
+    first = [_encode({"role": "system", "content": system})] if system else []
+    said = [wire for wire in encoded(request.view, FORM, encode_message) if wire]
+    return enclosed(_encode(head), [*first, *said])
+
+
+def _limit_name(model: str, official: bool) -> str:
+    """Reasoning models refuse the old name; servers that copy the format may not know the new one."""
+    found = family(model)
+    reasons = found is not None and found.prefix.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
+    return "max_completion_tokens" if official or reasons else "max_tokens"
+
+
+def _params(frame: Frame) -> Json:
+    params = {k: v for k, v in frame.params.items() if k not in _OURS}
+    config = frame.params.get("output_config") or {}
+    if effort := frame.params.get("effort") or config.get("effort"):
+        params["reasoning_effort"] = effort
+    return params
+
+
+def _tool(tool: Json) -> Json:
+    function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
+    if tool.get("description"):
+        function["description"] = tool["description"]
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: Any) -> Json:
+    if not isinstance(choice, dict):
+        return {"tool_choice": choice} if choice else {}
+    out: Json = {
+        "tool_choice": {"any": "required", "none": "none"}.get(choice.get("type", ""), "auto")
+    }
+    if choice.get("type") == "tool":
+        out["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
+    elif choice.get("type") == "function":
+        out["tool_choice"] = choice
+    if choice.get("disable_parallel_tool_use"):
+        out["parallel_tool_calls"] = False
+    return out
+
+
+# --- messages -----------------------------------------------------------------------------------------
+
+
+def encode_message(message: Message) -> bytes:
+    """The objects that stand for this message, joined by commas; nothing when nothing of it can be said."""
+    told = _assistant(message) if message.role == "assistant" else _user(message)
+    return b",".join(_encode(one) for one in told)
+
+
+def _assistant(message: Message) -> list[Json]:
+    uses = message.tool_uses
+    said = _text(b for b in message.content if not isinstance(b, ToolUse))
+    if not said and not uses:
+        return []
+    out: Json = {"role": "assistant", "content": said or None}
+    if uses:
+        out["tool_calls"] = [_call(use) for use in uses]
+    return [out]
+
+
+def _call(use: ToolUse) -> Json:
+    arguments = _encode(use.input).decode("utf-8")
+    function = {"name": use.name, "arguments": arguments}
+    return {"id": call_id(use.id), "type": "function", "function": function}
+
+
+def _user(message: Message) -> list[Json]:
+    """Results first, each a message of its own, as they must follow the calls; then the rest."""
+    out: list[Json] = []
+    rest: list[Block] = []
+    for block in message.content:
+        if isinstance(block, ToolResult):
+            out.append(_result(block))
+            rest += _pictures(block)
+        else:
+            rest.append(block)
+    parts = [part for block in rest if (part := _part(block)) is not None]
+    if all(part["type"] == "text" for part in parts):
+        text = "\n\n".join(part["text"] for part in parts)
+        return [*out, {"role": "user", "content": text}] if text else out
+    return [*out, {"role": "user", "content": parts}]
+
+
+def _result(result: ToolResult) -> Json:
+    shown = (result.content,) if isinstance(result.content, str) else ()
+    said = "".join(shown) or _text(b for b in _inside(result) if not isinstance(b, Image))
+    if not said:
+        said = "(see the image below)" if _pictures(result) else "(no output)"
+    if result.is_error:
+        said = f"[failed] {said}"
+    return {"role": "tool", "tool_call_id": call_id(result.tool_use_id), "content": said}
+
+
+def _inside(result: ToolResult) -> tuple[Block, ...]:
+    return () if isinstance(result.content, str) else result.content
+
+
+def _pictures(result: ToolResult) -> list[Block]:
+    return [block for block in _inside(result) if isinstance(block, Image)]
+
+
+def _text(blocks: Iterable[Block]) -> str:
+    parts = [part for block in blocks if (part := _part(block)) is not None]
+    return "\n\n".join(part["text"] for part in parts if part["type"] == "text")
+
+
+def _part(block: Block) -> Json | None:
+    match block:
+        case Text(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case Image(source):
+            return _image(source)
+        case Document(source):
+            return _document(source)
+        case Opaque(kind):
+            return {"type": "text", "text": f"[a block of type {kind!r} that cannot be shown here]"}
+        case ToolUse(_, name):
+            return {"type": "text", "text": f"[a call of {name}]"}
+        case _ if isinstance(block, THOUGHTS):
+            return None
+    return {"type": "text", "text": block.text}
+
+
+def _image(source: Json) -> Json:
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            url = f"data:{source.get('media_type', 'image/png')};base64,{data}"
+        case {"type": "url", "url": str(url)}:
+            pass
+        case _:
+            return {"type": "text", "text": "[an image that cannot be shown here]"}
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _document(source: Json) -> Json:
+    if source.get("type") == "text" and isinstance(source.get("data"), str):
+        return {"type": "text", "text": source["data"]}
+    kind = source.get("media_type") or source.get("type") or "unknown"
+    return {"type": "text", "text": f"[a document ({kind}) that cannot be shown here]"}
+
+
+def call_id(id: str) -> str:
+    """An id that every server takes; the same one for a call and its result."""
+    if len(id) <= LONGEST_ID:
+        return id
+    return "call_" + hashlib.sha256(id.encode("utf-8")).hexdigest()[:24]
+
 
 PATH: Final = "/chat/completions"
 
@@ -148,3 +372,49 @@ def _headers(access: Access) -> dict[str, str]:
     if access.openai_key:
         headers["authorization"] = f"Bearer {access.openai_key}"
     return headers
+
+
+class OpenAiSdk:
+    """A model behind an `AsyncOpenAI` client or one of its siblings, which stays yours to close."""
+
+    def __init__(
+        self, client: openai.AsyncOpenAI | Any, model: str, *, window: int | None = None
+    ) -> None:
+        self._client, self.name = client.with_options(max_retries=0), model
+        url = str(client.base_url)
+        self._local, self._official = is_loopback(url), is_official(url)
+        self._provider = provider(url)
+        self.capabilities = able(capabilities(model, window=window))
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        import openai
+
+        model = wire_name(request.frame.model)
+        reply = Assembly(self._provider, mapped, request.view, model)
+        try:
+            stream = await self._begin(request)
+            async with stream:
+                async for chunk in stream:
+                    for item in reply.take(chunk.to_dict(warnings=False)):
+                        yield item
+        except raised_by(openai.OpenAIError) as error:
+            hide = secrets_of(self._client)
+            raise sdk_failure(error, self._provider, mapped, model, hide) from None
+        except ValueError as error:  # what the SDK raises for an event that is not JSON
+            raise unreadable(self._provider) from error
+        if not reply.complete:
+            raise cut(self._provider)
+        for item in reply.finish():
+            yield item
+        yield reply.reply(stream.response.headers.get("x-request-id", ""))
+
+    async def _begin(self, request: Request) -> Any:
+        """Send it. All but the fields the SDK insists on goes past its own ideas of a request."""
+        fields = decode_object(body(request, official=self._official))
+        return await self._client.chat.completions.create(
+            model=fields.pop("model"),
+            messages=[],
+            stream=fields.pop("stream"),
+            extra_headers=request_headers(request, self._local),
+            extra_body=fields,
+        )

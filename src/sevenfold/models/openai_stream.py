@@ -13,9 +13,8 @@ from sevenfold.errors import BadReply
 from sevenfold.messages import Block, Json, Text, Thinking, ToolUse, assistant
 from sevenfold.models.anthropic_stream import whole_number
 from sevenfold.models.failures import Mapped, Provider, not_a_model, not_the_protocol, told
+from sevenfold.models.http import PLAIN, Sse
 from sevenfold.models.jsontext import NotJson, decode_object
-from sevenfold.models.sse import Sse
-from sevenfold.models.wire import PLAIN
 from sevenfold.tokens import Usage
 from sevenfold.transcript import Reply, View
 

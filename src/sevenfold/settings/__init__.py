@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.layers.switches import Switches
+from sevenfold.layers.settings import Switches
+from sevenfold.settings.checks import Loading, merged, plain, with_paths
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.files import Document
-from sevenfold.settings.merging import Loading, merged, plain, with_paths
 from sevenfold.settings.schema import PermissionSettings, Settings, settings_from
 
 __all__ = [

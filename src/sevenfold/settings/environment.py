@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from sevenfold.errors import SettingsError
 from sevenfold.messages import Json
+from sevenfold.settings.checks import FOLDER
 from sevenfold.settings.files import shown
-from sevenfold.settings.merging import FOLDER
 
 SHARED: Final = ".claude"
 """How the folder of Claude Code is called."""

@@ -11,16 +11,19 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from sevenfold.hook_contract import HookEvents
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
-from sevenfold.layers.l3_session_memory.settings import NotesSettings
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings, RecallSettings
-from sevenfold.layers.l6_dreaming.settings import DreamSettings
-from sevenfold.layers.l7_agents.settings import AgentSettings
-from sevenfold.layers.switches import Switches
-from sevenfold.models.access import ANTHROPIC_URL, OPENAI_URL
+from sevenfold.hooks.contract import HookEvents
+from sevenfold.layers.settings import (
+    AgentSettings,
+    CompactionSettings,
+    DreamSettings,
+    ExtractionSettings,
+    MicroSettings,
+    NotesSettings,
+    RecallSettings,
+    Switches,
+    ToolResultSettings,
+)
+from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.request import Ttl
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode

@@ -13,10 +13,9 @@ writes down what it did. `docs/reference/simulator.md` has the whole of it.
 from __future__ import annotations
 
 from sevenfold.simulator.api import Api, Outcome
+from sevenfold.simulator.errors import ApiError
 from sevenfold.simulator.ledger import Ledger, Row
-from sevenfold.simulator.problems import ApiError
-from sevenfold.simulator.replies import Replies, Reply, echo
-from sevenfold.simulator.script import Script, Step, parse_steps, read_script
+from sevenfold.simulator.script import Replies, Reply, Script, Step, echo, parse_steps, read_script
 from sevenfold.simulator.server import ManualClock, Simulator, running
 
 __all__ = [

@@ -14,12 +14,19 @@ import msgspec
 
 from sevenfold.cache.prices import Price
 from sevenfold.simulator.api import SOURCE_HEADER, Api, Outcome, Pending, lowered
-from sevenfold.simulator.counting import content_tokens, encode
-from sevenfold.simulator.implicit_cache import LEAST, STEP, retention, steps_of
-from sevenfold.simulator.prefix import as_blocks, read_prompt
-from sevenfold.simulator.problems import ApiError, Json, invalid
-from sevenfold.simulator.promptcache import Verdict
-from sevenfold.simulator.replies import Answer, Reply, as_reply, finished
+from sevenfold.simulator.cache import (
+    LEAST,
+    STEP,
+    Verdict,
+    as_blocks,
+    content_tokens,
+    encode,
+    read_prompt,
+    retention,
+    steps_of,
+)
+from sevenfold.simulator.errors import ApiError, Json, invalid
+from sevenfold.simulator.script import Answer, Reply, as_reply, finished
 from sevenfold.tokens import Usage
 
 ENDPOINT: Final = "/v1/chat/completions"

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from sevenfold.cache.prices import Price
-from sevenfold.simulator.prefix import Prompt
-from sevenfold.simulator.problems import Json
+from sevenfold.simulator.cache import Prompt
+from sevenfold.simulator.errors import Json
 from sevenfold.tokens import Usage
 
 KEPT_ROWS: Final = 100_000

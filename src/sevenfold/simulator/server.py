@@ -1,30 +1,294 @@
-"""The simulator on a loopback port: routes, streams, and the faults a script asks for."""
+"""The simulator on a loopback port: routes, streams, and the faults a script asks for.
+
+A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included. Server-
+sent events: a whole reply cut into the events a streaming client gets.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
-from anyio.abc import SocketAttribute
+import h11
+from anyio.abc import SocketAttribute, SocketStream
 
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, ScriptError, SevenfoldError
-from sevenfold.simulator.api import MESSAGES, Api, HasNow, Outcome, Pending, decode
+from sevenfold.simulator.api import (
+    MESSAGES,
+    Api,
+    HasNow,
+    Outcome,
+    Pending,
+    decode,
+    model_info,
+    model_list,
+)
+from sevenfold.simulator.cache import encode
 from sevenfold.simulator.chat_completions import ENDPOINT, ChatCompletions
-from sevenfold.simulator.counting import encode
-from sevenfold.simulator.http import Answer, Call, Cut, serve_connection
+from sevenfold.simulator.errors import ApiError, Json, invalid
 from sevenfold.simulator.ledger import Ledger
-from sevenfold.simulator.model_list import model_info, model_list
-from sevenfold.simulator.problems import ApiError, Json, invalid
-from sevenfold.simulator.replies import Replies, echo
-from sevenfold.simulator.script import Script, Step, read_script, step_of
-from sevenfold.simulator.sse import chat_events, event, message_events
+from sevenfold.simulator.script import Replies, Script, Step, echo, read_script, step_of
+
+READ: Final = 65_536
+GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+
+
+@dataclass(slots=True)
+class Call:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+    too_large: bool = False
+    """The body was over the limit and has been thrown away."""
+    wait_for_goodbye: Callable[[], Awaitable[None]] = field(default=anyio.sleep_forever)
+    """Returns when the client has closed the connection."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What goes out. A body of several chunks is streamed; `cut` ends the connection after it."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncGenerator[bytes, None] | bytes
+    cut: bool = False
+
+
+class Cut(Exception):
+    """Raised while answering to drop the connection on the spot."""
+
+
+Handle = Callable[[Call], Awaitable[Answer]]
+
+
+async def serve_connection(stream: SocketStream, handle: Handle, limit: int) -> None:
+    """Answer requests on one connection until either side is done with it."""
+    wire = _Wire(stream, limit)
+    async with stream:
+        try:
+            while await wire.exchange(handle):
+                pass
+        except (*GONE, Cut):
+            return
+        except h11.RemoteProtocolError as error:
+            await wire.complain(error)
+
+
+class _Wire:
+    def __init__(self, stream: SocketStream, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=READ)
+
+    async def exchange(self, handle: Handle) -> bool:
+        """One request and its answer. False when the connection is at its end."""
+        head = await self._next()
+        if not isinstance(head, h11.Request):
+            return False
+        call = await self._read(head)
+        answer = await handle(call)
+        await self._write(answer, head.method == b"HEAD")
+        if answer.cut:
+            raise Cut
+        if self._h11.our_state is h11.MUST_CLOSE or self._h11.their_state is not h11.DONE:
+            return False
+        self._h11.start_next_cycle()
+        return True
+
+    async def _next(self) -> object:
+        """The next event of the client, as soon as enough of it has come."""
+        while True:
+            event = self._h11.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            if self._h11.they_are_waiting_for_100_continue:
+                go = h11.InformationalResponse(status_code=100, headers=[])
+                await self._stream.send(self._h11.send(go) or b"")
+            try:
+                data = await self._stream.receive(READ)
+            except anyio.EndOfStream:
+                data = b""
+            self._h11.receive_data(data)
+
+    async def _read(self, head: h11.Request) -> Call:
+        body = bytearray()
+        too_large = False
+        while isinstance(event := await self._next(), h11.Data):
+            too_large = too_large or len(body) + len(event.data) > self._limit
+            if too_large:
+                body.clear()  # keep reading: a client that is still sending would not see the answer
+            else:
+                body += event.data
+        try:
+            url = urlsplit(head.target.decode("ascii", "replace"))
+        except ValueError as error:
+            raise h11.RemoteProtocolError(f"the address cannot be read: {error}") from error
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers
+        }
+        method = head.method.decode("ascii")
+        query = dict(parse_qsl(url.query))
+        return Call(method, url.path, query, headers, bytes(body), too_large, self._goodbye)
+
+    async def _write(self, answer: Answer, head_only: bool) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+        if isinstance(answer.chunks, bytes):
+            headers.append((b"content-length", b"%d" % len(answer.chunks)))
+        await self._send(h11.Response(status_code=answer.status, headers=headers))
+        if isinstance(answer.chunks, bytes):
+            if answer.cut:
+                await self._send(h11.Data(data=answer.chunks[: len(answer.chunks) // 2]))
+                return
+            if not head_only:
+                await self._send(h11.Data(data=answer.chunks))
+        else:
+            async with aclosing(answer.chunks) as chunks:
+                async for chunk in chunks:
+                    await self._send(h11.Data(data=chunk))
+        if not answer.cut:
+            await self._send(h11.EndOfMessage())
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._h11.send(event)
+        if data:
+            await self._stream.send(data)
+
+    async def _goodbye(self) -> None:
+        try:
+            while await self._stream.receive(READ):
+                pass
+        except GONE:
+            return
+
+    async def complain(self, error: h11.RemoteProtocolError) -> None:
+        if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        said = f"This is not HTTP: {error}".encode()
+        try:
+            await self._write(Answer(error.error_status_hint, {"connection": "close"}, said), False)
+        except GONE:
+            return
+
+
+CHUNK: Final = 24
+"""Characters of text or of JSON in one delta."""
+
+
+def event(name: str, data: Json) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
+
+
+def data_line(data: Json) -> bytes:
+    return b"data: " + encode(data) + b"\n\n"
+
+
+# --- the Messages API ------------------------------------------------------------------------------------
+
+
+def message_events(message: Json) -> Iterator[bytes]:
+    """The events of one message, in the order and with the names of the Messages API."""
+    usage = message["usage"]
+    start = {
+        **{k: v for k, v in message.items() if k != "context_management"},
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "output_tokens": min(1, usage["output_tokens"])},
+    }
+    yield event("message_start", {"type": "message_start", "message": start})
+    yield event("ping", {"type": "ping"})
+    for index, block in enumerate(message["content"]):
+        opened, deltas = _opened(block)
+        head = {"type": "content_block_start", "index": index, "content_block": opened}
+        yield event("content_block_start", head)
+        for delta in deltas:
+            body = {"type": "content_block_delta", "index": index, "delta": delta}
+            yield event("content_block_delta", body)
+        yield event("content_block_stop", {"type": "content_block_stop", "index": index})
+    end: Json = {
+        "type": "message_delta",
+        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
+        "usage": {k: v for k, v in usage.items() if k.endswith("_tokens")},
+    }
+    if message.get("context_management") is not None:
+        end["context_management"] = message["context_management"]
+    yield event("message_delta", end)
+    yield event("message_stop", {"type": "message_stop"})
+
+
+def _opened(block: Json) -> tuple[Json, list[Json]]:
+    """A block as it is first announced, and the deltas that fill it."""
+    match block["type"]:
+        case "text":
+            deltas = [{"type": "text_delta", "text": part} for part in _parts(block["text"])]
+            return {**block, "text": ""}, deltas
+        case "thinking":
+            deltas = [
+                {"type": "thinking_delta", "thinking": part} for part in _parts(block["thinking"])
+            ]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            return {**block, "thinking": "", "signature": ""}, deltas
+        case "tool_use":
+            text = encode(block["input"]).decode() if block["input"] else ""
+            deltas = [
+                {"type": "input_json_delta", "partial_json": part} for part in ("", *_parts(text))
+            ]
+            return {**block, "input": {}}, deltas
+        case "compaction":
+            whole = {"type": "compaction_delta", "content": block.get("content")}
+            return {**block, "content": None}, [whole]
+    return block, []
+
+
+def _parts(text: str) -> list[str]:
+    return [text[i : i + CHUNK] for i in range(0, len(text), CHUNK)]
+
+
+# --- chat completions ------------------------------------------------------------------------------------
+
+
+def chat_events(completion: Json, *, include_usage: bool) -> Iterator[bytes]:
+    """The chunks of one completion."""
+    choice = completion["choices"][0]
+    message = choice["message"]
+
+    def chunk(delta: Json, finish: str | None = None) -> bytes:
+        choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+        return data_line({**_head(completion, include_usage), "choices": choices})
+
+    yield chunk({"role": "assistant", "content": "", "refusal": None})
+    for part in _parts(message["content"] or ""):
+        yield chunk({"content": part})
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        function = {"name": call["function"]["name"], "arguments": ""}
+        yield chunk({"tool_calls": [{**call, "index": index, "function": function}]})
+        for part in _parts(call["function"]["arguments"]):
+            piece: dict[str, Any] = {"index": index, "function": {"arguments": part}}
+            yield chunk({"tool_calls": [piece]})
+    yield chunk({}, choice["finish_reason"])
+    if include_usage:
+        head = {**_head(completion, include_usage), "usage": completion["usage"]}
+        yield data_line({**head, "choices": []})
+    yield b"data: [DONE]\n\n"
+
+
+def _head(completion: Json, include_usage: bool) -> Json:
+    head = {k: completion[k] for k in ("id", "created", "model", "system_fingerprint")}
+    return {**head, "object": "chat.completion.chunk", **({"usage": None} if include_usage else {})}
+
 
 LIMIT: Final = 32 * 1024 * 1024
 """The largest body the provider takes."""

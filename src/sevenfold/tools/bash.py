@@ -12,10 +12,10 @@ from typing import Final
 from sevenfold.messages import Json
 from sevenfold.protocols import Tool, ToolFailed
 from sevenfold.storage.files import make_private_dir
-from sevenfold.tools.calls import only_looks
 from sevenfold.tools.paths import real
+from sevenfold.tools.permissions import only_looks
 from sevenfold.tools.processes import Ran, group_lives, run, start
-from sevenfold.tools.readonly_git import QUIET_GIT
+from sevenfold.tools.readonly import QUIET_GIT
 from sevenfold.tools.shell import classify
 from sevenfold.tools.workspace import Workspace
 

@@ -3,18 +3,27 @@
 A rule that allows is compared word by word with one simple command, and with nothing else. A rule
 that denies or asks also looks behind wrappers (`sudo`, `env`, `xargs`, `bash -c`), past options
 (`git -C x push`) and, where the command cannot be taken apart, for its first word anywhere.
+
+Which files a shell command names, as far as that can be told without running it.
 """
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from sevenfold.tools.paths import Place, lexical, secret
 from sevenfold.tools.shell import parts
-from sevenfold.tools.shell_options import names
+from sevenfold.tools.shell_syntax import names
 
 _WRAPPERS: Final = names(
     """
@@ -151,3 +160,211 @@ def _wild(about: str) -> re.Pattern[str]:
 
 def _plain(text: str) -> str:
     return re.sub(r"\\([\\*])", r"\1", text)
+
+
+_STREAMS: Final = frozenset(
+    map(Path, ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"))
+)
+_MOST_FILES: Final = 1_000
+_MOST_WILD: Final = 2
+_MOST_FOLDERS: Final = 8
+_WILD: Final = re.compile(r"[*?\[]")
+# Signs that mean nothing inside quotes are swapped for others while the command is taken apart.
+_QUOTED: Final = re.compile(r"""'[^']*'|\\.|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_SIGNS: Final = "*?[{}$`"
+_STAND_INS: Final = "".join(map(chr, range(0xE000, 0xE000 + len(_SIGNS))))
+_HIDE: Final = str.maketrans(_SIGNS, _STAND_INS)
+_HIDE_SOME: Final = str.maketrans(_SIGNS[:5], _STAND_INS[:5])
+_SHOW: Final = str.maketrans(_STAND_INS, _SIGNS)
+_VARIABLE: Final = re.compile(r"`|\$(?!HOME\b|PWD\b|\?)[\w{(@*#!$'\"-]")
+# Braces that bash leaves alone: neither a comma nor `..` inside.
+_IDLE_BRACES: Final = re.compile(r"\{(?:(?!\.\.)[^{},])*\}")
+# Options that take no value: with others it is not certain which word is a folder.
+_ALONE: Final = {
+    "grep": re.compile(r"-[EFGHILPRchilnorsvwxz]+|--[\w-]+=.*"),
+    "rg": re.compile(r"-[FHINPSUacilnosvwx]+|--[\w-]+=.*"),
+}
+_GREPS: Final = frozenset({"grep", "egrep", "fgrep"})
+_RECURSIVE: Final = re.compile(r"-\w*[rRd]\w*|--[rd].*")
+_MOST_BELOW: Final = 5_000
+_MOVES: Final = frozenset({"pushd", "popd"})
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """The places a command names, and why there may be others."""
+
+    places: tuple[Place, ...] = ()
+    unclear: str = ""
+    redirected: bool = False
+    """Whether something is fed from a file, which the words of a rule do not show."""
+
+
+def reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> Reach:
+    """Every word that could be a path, seen from every folder in which the command may be."""
+    # The parts are what bash reads: no comments, no line continuations.
+    read = command.replace("\\\n", "") if parts is None else "\n".join(parts)
+    hidden = _QUOTED.sub(_without_signs, read)
+    words = _words(hidden)
+    if words is None:
+        return Reach(unclear="its quotes cannot be read", redirected=True)
+    folders, unclear = _folders(parts or (), cwd, home)
+    programs = {found[0] for part in parts or () if (found := words_of(part))}
+    whole, here, doubt = _reading_whole(parts or ())
+    unclear = unclear or doubt
+    places = {path: Place.of(path) for path in folders[1:]}
+    for word in words:
+        if word in programs and ("/" in word or word == "["):
+            continue
+        for folder in folders:
+            for text in _candidates(_filled(word, folder, home)):
+                paths, doubt = _paths(text, folder, home)
+                unclear = unclear or doubt
+                places |= {path: Place.of(path) for path in paths if _counts(path, word)}
+    if whole:
+        below, doubt = _below(dict.fromkeys((*places, *(folders if here else ()))))
+        unclear = unclear or doubt
+        places |= {path: Place.of(path) for path in below}
+    redirected = "<" in _QUOTED.sub("_", read)
+    return Reach(tuple(places.values()), unclear or _dynamic(hidden, words), redirected)
+
+
+def _counts(path: Path, word: str) -> bool:
+    """Whether there is something to read; in `HEAD:path` it may be in the past."""
+    return path not in _STREAMS and (os.path.lexists(path) or (":" in word and secret(path)))
+
+
+def _without_signs(quoted: re.Match[str]) -> str:
+    text = quoted[0]
+    if text[0] != '"':
+        return text.translate(_HIDE)
+    return _ESCAPED.sub(lambda escape: escape[0].translate(_HIDE), text.translate(_HIDE_SOME))
+
+
+def moves_to(part: str) -> str | None:
+    """The folder that a plain `cd` goes to; None: it is something else."""
+    words = words_of(part)
+    if not words or words[0] != "cd" or len(words) != 2 or words[1].startswith("-"):
+        return None
+    return words[1]
+
+
+def _words(command: str) -> list[str] | None:
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(lexer)
+    except ValueError:
+        return None
+
+
+def _filled(word: str, cwd: Path, home: Path) -> str:
+    for name, value in (("HOME", home), ("PWD", cwd)):
+        word = word.replace(f"${{{name}}}", str(value)).replace(f"${name}", str(value))
+    return word
+
+
+def _folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], str]:
+    folders = [cwd]
+    for part in parts:
+        words = words_of(part) or [""]
+        target = moves_to(part)
+        if words[0] in _MOVES or (words[0] == "cd" and target is None):
+            return folders, "it goes to a folder that cannot be told"
+        if target is not None:
+            # bash takes `link/..` at its word, the system follows the link
+            reached = [_expanded(target, folder, home) for folder in folders]
+            folders = list(dict.fromkeys((*folders, *reached, *map(lexical, reached))))
+        if len(folders) > _MOST_FOLDERS:
+            return folders[:_MOST_FOLDERS], "it goes to many folders"
+    return folders, ""
+
+
+def _candidates(word: str) -> Iterator[str]:
+    """The word, and what follows `=`, `:` or a short option in it."""
+    yield word
+    if word.startswith("-") and not word.startswith("--"):
+        yield from (word[at:] for at in range(2, len(word)))  # `-bfFILE` is `-b -f FILE`
+    yield from (word[at + 1 :] for at, sign in enumerate(word[:-1]) if sign in "=:")
+
+
+def _expanded(text: str, folder: Path, home: Path) -> Path:
+    if text == "~" or text.startswith("~/"):
+        return home / text[2:]
+    return folder / text
+
+
+def _paths(text: str, folder: Path, home: Path) -> tuple[list[Path], str]:
+    if re.match(r"~[^/]", text):
+        return [], "it names another home folder"
+    if not _WILD.search(text):
+        return [_expanded(text.translate(_SHOW), folder, home)], ""
+    path = _expanded(text, folder, home)
+    names = text.split("/")
+    wild = [name for name in names if _WILD.search(name)]
+    plain = Path(*_plain_parts(path))
+    strange = any(
+        name.startswith(".") or "[" in name for name in wild
+    )  # bash reads `[^a]` otherwise
+    if strange or len(wild) > _MOST_WILD or ".." in names:
+        return [plain], "its patterns may fit hidden or many files"
+    start = home if text.startswith("~") else folder
+    pattern = f"{glob.escape(str(start))}/{text.removeprefix('~/')}"
+    if Path(text).is_absolute():
+        pattern = text
+    fitting = [Path(name) for name in islice(glob.iglob(pattern), _MOST_FILES + 1)]  # noqa: PTH207
+    if len(fitting) > _MOST_FILES:
+        return [plain], "its patterns may fit hidden or many files"
+    return [plain, *fitting], ""
+
+
+def _plain_parts(path: Path) -> list[str]:
+    """The folders of a pattern before its first wildcard."""
+    kept = []
+    for part in path.parts:
+        if _WILD.search(part):
+            break
+        kept.append(part)
+    return kept
+
+
+def _reading_whole(parts: Sequence[str]) -> tuple[bool, bool, str]:
+    """Whether folders are read as a whole, whether the working folder may be one, what is unclear."""
+    whole = here = False
+    for part in parts:
+        words = words_of(part) or [""]
+        while Path(words[0]).name == "timeout" and len(words) > 2:
+            words = words[2:]
+        program = Path(words[0]).name
+        options = [word for word in words[1:] if word.startswith("-") and word != "-"]
+        if program == "xargs":
+            return True, True, "which files xargs hands on is only known when it runs"
+        if program == "diff":
+            whole = True
+        elif (
+            program == "rg"
+            or (program in _GREPS and any(map(_RECURSIVE.fullmatch, options)))
+            or (program == "git" and {"--no-index", "--untracked"} & set(options))
+        ):
+            alone = all(map(_ALONE["rg" if program == "rg" else "grep"].fullmatch, options))
+            whole, here = True, here or not alone or len(words) - len(options) < 3
+    return whole, here, ""
+
+
+def _below(folders: Iterable[Path]) -> tuple[list[Path], str]:
+    found: list[Path] = []
+    for folder in folders:
+        for at, inner, files in os.walk(folder):
+            inner[:] = [name for name in inner if name != ".git"]
+            found += [Path(at, name) for name in (*inner, *files)]
+            if len(found) > _MOST_BELOW:
+                return found[:_MOST_BELOW], "it searches many files; Grep leaves out what is secret"
+    return found, ""
+
+
+def _dynamic(hidden: str, words: Sequence[str]) -> str:
+    if _VARIABLE.search(hidden):
+        return "a word of it is only known when it runs"
+    if any("{" in _IDLE_BRACES.sub("", word) for word in words):
+        return "braces in it make words that are not checked"
+    return ""

@@ -14,14 +14,16 @@ from typing import Final
 from sevenfold.events import Denied, Event
 from sevenfold.messages import ToolResult, ToolUse
 from sevenfold.protocols import ToolFailed, Tools
-from sevenfold.tools.calls import take_apart
-from sevenfold.tools.gate import Gate
 from sevenfold.tools.paths import inside, real
-from sevenfold.tools.permissions import Permissions, PermissionSettings
-from sevenfold.tools.rules import EDITORS, READERS
+from sevenfold.tools.permissions import (
+    EDITORS,
+    READERS,
+    Permissions,
+    PermissionSettings,
+    take_apart,
+)
 from sevenfold.tools.shell import classify_within
-from sevenfold.tools.standard import standard_tools
-from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.toolbox import Gate, Toolbox, standard_tools
 from sevenfold.tools.workspace import Keeper, Workspace
 
 COMMANDS: Final = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})

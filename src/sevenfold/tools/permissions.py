@@ -3,26 +3,212 @@
 Without any rule: reading inside the project and commands that only read pass, everything else is
 asked about. Files that usually hold secrets are asked about wherever they are, and a rule opens them
 only if it speaks of them: `Read(./**)` does not open `.env`, `Read(.env)` does.
+
+Permission rules as people write them: `Bash(git status:*)`, `Edit(./src/**)`, `mcp__server__*`.
+What a tool call would touch: the places it names, the commands it runs, and what is unclear.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
+from sevenfold.errors import SettingsError
 from sevenfold.messages import ToolUse
 from sevenfold.protocols import ToolFailed
 from sevenfold.tools import command_rules
-from sevenfold.tools.calls import Call, only_looks, reads_only, runs_git, take_apart
-from sevenfold.tools.path_rules import Place, naming
-from sevenfold.tools.paths import absolute, inside, protected, secret
-from sevenfold.tools.reach import moves_to
-from sevenfold.tools.rules import EDITORS, Rule
+from sevenfold.tools import paths as path_rules
+from sevenfold.tools.command_rules import moves_to, parts_of, reach
+from sevenfold.tools.paths import Place, absolute, inside, naming, protected, secret
+from sevenfold.tools.readonly import READ_ONLY_COMMANDS
+from sevenfold.tools.shell import Verdict, classify, classify_within
 from sevenfold.tools.workspace import Workspace
+
+READERS: Final = frozenset({"Read", "Grep", "Glob"})
+EDITORS: Final = frozenset({"Edit", "Write"})
+_FORM: Final = re.compile(
+    r"(?P<tool>[A-Za-z][\w-]*(?:\.[\w-]+)*\*?)(?:\((?P<about>.*)\))?", re.DOTALL
+)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule: a tool, and what it is about; `None` means everything."""
+
+    text: str
+    tool: str
+    about: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        found = _FORM.fullmatch(text.strip())
+        if found is None:
+            raise _wrong(text, "write Tool or Tool(what), for instance Bash(npm test)")
+        tool, about = found["tool"], found["about"]
+        if "*" in tool and not tool.startswith("mcp__"):
+            raise _wrong(text, "only the names of mcp__ tools may end in *")
+        if about is not None and not about.strip():
+            raise _wrong(text, f"the brackets are empty; write {tool} for every use of it")
+        if about is not None:
+            _check_about(text, tool, about)
+        return cls(text.strip(), tool, None if about in (None, "*", "**") else about)
+
+    @classmethod
+    def exactly(cls, command: str) -> Rule:
+        return cls.parse(f"Bash({command_rules.exactly(command)})")
+
+    @property
+    def names_secret(self) -> bool:
+        """Whether the rule speaks of files that hold secrets, and does not merely include them."""
+        return self.about is not None and secret(Path(self.about.removesuffix("/**")))
+
+    @property
+    def names_protected(self) -> bool:
+        return self.about is not None and protected(Path(self.about.removesuffix("/**")))
+
+    def is_for(self, name: str, *, loose: bool) -> bool:
+        """Whether the rule speaks of this tool at all."""
+        if self.tool == name:
+            return True
+        if self.tool.startswith("mcp__"):
+            whole_server = self.tool.count("__") == 1 and not self.tool.endswith("*")
+            start = f"{self.tool}__" if whole_server else self.tool.removesuffix("*")
+            return name.startswith(start) and start != self.tool
+        if self.tool == "Read":
+            return name in READERS
+        return name in EDITORS and (self.tool == "Edit" or (loose and self.tool == "Write"))
+
+    def fits(
+        self, use: ToolUse, place: Place | None, root: Path, home: Path, *, loose: bool
+    ) -> bool:
+        """Whether the rule means this use of any tool but Bash."""
+        if not self.is_for(use.name, loose=loose):
+            return False
+        if self.about is None:
+            return True
+        if self.tool == "WebFetch":
+            return _host_fits(self.about, str(use.input.get("url", "")))
+        return place is not None and path_rules.fits(self.about, place, root, home, loose=loose)
+
+
+def _check_about(text: str, tool: str, about: str) -> None:
+    if tool == "Bash":
+        if about not in ("*", "**") and (wrong := command_rules.check(about)):
+            raise _wrong(text, wrong)
+    elif tool == "WebFetch":
+        if not re.fullmatch(r"domain:[\w.*-]+", about):
+            raise _wrong(text, "write WebFetch(domain:example.com)")
+    elif tool in READERS | EDITORS:
+        if "\0" in about:
+            raise _wrong(text, "a path cannot hold a NUL character")
+        braces, stars = about.count("{"), re.findall(r"\*+/?", about)
+        deep = sum(star.startswith("**") for star in stars)
+        if braces > 4 or deep > 4 or stars.count("**") > 2 or (braces and len(stars) > 3):
+            raise _wrong(text, "it has too many patterns; write several rules")
+    else:
+        raise _wrong(text, f"{tool} takes no brackets; write {tool} alone")
+
+
+def _wrong(text: str, why: str) -> SettingsError:
+    return SettingsError(f"the permission rule {text!r} cannot be understood: {why}")
+
+
+def _host_fits(about: str, url: str) -> bool:
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return False
+    wanted = about.removeprefix("domain:").lower()
+    if wanted.startswith("*."):
+        return host.endswith(wanted[1:])
+    return host == wanted
+
+
+Kind: TypeAlias = Literal["read", "edit", "run", "other"]
+_classify: Final = lru_cache(maxsize=256)(classify)
+_WITHOUT_GIT: Final = READ_ONLY_COMMANDS - {"git"}
+
+
+@lru_cache(maxsize=256)
+def _classify_without_git(part: str) -> Verdict:
+    return classify_within(part, _WITHOUT_GIT)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One use of a tool, taken apart for the rules."""
+
+    use: ToolUse
+    kind: Kind
+    places: tuple[Place, ...] = ()
+    """The file of a file tool, or the words of a command that could be paths."""
+    command: str = ""
+    parts: tuple[str, ...] | None = ()
+    read_only: bool = False
+    why: str = ""
+    """Why a command is not read-only."""
+    unclear: str = ""
+    """Why a command may reach more than `places`."""
+    redirected: bool = False
+
+
+def take_apart(use: ToolUse, workspace: Workspace) -> Call:
+    """Raises `ToolFailed` when the call names a path that cannot be one."""
+    if use.name == "Bash":
+        return _command(use, workspace)
+    if use.name in EDITORS or use.name == "Read":
+        place = _place(workspace, use.input.get("file_path"))
+        return Call(use, "edit" if use.name in EDITORS else "read", (place,))
+    if use.name in READERS:
+        return Call(use, "read", (_place(workspace, use.input.get("path", ".")),))
+    return Call(use, "other")
+
+
+def reads_only(part: str) -> bool:
+    return _classify(part).read_only
+
+
+def runs_git(part: str) -> bool:
+    """Whether a command only reads, but by git, which does what the repository's own files say."""
+    return reads_only(part) and not _classify_without_git(part).read_only
+
+
+def only_looks(command: str) -> bool:
+    """Whether all of it reads or goes to another folder."""
+    parts = parts_of(command)
+    return parts is not None and all(reads_only(part) or moves_to(part) for part in parts)
+
+
+def _place(workspace: Workspace, asked: object) -> Place:
+    if not isinstance(asked, str):
+        raise ToolFailed("the path is missing")
+    return Place.of(workspace.locate(asked))
+
+
+def _command(use: ToolUse, workspace: Workspace) -> Call:
+    command = use.input.get("command")
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        raise ToolFailed("the command is missing, or holds a NUL character")
+    parts, verdict = parts_of(command), _classify(command)
+    reached = reach(command, parts, workspace.cwd, workspace.home)
+    read_only = verdict.read_only and not use.input.get("run_in_background", False)
+    return Call(
+        use,
+        "run",
+        reached.places,
+        command,
+        parts,
+        read_only,
+        verdict.why,
+        reached.unclear,
+        reached.redirected,
+    )
+
 
 Mode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
 Behaviour: TypeAlias = Literal["allow", "ask", "deny"]

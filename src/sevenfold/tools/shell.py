@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS, check
-from sevenfold.tools.shell_options import names
-from sevenfold.tools.shell_words import WORD_NODES, Kind, UnsureError, Word, decode, describe
+from sevenfold.tools.readonly import READ_ONLY_COMMANDS, check
+from sevenfold.tools.shell_syntax import (
+    WORD_NODES,
+    Kind,
+    UnsureError,
+    Word,
+    decode,
+    describe,
+    names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,17 +1,97 @@
-"""All the tools of a session behind one door: input is checked, the gate is asked, failures are told."""
+"""All the tools of a session behind one door: input is checked, the gate is asked, failures are told.
+
+The six tools that every session has, in the order in which the model sees them. Checks what a model
+passes to a tool against the tool's schema, and says which field is wrong. The gate that every tool
+call passes: rules first, then whoever can be asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+import anyio
 import msgspec
 
 from sevenfold.errors import Mistake, StorageFailure
 from sevenfold.events import Denied, Emit
 from sevenfold.messages import Block, Json, Text, ToolResult, ToolUse, whole_characters
 from sevenfold.protocols import Tool, ToolFailed, Tools
-from sevenfold.tools.arguments import cleaned, problem
+from sevenfold.tools.bash import Bash
+from sevenfold.tools.edit import Edit, Write
+from sevenfold.tools.permissions import Decision, Permissions
+from sevenfold.tools.read import Read
+from sevenfold.tools.search import Glob, Grep
+from sevenfold.tools.workspace import Workspace
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+_SHOWN: Final = 60
+
+
+def cleaned(value: Any) -> Any:
+    """The same without halves of characters, which no file and no command line can hold."""
+    if isinstance(value, str):
+        return whole_characters(value)
+    if isinstance(value, dict):
+        return {whole_characters(key): cleaned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [cleaned(item) for item in value]
+    return value
+
+
+def problem(schema: Json, args: Json) -> str | None:
+    """What is wrong with these arguments, in one sentence that names the field; None: nothing.
+
+    Only the plain part of JSON Schema is checked; what is beyond it is for the tool to say.
+    """
+    properties: Json = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in args:
+            return f"the field {name} is missing; it takes {_takes(properties.get(name, {}))}"
+    for name, value in args.items():
+        if name not in properties:
+            if schema.get("additionalProperties", True) is False:
+                return f"there is no field {name}; the fields are {', '.join(properties)}"
+        elif wrong := _wrong(properties[name], value):
+            return f"the field {name} takes {_takes(properties[name])}, not {wrong}"
+    return None
+
+
+def _wrong(schema: Json, value: Any) -> str | None:
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        fits = isinstance(value, _TYPES[kind]) and (
+            kind == "boolean" or not isinstance(value, bool)
+        )
+        if not fits:
+            return _shown(value)
+    if "enum" in schema and value not in schema["enum"]:
+        return _shown(value)
+    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
+        return _shown(value)
+    return None
+
+
+def _takes(schema: Json) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(map(str, schema["enum"]))
+    kind = schema.get("type", "a value")
+    article = "an" if str(kind)[0] in "aeio" else "a"
+    least = f" of at least {schema['minimum']}" if "minimum" in schema else ""
+    return f"{article} {kind}{least}" if kind != "a value" else "a value"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
 
 Asked: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
 """Asked before a tool runs: None lets it, a text is why not."""
@@ -97,3 +177,113 @@ def _sentence(error: OSError) -> str:
 
 
 _check: type[Tools] = Toolbox
+
+
+def standard_tools(workspace: Workspace) -> list[Tool]:
+    """Read, Write, Edit, Bash, Grep and Glob over one workspace."""
+    return [
+        Read(workspace),
+        Write(workspace),
+        Edit(workspace),
+        Bash(workspace),
+        Grep(workspace),
+        Glob(workspace),
+    ]
+
+
+Answer: TypeAlias = bool | Literal["always"]
+Ask: TypeAlias = Callable[[ToolUse, str, tuple[str, ...]], Awaitable[Answer]]
+"""Asks the person: what is to run, why it is asked, and the rules that "always" adds for this session."""
+
+
+class Gate:
+    """Callable: None lets a call through, a text is why not. Questions are put one at a time."""
+
+    def __init__(
+        self, permissions: Permissions, workspace: Workspace, ask: Ask | None = None
+    ) -> None:
+        self.permissions, self._workspace, self._ask = permissions, workspace, ask
+        self._asking = anyio.Lock()
+        self._who = ""
+        self._asks: Callable[[], bool] = lambda: True
+        self._approved: set[str] = set()
+        self._confirm: dict[str, str] = {}
+        # What may not be read one by one is not found by searching either.
+        workspace.hidden = lambda path: permissions.hides(path, workspace)
+
+    def beside(
+        self,
+        permissions: Permissions,
+        workspace: Workspace,
+        who: str,
+        asks: Callable[[], bool],
+    ) -> Gate:
+        """For an agent: the same person, asked one question at a time and told who wants to know.
+
+        `asks` says whether anybody watches it at this moment.
+        """
+        gate = Gate(permissions, workspace, self._ask)
+        gate._asking, gate._who, gate._asks = self._asking, who, asks
+        return gate
+
+    def approve(self, use_id: str) -> None:
+        """The next question about this call has been answered elsewhere, with yes."""
+        self._approved.add(use_id)
+
+    def confirm(self, use_id: str, why: str) -> None:
+        """This call must be asked about, even if rules allow it."""
+        self._confirm[use_id] = why
+
+    def forget(self, use_id: str) -> None:
+        """The call is over: what was said about it must not count for another with the same id."""
+        self._approved.discard(use_id)
+        self._confirm.pop(use_id, None)
+
+    def decide(self, use: ToolUse) -> Decision:
+        """What the rules say, with what was approved or is to be confirmed."""
+        decision = self.permissions.decide(use, self._workspace)
+        why = self._confirm.get(use.id)
+        if why is not None and decision.behaviour == "allow":
+            return Decision("ask", why)
+        if why is None and use.id in self._approved and decision.behaviour == "ask":
+            return msgspec.structs.replace(decision, behaviour="allow", reason="it was approved")
+        return decision
+
+    async def __call__(self, use: ToolUse) -> str | None:
+        try:
+            return await self._settle(use)
+        finally:
+            self.forget(use.id)
+
+    async def _settle(self, use: ToolUse) -> str | None:
+        decision = self.decide(use)
+        if decision.behaviour == "ask" and self._ask is not None and self._asks():
+            async with self._asking:
+                decision = self.decide(use)  # "always" to the question before may settle this one
+                if decision.behaviour == "ask":
+                    return await self._put(use, decision, self._ask)
+        if decision.behaviour == "allow":
+            return None
+        return decision.reason if decision.behaviour == "deny" else _unasked(decision)
+
+    async def _put(self, use: ToolUse, decision: Decision, ask: Ask) -> str | None:
+        why = f"{self._who}: {decision.reason}" if self._who else decision.reason
+        answer = await ask(use, why, decision.remedies)
+        if answer == "always":
+            for rule in decision.remedies:
+                self.permissions.allow(rule)
+        return None if answer else "the person said no to it"
+
+
+def _unasked(decision: Decision) -> str:
+    if not decision.remedies:
+        return f"{decision.reason}; it must be confirmed, and nobody is here to be asked"
+    rules = " ".join(f"--allow {_quoted(rule)}" for rule in decision.remedies)
+    return (
+        f"{decision.reason}; nobody is here to be asked. To allow it, start with {rules}, or name it in "
+        "permissions.allow of the settings"
+    )
+
+
+def _quoted(rule: str) -> str:
+    return "'" + rule.replace("'", "'\\''") + "'"

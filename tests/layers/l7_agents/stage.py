@@ -10,21 +10,19 @@ from typing import Any
 
 import anyio
 
-from sevenfold.background import Tray, owned_tasks
 from sevenfold.events import AgentEnded, AgentStarted, Event
-from sevenfold.invariants import open_uses
 from sevenfold.layers.l7_agents.agent_tool import AgentTool
 from sevenfold.layers.l7_agents.definitions import BUILT_IN, Definition
-from sevenfold.layers.l7_agents.forking import PLACEHOLDER, Forks, Used
-from sevenfold.layers.l7_agents.letters import Letter, new_letter
-from sevenfold.layers.l7_agents.notices import Notices
-from sevenfold.layers.l7_agents.parents import Parent
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER, Forks, Used
+from sevenfold.layers.l7_agents.mailbox import Letter, new_letter
+from sevenfold.layers.l7_agents.members import Notices, Parent
 from sevenfold.layers.l7_agents.roster import Roster
-from sevenfold.layers.l7_agents.settings import AgentSettings
+from sevenfold.layers.settings import AgentSettings
+from sevenfold.layers.shared.background import Tray, owned_tasks
 from sevenfold.messages import Json, Message, ToolResult, ToolUse, assistant, user
 from sevenfold.protocols import Agent, AgentSpec, Attach, Layers, Spawner, Tool
-from sevenfold.recording import Recording
-from sevenfold.request import Frame, Request
+from sevenfold.request import Frame, Request, open_uses
+from sevenfold.session.log import Recording
 from sevenfold.testing import NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tokens import Thresholds, Usage

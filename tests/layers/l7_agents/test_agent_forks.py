@@ -11,10 +11,9 @@ from kit import extends
 from layers.l7_agents.stage import Stage, agent, agent_use, defined, settled, until, work
 
 from sevenfold.errors import Refused
-from sevenfold.layers.l7_agents.forking import PLACEHOLDER
-from sevenfold.layers.l7_agents.orders import Order, check_depth
-from sevenfold.layers.l7_agents.parents import Parent
-from sevenfold.layers.l7_agents.settings import AgentSettings
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER
+from sevenfold.layers.l7_agents.members import Order, Parent, check_depth
+from sevenfold.layers.settings import AgentSettings
 from sevenfold.messages import Text, assistant
 from sevenfold.models.directives import parse_directive
 from sevenfold.protocols import ToolFailed

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.layers.l7_agents.agent_memory import (
+from sevenfold.layers.l7_agents.definitions import Definition
+from sevenfold.layers.l7_agents.memory import (
     AgentMemory,
     memory_for,
     memory_prompt,
@@ -15,8 +16,7 @@ from sevenfold.layers.l7_agents.agent_memory import (
     tools_for_memory,
     with_memory_tools,
 )
-from sevenfold.layers.l7_agents.definitions import Definition
-from sevenfold.memory.agents.scopes import AgentScope
+from sevenfold.memory.folder.folder import AgentScope
 from sevenfold.memory.index import LINES
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 from layers.l7_agents.stage import Stage, marks, settled, work
 
-from sevenfold.layers.l7_agents.notices import (
-    LONGEST,
-    MARK,
-    AgentNotice,
-    Notices,
-    awaited,
-    render,
-)
-from sevenfold.layers.l7_agents.rendering import NOT_THE_USER
-from sevenfold.layers.l7_agents.restoring import read_members
-from sevenfold.models.offline.arrivals import of_part
-from sevenfold.models.offline.view import arrival
+from sevenfold.layers.l7_agents.mail import NOT_THE_USER
+from sevenfold.layers.l7_agents.members import LONGEST, MARK, AgentNotice, Notices, awaited, render
+from sevenfold.layers.l7_agents.roster import read_members
+from sevenfold.offline.conversation import arrival
+from sevenfold.offline.delegate import of_part
 from sevenfold.transcript import Mark, Transcript
 
 pytestmark = pytest.mark.anyio

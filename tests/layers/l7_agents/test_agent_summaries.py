@@ -10,8 +10,8 @@ from layers.l7_agents.stage import Stage, settled, work
 
 from sevenfold.errors import Refused, UnknownModel
 from sevenfold.events import Event, Failed, Progress
-from sevenfold.layers.l7_agents.settings import AgentSettings
-from sevenfold.layers.l7_agents.summaries import KIND, status_words
+from sevenfold.layers.l7_agents.run import KIND, status_words
+from sevenfold.layers.settings import AgentSettings
 from sevenfold.models.directives import parse_directive
 from sevenfold.testing.doubles import Line
 

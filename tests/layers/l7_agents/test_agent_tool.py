@@ -13,9 +13,8 @@ from sevenfold.errors import UnknownModel
 from sevenfold.events import AgentEnded, AgentStarted, Notice
 from sevenfold.layers.l7_agents.agent_tool import MOST_TOKENS, MOST_TYPES, schema_of
 from sevenfold.layers.l7_agents.definitions import BUILT_IN, Definition
-from sevenfold.layers.l7_agents.notices import awaited
-from sevenfold.layers.l7_agents.orders import free_name, read_order
-from sevenfold.layers.l7_agents.settings import AgentSettings
+from sevenfold.layers.l7_agents.members import awaited, free_name, read_order
+from sevenfold.layers.settings import AgentSettings
 from sevenfold.messages import Text, ToolUse, assistant
 from sevenfold.protocols import ToolFailed
 from sevenfold.testing.doubles import Line

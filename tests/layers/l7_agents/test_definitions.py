@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevenfold.errors import Mistake
-from sevenfold.layers.l7_agents.definition_file import DESCRIPTION, LARGEST, parsed, wrong_name
 from sevenfold.layers.l7_agents.definitions import (
     BUILT_IN,
+    DESCRIPTION,
+    LARGEST,
     MOST,
     Definition,
     Found,
@@ -23,6 +24,8 @@ from sevenfold.layers.l7_agents.definitions import (
     definition_folders,
     find_definitions,
     fitted,
+    parsed,
+    wrong_name,
 )
 
 Put = Callable[..., Path]

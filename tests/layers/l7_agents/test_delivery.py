@@ -12,19 +12,23 @@ from kit import make, use
 
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.events import Event, Failed, Mail
-from sevenfold.layers.l7_agents.delivery import (
+from sevenfold.layers.l7_agents.mail import (
     BY,
     MARK,
     MOST_AT_ONCE,
     REMEMBERED,
     Delivery,
     Queue,
+    id_in,
     render,
 )
-from sevenfold.layers.l7_agents.frames import ShutdownRequest
-from sevenfold.layers.l7_agents.letters import Letter, MailboxFull, new_letter
-from sevenfold.layers.l7_agents.mailbox import Mailbox
-from sevenfold.layers.l7_agents.rendering import id_in
+from sevenfold.layers.l7_agents.mailbox import (
+    Letter,
+    Mailbox,
+    MailboxFull,
+    ShutdownRequest,
+    new_letter,
+)
 from sevenfold.messages import Message, ToolUse, user
 from sevenfold.protocols import Layers
 from sevenfold.testing import FakeClock, FakeTools

@@ -5,29 +5,27 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.errors import Refused
-from sevenfold.layers.l7_agents.frames import (
+from sevenfold.layers.l7_agents.mailbox import (
+    LONGEST_TEXT,
     Frame,
+    Letter,
     PlanApprovalRequest,
     PlanApprovalResponse,
     ShutdownRequest,
     ShutdownResponse,
+    TooLong,
     approval_of,
     check,
+    checked,
+    checked_name,
+    entry_of,
     frame_from,
     kind_of,
-    words_of,
-)
-from sevenfold.layers.l7_agents.letters import (
-    LONGEST_TEXT,
-    Letter,
-    TooLong,
-    checked,
-    entry_of,
     letter_of,
     new_letter,
     shortened,
+    words_of,
 )
-from sevenfold.layers.l7_agents.names import checked_name
 from sevenfold.testing import FakeClock
 
 ASKED = ShutdownRequest("r1", "all is done")

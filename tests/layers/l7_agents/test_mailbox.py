@@ -16,9 +16,16 @@ import pytest
 from sevenfold.clock import SystemClock
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.letters import Letter, MailboxFull, TooLong, new_letter
-from sevenfold.layers.l7_agents.mailbox import MOST_WAITING, REMEMBERED, Mailbox
-from sevenfold.layers.l7_agents.short_lock import RETRIES, Busy, held, pause
+from sevenfold.layers.l7_agents.locks import RETRIES, Busy, held, pause
+from sevenfold.layers.l7_agents.mailbox import (
+    MOST_WAITING,
+    REMEMBERED,
+    Letter,
+    Mailbox,
+    MailboxFull,
+    TooLong,
+    new_letter,
+)
 from sevenfold.testing import FakeClock
 
 CLOCK = FakeClock()

@@ -10,8 +10,8 @@ import pytest
 
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.letters import new_letter
-from sevenfold.layers.l7_agents.post_office import MOST, About, PostOffice, Teammate
+from sevenfold.layers.l7_agents.mail import MOST, About, PostOffice, Teammate
+from sevenfold.layers.l7_agents.mailbox import new_letter
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio

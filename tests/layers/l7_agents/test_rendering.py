@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import make
 
-from sevenfold.facts import TYPED
 from sevenfold.layers.l5_durable_memory.provenance import is_typed
-from sevenfold.layers.l5_durable_memory.questions import newest_question
-from sevenfold.layers.l7_agents.delivery import BY, Delivery, Queue
-from sevenfold.layers.l7_agents.frames import PlanApprovalResponse
-from sevenfold.layers.l7_agents.letters import Letter, letter_of, new_letter
-from sevenfold.layers.l7_agents.rendering import NOT_THE_USER, id_in, plain, render
+from sevenfold.layers.l5_durable_memory.recall import newest_question
+from sevenfold.layers.l7_agents.mail import BY, NOT_THE_USER, Delivery, Queue, id_in, plain, render
+from sevenfold.layers.l7_agents.mailbox import Letter, PlanApprovalResponse, letter_of, new_letter
+from sevenfold.layers.shared.facts import TYPED
 from sevenfold.messages import ToolUse, user
 from sevenfold.models.directives import parse_directive
 from sevenfold.protocols import Layers

@@ -9,11 +9,10 @@ import pytest
 from layers.l7_agents.stage import Stage, agent, settled, until, work
 
 from sevenfold.errors import Refused, SessionNotFound
-from sevenfold.layers.l7_agents.frames import LEAD, ShutdownResponse
-from sevenfold.layers.l7_agents.post_office import PostOffice
-from sevenfold.layers.l7_agents.rendering import id_in
+from sevenfold.layers.l7_agents.mail import PostOffice, id_in
+from sevenfold.layers.l7_agents.mailbox import LEAD, ShutdownResponse
 from sevenfold.layers.l7_agents.send_message import Directory, SendMessage
-from sevenfold.layers.l7_agents.settings import AgentSettings
+from sevenfold.layers.settings import AgentSettings
 from sevenfold.messages import Message, ToolUse, assistant
 from sevenfold.protocols import Tool
 

@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from sevenfold.errors import StorageFailure
-from sevenfold.layers.l7_agents.delivery import Queue
-from sevenfold.layers.l7_agents.frames import PlanApprovalResponse, ShutdownRequest
-from sevenfold.layers.l7_agents.letters import Letter, new_letter
-from sevenfold.layers.l7_agents.post_office import About, PostOffice
-from sevenfold.layers.l7_agents.reachable import NotSent, Reachable
+from sevenfold.layers.l7_agents.mail import About, PostOffice, Queue
+from sevenfold.layers.l7_agents.mailbox import (
+    Letter,
+    PlanApprovalResponse,
+    ShutdownRequest,
+    new_letter,
+)
 from sevenfold.layers.l7_agents.send_message import SCHEMA, SendMessage
-from sevenfold.layers.l7_agents.sockets import Sessions
+from sevenfold.layers.l7_agents.sockets import NotSent, Reachable, Sessions
 from sevenfold.messages import ToolUse
 from sevenfold.protocols import ToolFailed
 from sevenfold.testing import FakeClock
-from sevenfold.tools.arguments import problem
-from sevenfold.tools.toolbox import Toolbox
+from sevenfold.tools.toolbox import Toolbox, problem
 
 pytestmark = pytest.mark.anyio
 CLOCK = FakeClock(0.0)

@@ -25,23 +25,37 @@ from msgspec.structs import replace
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.frames import ShutdownRequest
-from sevenfold.layers.l7_agents.letters import Letter, new_letter
-from sevenfold.layers.l7_agents.lines import HungUp, accept, connect, listen, read_line, send
-from sevenfold.layers.l7_agents.mailbox import Mailbox
-from sevenfold.layers.l7_agents.names import COMMAND_LINE
-from sevenfold.layers.l7_agents.peers import check_peer, own_user, peer_user, user_in_xucred
-from sevenfold.layers.l7_agents.reachable import (
+from sevenfold.layers.l7_agents.mailbox import (
+    COMMAND_LINE,
+    Letter,
+    Mailbox,
+    ShutdownRequest,
+    new_letter,
+)
+from sevenfold.layers.l7_agents.sockets import (
+    LONGEST_LINE,
     LONGEST_PATH,
+    HungUp,
+    Listener,
     NotSent,
     Reachable,
+    Sessions,
+    accept,
+    check_peer,
+    connect,
     find,
+    listen,
     new_socket,
+    own_user,
+    peer_user,
     private,
     reachable,
+    read_line,
     runtime_folder,
+    send,
+    send_to,
+    user_in_xucred,
 )
-from sevenfold.layers.l7_agents.sockets import LONGEST_LINE, Listener, Sessions, send_to
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sevenfold.clock import SystemClock
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.team.git import Synced
 from sevenfold.memory.team.team import Team
-from sevenfold.memory.team.values import Synced
 
 SECRET = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
 KEY_BEGINS = "-----BEGIN RSA PRIVATE KEY-----"

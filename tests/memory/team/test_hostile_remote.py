@@ -10,11 +10,8 @@ import pytest
 from memory.team.clones import Clone, alike, environment, git, remote_of, settle, team_of
 
 from sevenfold.errors import Refused
-from sevenfold.memory.team.addresses import Address
-from sevenfold.memory.team.git import Git
-from sevenfold.memory.team.repository import TeamRepository
-from sevenfold.memory.team.trees import LARGEST, walked
-from sevenfold.memory.team.values import GitFailed
+from sevenfold.memory.team.git import Address, Git, GitFailed
+from sevenfold.memory.team.repository import LARGEST, TeamRepository, walked
 
 pytestmark = pytest.mark.real
 

@@ -14,8 +14,8 @@ from memory.team.clones import SECRET, git, remote_of, team_of
 
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Event, Notice
-from sevenfold.memory.team.pushing import LATEST, Pushing
-from sevenfold.memory.team.values import Refusal, Synced
+from sevenfold.memory.team.git import Refusal, Synced
+from sevenfold.memory.team.sync import LATEST, Pushing
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from memory.team.clones import alike, git, remote_of, settle, still, team_of
 
-from sevenfold.memory.team.incoming import TOTAL, Incoming
-from sevenfold.memory.team.offering import Offering
-from sevenfold.memory.team.ours import Ours, id_of_text
-from sevenfold.memory.team.screening import Screen
-from sevenfold.memory.team.state import TeamState
+from sevenfold.memory.team.files import TOTAL, Incoming, Screen
+from sevenfold.memory.team.push import Offering
+from sevenfold.memory.team.state import Ours, TeamState, id_of_text
 
 pytestmark = pytest.mark.real
 FILES = [f"n{number}.md" for number in range(4)]

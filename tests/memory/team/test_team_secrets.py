@@ -21,9 +21,8 @@ from memory.team.clones import (
 )
 
 from sevenfold.errors import Mistake
-from sevenfold.memory.team.naming import suspicious_name
-from sevenfold.memory.team.screening import SHARE
-from sevenfold.memory.team.telling import told
+from sevenfold.memory.team.files import SHARE
+from sevenfold.memory.team.state import suspicious_name, told
 
 pytestmark = pytest.mark.real
 

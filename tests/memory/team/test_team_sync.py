@@ -8,8 +8,8 @@ import pytest
 from memory.team.clones import Clone, alike, git, remote_of, settle, team_of, topic
 
 from sevenfold.errors import Mistake
-from sevenfold.memory.team.telling import told
-from sevenfold.memory.team.values import NoTeam
+from sevenfold.memory.team.git import NoTeam
+from sevenfold.memory.team.state import told
 
 pytestmark = pytest.mark.real
 LINES = "- Deploys are on Friday\n- Carol approves\n- The rig is in room 4\n- Tests run at night"

@@ -13,12 +13,17 @@ from memory.team.clones import Clone, alike, environment, git, remote_of, settle
 
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Mistake, Refused
-from sevenfold.memory.dreams.processes import alive
-from sevenfold.memory.team.addresses import Address, address_of, without_credentials
-from sevenfold.memory.team.failing import failed
-from sevenfold.memory.team.git import Git
+from sevenfold.memory.dreams.lock import alive
+from sevenfold.memory.team.git import (
+    Address,
+    Behind,
+    Git,
+    GitFailed,
+    address_of,
+    failed,
+    without_credentials,
+)
 from sevenfold.memory.team.team import Team
-from sevenfold.memory.team.values import Behind, GitFailed
 
 pytestmark = pytest.mark.real
 REMOTE = Address("/remote", "/remote")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Emit, Failed, Stored
-from sevenfold.layers.l1_tool_results.envelope import WITH_FILE_TOOLS, envelope, without_middle
-from sevenfold.layers.l1_tool_results.settings import ToolResultSettings
+from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, envelope, without_middle
+from sevenfold.layers.settings import ToolResultSettings
 from sevenfold.messages import Text, ToolResult, whole_characters
 from sevenfold.protocols import Intake
 from sevenfold.storage.results import ResultStore

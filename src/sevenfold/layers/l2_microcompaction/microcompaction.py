@@ -8,18 +8,15 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.cache.breakpoints import frontier_at
+from sevenfold.cache.prefix import frontier_at
 from sevenfold.cache.prices import Prices
 from sevenfold.events import Cleared, Emit, Notice, ReadAgain
-from sevenfold.invariants import breaks_open_loop, in_open_loop
-from sevenfold.layers.l2_microcompaction.api_level import clears
-from sevenfold.layers.l2_microcompaction.candidates import Again, Candidate, Scan
-from sevenfold.layers.l2_microcompaction.clearing import cleared, named
-from sevenfold.layers.l2_microcompaction.cost import Decision, Rates, decide, everything
-from sevenfold.layers.l2_microcompaction.need import NeedModel
-from sevenfold.layers.l2_microcompaction.settings import MicroSettings
+from sevenfold.layers.l2_microcompaction.candidates import Again, Candidate, Scan, cleared, named
+from sevenfold.layers.l2_microcompaction.cost import Decision, NeedModel, Rates, decide, everything
+from sevenfold.layers.l2_microcompaction.provider import clears
+from sevenfold.layers.settings import MicroSettings
 from sevenfold.protocols import Capabilities, Fit, Handback
-from sevenfold.request import Request
+from sevenfold.request import Request, breaks_open_loop, in_open_loop
 from sevenfold.storage.results import ResultStore
 from sevenfold.tokens import Pressure
 from sevenfold.transcript import Mark, Results, View

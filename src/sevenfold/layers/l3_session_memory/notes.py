@@ -6,19 +6,36 @@
 
 A form is read from a template. A text is of that form when it has each heading once, in order, with its
 description below. Other lines that look like headings are text like any other.
+
+The notes on disk: read, checked, put right when somebody has damaged them, written all or nothing.
+The template and the instruction: ours, or the user's own from `<home>/session-memory/config`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+import anyio
 import msgspec
 
-from sevenfold.facts import clipped
-from sevenfold.quotes import level
+from sevenfold.errors import StorageFailure
+from sevenfold.events import Emit, Notice
+from sevenfold.layers.shared.facts import clipped, level
+from sevenfold.layers.shared.restore import TITLE
+from sevenfold.protocols import Clock
+from sevenfold.storage.files import (
+    failure,
+    make_private_dir,
+    read_head,
+    read_if_there,
+    write_atomic,
+)
 from sevenfold.tokens import TEXT_RATE, byte_length, estimate, scaled
+from sevenfold.transcript import Id, Mark, View
 
 _HEADING: Final = re.compile(r"#{1,3} +\S.*")
 _ITALIC: Final = re.compile(r"_[^_].*_|\*[^*].*\*")
@@ -171,3 +188,294 @@ def _body(section: Section, lines: Sequence[str]) -> str:
                 return "\n".join(lines[at + 1 :]).strip()
             break
     raise Misshapen(f"the description under '{section.heading}' is missing or was changed")
+
+
+CONFIG: Final = "session-memory/config"
+LARGEST_WORDING: Final = 64 << 10
+"""Bytes of a template or an instruction of the user's."""
+_HERE: Final = Path(__file__).parent
+_NOTES, _PATH = "{{currentNotes}}", "{{notesPath}}"
+_PLACES: Final = re.compile(re.escape(_NOTES) + "|" + re.escape(_PATH))
+_FORGOTTEN: Final = (
+    (_PATH, "The file is {{notesPath}}."),
+    (_NOTES, "This is what it holds now:\n\n<notes>\n{{currentNotes}}\n</notes>"),
+)
+_BY_TEXT: Final = (
+    "There is no Edit tool in this conversation. Instead, answer with the sections that change and "
+    "nothing else, each as\n\n"
+    '<section title="Current state">\nall of its new text, without heading and description\n</section>'
+    "\n\nSections that you leave out stay as they are."
+)
+_SECTION: Final = re.compile(r'<section title="([^"\n]+)">\n?(.*?)</section>', re.DOTALL)
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """What the notes look like, and how the model is asked to keep them."""
+
+    form: Form
+    instruction: str
+
+    @classmethod
+    def load(cls, home: Path | None, emit: Emit) -> Wording:
+        """The user's files where they can be used; what is wrong with one is said, and ours is taken."""
+        form = Form.of(_ours("template"))
+        if own := _own(home, "template", emit):
+            path, text = own
+            try:
+                form = Form.of(text)
+            except Misshapen as why:
+                _unused(path, str(why), emit)
+        instruction = _own(home, "prompt", emit)
+        return cls(form, instruction[1] if instruction else _ours("prompt"))
+
+    def asking(self, notes: str, path: Path, limits: Limits, *, edits: bool, last: str = "") -> str:
+        """The instruction for an update. `last` is why the one before was not taken."""
+        parts = [self.instruction.strip()]
+        parts += [text for place, text in _FORGOTTEN if place not in self.instruction]
+        values = {_NOTES: notes.strip(), _PATH: str(path)}
+        asked = _PLACES.sub(lambda found: values[found[0]], "\n\n".join(parts))
+        rest = [
+            f"No section may hold more than about {limits.section:,} tokens, and all of them together "
+            f"no more than {limits.total:,}."
+        ]
+        if offenders := self.form.too_long(notes, limits):
+            rest.append("Too long now, and to be shortened first: " + "; ".join(offenders) + ".")
+        if last:
+            rest.append(f"The last update was not taken: {last}.")
+        if not edits:
+            rest.append(_BY_TEXT)
+        return "\n\n".join([asked, *rest])
+
+    def told(self, notes: str, answer: str) -> str:
+        """The notes with the sections that an answer gives in words."""
+        given = {title.strip(): body.strip() for title, body in _SECTION.findall(normal(answer))}
+        bodies = self.form.bodies(notes)
+        titles = [section.title for section in self.form.sections]
+        return self.form.written(
+            [given.get(title, body) for title, body in zip(titles, bodies, strict=True)]
+        )
+
+
+def _ours(name: str) -> str:
+    return (_HERE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def _own(home: Path | None, name: str, emit: Emit) -> tuple[Path, str] | None:
+    if home is None:
+        return None
+    path = home / CONFIG / f"{name}.md"
+    try:
+        data = read_if_there(path, LARGEST_WORDING)
+        text = None if data is None else normal(data.decode("utf-8"))
+    except StorageFailure as error:
+        _unused(path, str(error), emit)
+        return None
+    except UnicodeDecodeError:
+        _unused(path, "it is not UTF-8 text", emit)
+        return None
+    if text is None:
+        return None
+    if not text.strip() or "\0" in text:
+        _unused(path, "it is empty" if not text.strip() else "it is not text", emit)
+        return None
+    return path, text
+
+
+def _unused(path: Path, why: str, emit: Emit) -> None:
+    emit(Notice(f"{path} is not used, and ours is: {why}", "warning"))
+
+
+NOTES: Final = "notes"
+"""The name of the mark that says how far the notes go."""
+DAMAGED: Final = "summary.damaged.md"
+"""Where a file that is not of the form any more is put, beside the notes."""
+UNDONE: Final = "summary.undone.md"
+"""Where notes are put that tell what is not part of the conversation any more."""
+LONGEST_TITLE: Final = 100
+"""Characters."""
+LARGEST: Final = 256 << 10
+"""Bytes: far more than notes may hold; what is larger is something else."""
+
+
+class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far the notes go."""
+
+    tokens: int = 0
+    """Of context, when they were last brought up to date."""
+    size: int = 0
+    """Tokens of the notes themselves."""
+    last: Id = -1
+    """The last message there was then."""
+    anchor: Id = -1
+    """The last one whose call is answered: what follows it is not in the notes."""
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(NOTES, msgspec.to_builtins(self))
+
+
+class Notebook:
+    """One conversation's notes."""
+
+    def __init__(
+        self, path: Callable[[], Path], clock: Clock, emit: Emit, home: Path | None = None
+    ) -> None:
+        self._path, self._clock, self._emit, self._home = path, clock, emit, home
+        self._wording: Wording | None = None
+        self._good: str | None = None
+        self._missed = False
+        self._covered: Covered | None = None
+        self._began: float | None = None
+        self._ended = anyio.Event()
+
+    @property
+    def path(self) -> Path:
+        return self._path()
+
+    @property
+    def wording(self) -> Wording:
+        """Read once: notes keep the form they were begun in."""
+        if self._wording is None:
+            self._wording = Wording.load(self._home, self._emit)
+        return self._wording
+
+    @property
+    def form(self) -> Form:
+        return self.wording.form
+
+    # --- how far they go --------------------------------------------------------------------------------
+
+    def covered(self, view: View) -> Covered | None:
+        """What this process knows, and after a resume what the transcript says."""
+        if self._covered is None and (marked := view.marks.get(NOTES)) is not None:
+            try:
+                self._covered = msgspec.convert(marked, Covered)
+            except msgspec.ValidationError:
+                return None
+        return self._covered
+
+    def anchor(self, view: View) -> int | None:
+        """Where the last message stands that the notes cover; None when it is not in the view."""
+        marked = view.marks.get(NOTES)
+        known = [self._covered.anchor] if self._covered else []
+        if isinstance(marked, dict) and isinstance(id := marked.get("anchor"), int):
+            known.append(id)  # after a rewind it is the transcript that is right
+        return next((at for id in known if (at := view.where(id)) is not None), None)
+
+    # --- one update at a time ---------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self._began is not None
+
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        self._began, self._ended = self._clock.now(), anyio.Event()
+        try:
+            yield
+        finally:
+            self._began = None
+            self._ended.set()
+
+    async def settled(self, patience: float, stale: float) -> bool:
+        """Wait for an update that is running, unless it has been for too long. True: none is any more.
+
+        Where nothing runs nothing waits, so that plain code may ask too.
+        """
+        if self._began is None:
+            return True
+        if self._clock.now() - self._began >= stale:
+            return False
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._give_up, tasks.cancel_scope, patience)
+            await self._ended.wait()
+            tasks.cancel_scope.cancel()
+        return not self.busy
+
+    async def _give_up(self, scope: anyio.CancelScope, patience: float) -> None:
+        await self._clock.sleep(patience)
+        scope.cancel()
+
+    # --- the file ---------------------------------------------------------------------------------------
+
+    def read(self, *, expected: bool = False) -> str | None:
+        """The notes, edits by hand included; None when there are none.
+
+        A file that is not of the form is put aside and the last good one put back. What cannot be put
+        right from here (a link, a folder, no permission) is a `StorageFailure`.
+        """
+        path = self.path
+        data = _whole(path)
+        if data is None:
+            gone = self._good is not None or (expected and not self._missed)
+            return self._put_back(path, "was deleted") if gone else None
+        if len(data) > LARGEST:
+            return self._put_back(path, f"is larger than {LARGEST >> 10} KiB", aside=True)
+        try:
+            text = normal(data.decode("utf-8"))
+            if "\0" in text:
+                return self._put_back(path, "is not text", aside=True)
+            self.form.bodies(text)
+        except UnicodeDecodeError:
+            return self._put_back(path, "is not UTF-8 text", aside=True)
+        except Misshapen as why:
+            return self._put_back(path, f"cannot be used: {why}", aside=True)
+        self._good = text
+        return text
+
+    def _put_back(self, path: Path, why: str, *, aside: bool = False) -> str | None:
+        done = []
+        if aside:
+            try:
+                path.replace(path.with_name(DAMAGED))
+            except OSError as error:
+                raise failure(error, path, "put aside") from error
+            done.append(f"it is now {DAMAGED}")
+        if self._good is not None:
+            write_atomic(path, self._good.encode("utf-8", "replace"), nofollow=True)
+            done.append("the notes were put back as they were last")
+        else:
+            self._missed = True
+            done.append("the notes are begun anew")
+        self._emit(Notice(f"{path} {why}; {' and '.join(done)}", "warning"))
+        return self._good
+
+    def begin_anew(self) -> None:
+        """Put the notes aside: they tell what was undone, and it must not come back through them."""
+        self._good, self._covered, self._missed = None, None, True
+        path = self.path
+        try:
+            path.replace(path.with_name(UNDONE))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise failure(error, path, "put aside") from error
+        text = f"{path} told what was undone: it is now {UNDONE}, and the notes are begun anew"
+        self._emit(Notice(text))
+
+    def write(self, text: str, before: str | None, covered: Covered) -> None:
+        """Put new notes in place of those that were read before, unless somebody else just did."""
+        path = self.path
+        if self.read() != before:
+            raise StorageFailure(f"{path} was changed while it was being brought up to date")
+        make_private_dir(path.parent, nofollow=True)
+        write_atomic(path, text.encode("utf-8", "replace"), nofollow=True)
+        self._good, self._covered = text, covered
+
+    def title(self, notes: str, view: View) -> tuple[Mark, ...]:
+        """What the notes call this session, if they have a section for that and it says something new."""
+        if "title" not in self.form.sections[0].title.casefold():
+            return ()
+        line = next(filter(None, map(str.strip, self.form.bodies(notes)[0].splitlines())), "")
+        title = " ".join(line.split())[:LONGEST_TITLE].strip()
+        return (Mark(TITLE, title),) if title and title != view.marks.get(TITLE) else ()
+
+
+def _whole(path: Path) -> bytes | None:
+    """The bytes of a file, one more than allowed if it is larger; None when there is none."""
+    try:
+        return read_head(path, LARGEST + 1, nofollow=True)
+    except StorageFailure as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise

@@ -6,6 +6,9 @@
 The summary covers the conversation up to a certain entry. What came after that entry stays word for word,
 so that the conversation may go on meanwhile. Before the summary is put in place all is looked at again:
 the same model and window, the same messages, smaller than before, nothing torn.
+
+A summary while nobody speaks and the cache is about to be lost: asked for now, it reads what it
+would have to write later, and what comes after the silence is smaller.
 """
 
 from __future__ import annotations
@@ -18,19 +21,16 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.boundary import BOUNDARY
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Emit, Failed, Progress
-from sevenfold.invariants import open_uses
-from sevenfold.layers.agreement import NotAgreed
-from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Written
-from sevenfold.layers.l4_compaction.breaker import Breaker
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.planning import AHEAD, Plan, plan
-from sevenfold.layers.l4_compaction.planning import BY as COMPACTION
-from sevenfold.layers.l4_compaction.stretch import beginning
+from sevenfold.layers.l4_compaction.plan import AHEAD, Breaker, Plan, Worth, beginning, plan
+from sevenfold.layers.l4_compaction.plan import BY as COMPACTION
+from sevenfold.layers.l4_compaction.summary import NoSummary, Summariser, Written
+from sevenfold.layers.shared.boundary import BOUNDARY
+from sevenfold.layers.shared.restore import NotAgreed
 from sevenfold.protocols import After, Capabilities, Fit, Forker, Handback
-from sevenfold.request import Request, pressure_of
+from sevenfold.request import Request, open_uses, pressure_of
 from sevenfold.tokens import Pressure, Thresholds
 from sevenfold.transcript import Id, Mark
 
@@ -251,3 +251,30 @@ def _check_the_same(ready: Ready, request: Request, pressure: Pressure) -> int:
 
 
 _check: tuple[type[After], type[Fit]] = (Ahead, Prepared)
+
+
+class WhileWarm:
+    """One summary, offered and made at the same prefix; `fork` may spend what background work may."""
+
+    def __init__(
+        self, compaction: Compaction, fork: Forker, thresholds: Callable[[], Thresholds]
+    ) -> None:
+        self._compaction, self._thresholds = compaction, thresholds
+        self._margin = compaction.settings.margin_in
+        self._summarise = Summariser(fork, compaction.settings, compaction.emit)
+        self._found: tuple[Plan, Worth] | None = None
+
+    def offered(self, request: Request, now: float) -> tuple[float, float, float, float] | None:
+        """Tokens freed, what later requests save by that, what it costs, and how many times as much it has
+        to save: all but the last in base-price input tokens.
+        """
+        pressure = pressure_of(request, self._thresholds(), now)
+        self._found = self._compaction.paying(request, pressure, margin=0.0)
+        if self._found is None or not pressure.warm:
+            return None
+        worth = self._found[1]
+        return worth.freed, worth.saving, worth.price, self._margin(pressure.window)
+
+    async def made(self) -> Sequence[Handback]:
+        found, self._found = self._found, None
+        return () if found is None else await self._compaction.made(*found, self._summarise)

@@ -22,48 +22,53 @@ from typing import Final, TypeAlias
 import anyio
 from msgspec.structs import replace
 
-from sevenfold.boundary import Boundary
 from sevenfold.cache.prices import Prices
-from sevenfold.cutting import UNKNOWN_GAP, applied
 from sevenfold.events import Emit, Failed, Notice, Progress
-from sevenfold.layers.agreement import (
-    AUTO,
-    REFUSED,
-    Afterwards,
-    Agreement,
-    Before,
-    NotAgreed,
-    agree,
-    ignore,
-)
 from sevenfold.layers.l4_compaction import digest as digests
-from sevenfold.layers.l4_compaction.asking import NoSummary, Summariser, Wanted, Written
-from sevenfold.layers.l4_compaction.breaker import Breaker
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.drafts import Draft, from_digest, from_summary
-from sevenfold.layers.l4_compaction.planning import (
+from sevenfold.layers.l4_compaction.digest import Digest, from_digest, from_summary
+from sevenfold.layers.l4_compaction.digest import DraftsDraft as Draft
+from sevenfold.layers.l4_compaction.plan import (
     AUTOMATIC,
     BY,
     PRICE,
+    Breaker,
     Plan,
-    everything,
-    plan,
-)
-from sevenfold.layers.l4_compaction.settings import CompactionSettings
-from sevenfold.layers.l4_compaction.stretch import beginning, replied
-from sevenfold.layers.l4_compaction.summary import scope_text
-from sevenfold.layers.l4_compaction.worth import (
     Rates,
     Worth,
+    beginning,
     begins_a_turn,
     edited,
+    everything,
+    plan,
+    replied,
     worth,
 )
-from sevenfold.layers.standing import Again, Restore, Standing
+from sevenfold.layers.l4_compaction.summary import (
+    NoSummary,
+    Summariser,
+    Wanted,
+    Written,
+    scope_text,
+)
+from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.shared.boundary import UNKNOWN_GAP, Boundary, applied
+from sevenfold.layers.shared.restore import (
+    AUTO,
+    REFUSED,
+    Afterwards,
+    Again,
+    Agreement,
+    Before,
+    Cut,
+    NotAgreed,
+    Restore,
+    Standing,
+    agree,
+    ignore,
+)
 from sevenfold.messages import Message
 from sevenfold.protocols import Capabilities, Fit, Forker, Handback
 from sevenfold.request import Request
-from sevenfold.restore import Cut
 from sevenfold.tokens import Pressure, Usage, scaled
 from sevenfold.transcript import Id, Placed, View
 

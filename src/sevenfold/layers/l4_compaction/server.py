@@ -22,20 +22,25 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from sevenfold.boundary import Boundary, Record, asked_within, collected
-from sevenfold.cache.breakpoints import place
-from sevenfold.cutting import allowed, applied, tokens_of
+from sevenfold.cache.prefix import place
 from sevenfold.errors import BadReply, ModelFailure
 from sevenfold.events import Emit, Failed, Replied
-from sevenfold.facts import Facts
-from sevenfold.fidelity import fidelity, kept
-from sevenfold.layers.agreement import Agreement, NotAgreed
-from sevenfold.layers.l4_compaction.folding import SERVER_SUMMARY, seen_from, server_summary
-from sevenfold.layers.l4_compaction.stretch import beginning, tails
-from sevenfold.layers.standing import Restore
+from sevenfold.layers.l4_compaction.fold import SERVER_SUMMARY, seen_from, server_summary
+from sevenfold.layers.l4_compaction.plan import beginning, tails
+from sevenfold.layers.shared.boundary import (
+    Boundary,
+    Record,
+    allowed,
+    applied,
+    asked_within,
+    collected,
+    tokens_of,
+)
+from sevenfold.layers.shared.facts import Facts, enclosed, numbered, quotes
+from sevenfold.layers.shared.fidelity import fidelity, kept
+from sevenfold.layers.shared.restore import Agreement, NotAgreed, Restore
 from sevenfold.messages import Json, Message, Opaque, assistant, user
 from sevenfold.protocols import Accounts, After, Capabilities, Fit, Handback, Model
-from sevenfold.quotes import enclosed, numbered, quotes
 from sevenfold.request import Frame, Request
 from sevenfold.tokens import TEXT_RATE, Pressure, Thresholds, Usage, scaled
 from sevenfold.transcript import Mark, Placed, Replace, Reply, View

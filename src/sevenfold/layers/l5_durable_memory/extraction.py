@@ -4,44 +4,80 @@ It runs on the prefix that the provider has in its cache, off the user's path. A
 has looked. One run at a time: a turn that ends meanwhile leaves its request behind, the newest one only,
 and one more run follows. What may be saved is decided in `founding`, what may be done in
 `extraction_tools`, what can wait in `pacing`; this is about the rest of when.
+
+When a conversation is looked through: at once for words that last, else when that costs next to
+nothing. What an extraction is asked: the instruction, then what a program can read as well.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 from msgspec.structs import replace
 
-from sevenfold.cache.breakpoints import as_cached
+from sevenfold.cache.prefix import as_cached
 from sevenfold.cache.prices import Prices
+from sevenfold.clock import date_of
 from sevenfold.errors import BadReply, SevenfoldError
 from sevenfold.events import Emit, Failed, Notice, Progress
-from sevenfold.layers.l5_durable_memory.pacing import LULL, at_once
+from sevenfold.layers.l5_durable_memory.extraction_tools import May
 from sevenfold.layers.l5_durable_memory.provenance import Sources, is_typed, typed_and_replaced
-from sevenfold.layers.l5_durable_memory.questions import typed
-from sevenfold.layers.l5_durable_memory.quiet_tools import May
-from sevenfold.layers.l5_durable_memory.selecting import Start
-from sevenfold.layers.l5_durable_memory.settings import ExtractionSettings
-from sevenfold.memory.folder.desk import Saved
-from sevenfold.memory.folder.naming import ENDING
+from sevenfold.layers.l5_durable_memory.recall import typed
+from sevenfold.layers.l5_durable_memory.selection import Start, manifest
+from sevenfold.layers.settings import ExtractionSettings
+from sevenfold.memory.folder.folder import Saved
+from sevenfold.memory.folder.names import ENDING
+from sevenfold.memory.recalled import Recalled
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import ToolUse, user
+from sevenfold.messages import ToolUse, user, whole_characters
 from sevenfold.models.directives import write_directive
 from sevenfold.protocols import After, Clock, Forker, Idle, ToolFailed, Tools
 from sevenfold.request import TTL_SECONDS, Frame, Request, kept_until
 from sevenfold.tools.paths import inside
-from sevenfold.tools.rules import EDITORS
+from sevenfold.tools.permissions import EDITORS
 from sevenfold.transcript import Entry, Id, Mark, Placed, View
 
 if TYPE_CHECKING:
     from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
+
+LULL: Final = 0.85 * TTL_SECONDS["5m"]
+"""Seconds of silence after which to look, before others think of keeping the prefix. One that is kept for
+an hour does not wait for that hour."""
+MOST: Final = 8
+"""Turns that may wait: so many would be looked at only on resume, if the machine went down."""
+_LASTING: Final = re.compile(
+    r"\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward|in (?:the )?future"
+    r"|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
+    r"|i(?:['’]m| am) (?:an?|the|new)\b|i (?:work|live|like|love|hate|use|own|maintain)\b"
+    r"|i (?:don['’]?t|do not) (?:like|use)\b|call me|my (?:name|team|role|job|boss|manager)\b"
+    r"|we (?:use|don['’]?t use|do not use|decided|agreed|ship|release|deploy)\b"
+    r"|our (?:team|rule|policy|standard|style|process)\w*)"
+    r"|记住|記住|别忘|別忘|以后|以後|今后|今後|总是|總是|永远|永遠|从不|從不|每次|偏好|喜欢|喜歡|讨厌|討厭"
+    r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定",
+    re.IGNORECASE,
+)
+"""What people say when they mean more than this session. It decides when, never whether."""
+_UNKNOWN: Final = re.compile(r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]")
+"""Letters of scripts for which there are no such words here."""
+
+
+def at_once(texts: Sequence[str]) -> bool:
+    """Whether what was typed since the last look, in order, should be looked through without delay."""
+    return len(texts) >= MOST or any(map(lasts, texts))
+
+
+def lasts(text: str) -> bool:
+    return bool(_LASTING.search(text)) or len(_UNKNOWN.findall(text)) * 2 > len(text)
+
 
 BY: Final = "Extraction"
 KIND: Final = "extract"
@@ -243,8 +279,10 @@ class Extraction:
     # --- what -------------------------------------------------------------------------------------------
 
     async def _run(self, request: Request, since: int, tools: Tools, may: May) -> None:
-        from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
-        from sevenfold.layers.l5_durable_memory.extraction_writing import MemoryWriter
+        from sevenfold.layers.l5_durable_memory.extraction_tools import (
+            ExtractionTools,
+            MemoryWriter,
+        )
 
         learning, view = self._learning, request.view
         self._emit(Progress(BY, "looking for what is worth remembering"))
@@ -273,7 +311,6 @@ class Extraction:
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[Sources, str]:
         """Who said what, and the question; in a thread, since a conversation may be long."""
-        from sevenfold.layers.l5_durable_memory.extraction_wording import NEWEST, asking
 
         store, now = self._learning.store, self._clock.now()
         memories = store.newest(NEWEST)
@@ -339,3 +376,38 @@ class LateExtraction:
 
 _check: type[After] = Extraction
 _check_idle: type[Idle] = LateExtraction
+
+
+NEWEST: Final = 200
+"""Memories that the manifest lists."""
+_STEPS: Final = "{steps}"
+_SINCE: Final = "The first {} messages have been looked at before; look at what came after them."
+_MANIFEST: Final = "<manifest>"
+
+
+def asking(
+    memories: Sequence[Recalled],
+    folder: Path,
+    session: str,
+    now: float,
+    since: int,
+    steps: int,
+    *,
+    team: bool = False,
+) -> str:
+    """The body of the directive. `since`: how many messages have been looked at before."""
+    listed = manifest(memories).removeprefix(_MANIFEST)
+    parts = [
+        _text("extract.md").replace(_STEPS, str(steps)),
+        _text("extract_team.md") if team else "",
+        _SINCE.format(f"{since:,}") if since else "",
+        f'<session id="{escape(session)}" date="{date_of(now)}"/>',
+        f'<manifest folder="{escape(str(folder))}">{listed}',
+        f'<since entry="{since}"/>',
+    ]
+    return whole_characters("\n\n".join(filter(None, parts)))
+
+
+@cache
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()

@@ -3,29 +3,279 @@
 The tools of the conversation stay in the request, since another list would be another prefix. Reads go
 to the session's own tools, with nobody to ask; writes go to `MemoryWriter`. Every refusal has a reason,
 which the model reads, and is counted.
+
+Turns the Write and Edit calls of an extraction into memories, or says why it does not. The
+session's tools for work in the background: the same rules, nobody is asked, nothing is shared.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import anyio.to_thread
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Remembered
-from sevenfold.layers.l5_durable_memory.extraction_writing import KIND, MemoryWriter
-from sevenfold.layers.l5_durable_memory.founding import Unfit
-from sevenfold.layers.l5_durable_memory.quiet_tools import May
+from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.events import Emit, Event, Remembered
+from sevenfold.hooks.hooks import HookedTools, Hooks
+from sevenfold.layers.l5_durable_memory.provenance import Founded, Sources, Unfit, founded
+from sevenfold.memory.dates.relative import relative_dates
+from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.files import HEAD, MemoryFiles, Opened, Overtaken, Stamp
+from sevenfold.memory.folder.folder import Saved, is_personal, is_topic, part_of
+from sevenfold.memory.folder.names import ENDING, INDEX_NAME, key
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.index import HOOK, Row, rows_of
+from sevenfold.memory.similarity import resembling, statement, words
+from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.topic_file import Topic, changed, read_topic, shortened
 from sevenfold.messages import Json, ToolResult, ToolUse
-from sevenfold.protocols import Tools
-from sevenfold.tools.arguments import cleaned, problem
+from sevenfold.protocols import ToolFailed, Tools
 from sevenfold.tools.confined import COMMANDS
-from sevenfold.tools.editing import EDIT_SCHEMA, WRITE_SCHEMA
-from sevenfold.tools.rules import EDITORS, READERS
+from sevenfold.tools.edit import EDIT_SCHEMA, WRITE_SCHEMA, occurrences, replaced, why_not_found
+from sevenfold.tools.paths import lexical
+from sevenfold.tools.permissions import EDITORS, READERS, Permissions
 from sevenfold.tools.shell import classify_within
+from sevenfold.tools.toolbox import Gate, Toolbox, cleaned, problem, standard_tools
+from sevenfold.tools.workspace import Workspace
+
+KIND: Final = "extraction"
+_TRIES: Final = 5
+_LONGEST_ROW: Final = HOOK + 50
+"""Characters of a line of the index that is taken from a model."""
+
+
+class MemoryWriter:
+    """Of one run. `write` and `edit` are called in a thread, one after the other."""
+
+    def __init__(
+        self, store: MemoryStore, sources: Sources, session: str, locate: Callable[[str], Path]
+    ) -> None:
+        self._store, self._sources, self._session = store, sources, session
+        self._locate = locate
+        self._files = MemoryFiles(store.folder)
+        self._read: set[str] = set()
+        self.saved: dict[str, Saved] = {}
+        """What this run has saved, by file."""
+
+    def file_of(self, asked: str) -> str:
+        """The memory file that a path means; `Unfit` when it is none."""
+        try:
+            file = self._files.file_of(lexical(self._locate(asked)))
+        except (Refused, ToolFailed):
+            raise Unfit(
+                "outside", f"{asked} is not in the memory folder, {self._store.folder}"
+            ) from None
+        if not file.endswith(ENDING):
+            raise Unfit("outside", f"{asked} is no memory: only {ENDING} files are")
+        if not is_topic(file) and file != INDEX_NAME:
+            raise Unfit("outside", f"{asked} is a daily log or an index of others: write a memory")
+        return file
+
+    def was_read(self, asked: str) -> None:
+        """A file was shown to the model: it knows what it overwrites."""
+        try:
+            self._read.add(self.file_of(asked))
+        except Unfit:
+            return
+
+    def write(self, args: Json) -> str:
+        """A whole file; what there is to say about it."""
+        file, text = self.file_of(args["file_path"]), str(args["content"])
+
+        def asked(old: bytes | None) -> str:
+            if old is not None and file not in self._read | self.saved.keys() | {INDEX_NAME}:
+                raise Unfit("unread", f"{file} is there already: Read it first, then Edit it")
+            return text
+
+        return self._put(file, asked)
+
+    def edit(self, args: Json) -> str:
+        """A piece of a file by another."""
+        file = self.file_of(args["file_path"])
+        old, new = (str(args[name]).replace("\r\n", "\n") for name in ("old_string", "new_string"))
+
+        def asked(data: bytes | None) -> str:
+            if data is None:
+                raise Unfit("form", f"there is no {file}: use Write for a new memory")
+            text = data.decode("utf-8", "surrogateescape")
+            spans = occurrences(text, old) if old else []
+            if not spans:
+                raise Unfit("form", f"{file} has no old_string{why_not_found(text, old, new)}")
+            if len(spans) > 1 and not args.get("replace_all", False):
+                raise Unfit("form", f"old_string occurs {len(spans)} times in {file}: add lines")
+            return replaced(text, spans, new)
+
+        return self._put(file, asked)
+
+    # --- one write --------------------------------------------------------------------------------------
+
+    def _put(self, file: str, asked: Callable[[bytes | None], str]) -> str:
+        self._store.take_in()  # what others wrote is theirs
+        for _ in range(_TRIES):
+            try:
+                with self._files.opened(make=True) as at, at.alone():
+                    old, stamp = _read(at, file)
+                    text = asked(old)
+                    if file == INDEX_NAME:
+                        done = self._index(at, text, old or b"", stamp)
+                    else:
+                        done = self._memory(at, file, text, old, stamp)
+            except Overtaken:
+                continue
+            except Guarded as held:
+                raise Unfit(_kinds(held), str(held)) from held
+            except Mistake as refused:
+                raise Unfit("form", str(refused)) from refused
+            return self._recorded(done)
+        raise StorageFailure(f"{self._store.folder / file} could not be written: it keeps changing")
+
+    def _memory(
+        self, at: Opened, file: str, text: str, old: bytes | None, stamp: Stamp | None
+    ) -> _Done:
+        before = None if old is None else read_topic(old, file)
+        proposed = read_topic(text.encode("utf-8", "surrogateescape"), file)
+        if is_personal(proposed):
+            raise Unfit("outside", "what is known about a person is never shared with the team")
+        made = founded(proposed, before, self._sources, self._session)
+        merged = False
+        if before is None:
+            if (known := self._known(made)) is not None:
+                merged = True
+                old, stamp = _read(at, known.file)
+                before = read_topic(old or b"", known.file)
+                made = _in_place_of(before, made)
+        elif words(statement(before)) == words(statement(made.topic)):
+            raise Unfit("known", f"{file} says so already: nothing was changed")
+        file, data = made.topic.file, made.topic.data
+        author = Author(KIND, self._session, f"they said: {shortened(made.quote, 200)}")
+        self._store.before_write(self._store.folder / file, data, author=author)
+        at.write(file, data, stamp)
+        said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
+        if left := relative_dates(f"{made.topic.description}\n{made.topic.body}"):
+            said += f" These dates will mean nothing later: {', '.join(left)}. Edit them."
+        return _Done(file, author, said, merged)
+
+    def _known(self, made: Founded) -> Topic | None:
+        """The memory whose place a new one takes; `Unfit` when it is there, or may be."""
+        new = made.topic
+        part, topics = part_of(new.file), self._store.topics()
+        beside = resembling(new, [one for one in topics if not part.holds(one.file)])
+        if beside is not None and beside.known:
+            raise Unfit("known", f"{beside.topic.file} says so already: nothing to save")
+        like = resembling(new, [one for one in topics if part.holds(one.file)])
+        if like is None:
+            return None
+        old = like.topic
+        if like.known:
+            raise Unfit("known", f"{old.file} says so already: nothing to save")
+        if not like.same and not {key(link) for link in new.links} & {key(old.name), key(old.file)}:
+            raise Unfit(
+                "known",
+                f"{old.file} ({shortened(old.description, 120)}) is close to this. If it is the same "
+                f"fact, Read that file and Edit it; if not, say so with a link, [[{old.name}]]",
+            )
+        return old if like.same else None
+
+    def _recorded(self, done: _Done) -> str:
+        """The revision, and the line in the index."""
+        path = self._store.folder / done.file
+        for one in self._store.after_write(path, author=done.author):
+            if one.path == path:
+                action = "merged" if done.merged else one.action
+                self.saved[done.file] = Saved(one.name, path, one.revision, action)
+        return done.said
+
+    # --- the index --------------------------------------------------------------------------------------
+
+    def _index(self, at: Opened, text: str, old: bytes, stamp: Stamp | None) -> _Done:
+        """Of a new index the lines count that belong to memories of this run; it keeps the others."""
+        before = old.decode("utf-8", "surrogateescape")
+        offered = {
+            key(row.links[0].file): row for row in rows_of(text) if _is_plain(row, self.saved)
+        }
+        new = "".join(
+            offered[file].text.rstrip("\r\n") + "\n"
+            if row.pointing and row.links and (file := key(row.links[0].file)) in offered
+            else row.text
+            for row in rows_of(before)
+        )
+        taken = {row.text.strip() for row in rows_of(new)}
+        left = [row for row in rows_of(text) if row.text.strip() not in taken | {""}]
+        author = Author(KIND, self._session)
+        if new == before and left:
+            raise Unfit(
+                "index",
+                f"{INDEX_NAME} has a line for each memory and keeps itself, from their names and "
+                "descriptions; to save something, write a memory in a file of its own",
+            )
+        if new != before:
+            data = new.encode("utf-8", "surrogateescape")
+            self._store.before_write(self._store.folder / INDEX_NAME, data, author=author)
+            at.write(INDEX_NAME, data, stamp)
+        more = " Other lines were left as they are." if left else ""
+        return _Done(INDEX_NAME, author, f"The index is up to date.{more}")
+
+
+class _Done(msgspec.Struct, frozen=True):
+    """A file that is in place and not recorded yet, and what to say about it."""
+
+    file: str
+    author: Author
+    said: str
+    merged: bool = False
+
+
+def _read(at: Opened, file: str) -> tuple[bytes | None, Stamp | None]:
+    if at.stamp(file) is None:
+        return None, None
+    return at.read(file, HEAD + 1)
+
+
+def _in_place_of(old: Topic, made: Founded) -> Founded:
+    """The old file with what the new memory says; its name and all else in it stay."""
+    new = made.topic
+    data = changed(
+        old, description=new.description, body=new.body, type=new.type, origin=made.origin
+    )
+    return Founded(read_topic(data, old.file), made.origin, made.quote)
+
+
+def _is_plain(row: Row, saved: dict[str, Saved]) -> bool:
+    files = {key(file) for file in saved}
+    one = row.pointing and len(row.links) == 1 and row.count == 1
+    return one and key(row.links[0].file) in files and len(row.text.strip()) <= _LONGEST_ROW
+
+
+def _kinds(held: Guarded) -> str:
+    if held.quarantined is not None:
+        return "instructions"
+    return "secret" if any(one.kind == "secret" for one in held.findings) else "form"
+
+
+May: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
+"""Whether the rules of the session let a call pass: None, or why not. Nobody is asked."""
+
+
+def quiet(
+    workspace: Workspace, permissions: Permissions, hooks: Hooks | None = None
+) -> tuple[Tools, May]:
+    """Tools for one fork, and the gate before them. The user's hooks see what they do."""
+    own = replace(workspace, seen=dict(workspace.seen))  # what is read from now on is not shared
+    own.cwd = workspace.cwd
+    gate = Gate(permissions, own)
+    toolbox = Toolbox(standard_tools(own), gate, _unheard)
+    return (HookedTools(toolbox, hooks) if hooks is not None else toolbox), gate
+
+
+def _unheard(event: Event) -> None:
+    """What a fork is denied is counted by who started it."""
+
 
 _SCHEMAS: Final[dict[str, Json]] = {
     schema["name"]: schema["input_schema"] for schema in (WRITE_SCHEMA, EDIT_SCHEMA)

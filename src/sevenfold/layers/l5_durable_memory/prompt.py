@@ -1,18 +1,29 @@
 """What the model is told about memory: the rules in the system prompt, the index where a session opens.
 
 Both are the same bytes for the same arguments: a prompt that changed would throw away the provider's cache.
+
+The instruction files of one conversation: what it opens with, what is added later, what comes back.
+Instruction files near what the model works on: loaded when a file below them is first touched.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from sevenfold.facts import TYPED
-from sevenfold.messages import whole_characters
-from sevenfold.transcript import Placed
+import msgspec
+
+from sevenfold.events import Emit, Notice
+from sevenfold.layers.shared.facts import TYPED, call_of
+from sevenfold.layers.shared.restore import Cut, Standing, Stands, context
+from sevenfold.memory.instructions.load import InstructionFiles, rendered, rendered_later
+from sevenfold.memory.instructions.read import Instructions, Limits, Loaded, shown
+from sevenfold.messages import Message, whole_characters
+from sevenfold.protocols import Attach
+from sevenfold.transcript import Id, Mark, Placed, View
 
 _INDEX: Final = "memory-index"
 _TEAM_INDEX: Final = "team-memory-index"
@@ -90,3 +101,206 @@ def _rules(logs: bool, team: bool) -> str:
 
 def _text(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
+
+
+LOADED: Final = "instructions"
+"""The mark that lists which instruction files the conversation has."""
+TOUCHING: Final = ("read", "change")
+
+
+class Nearby:
+    """Attaches what the folders of a touched file say, each file of instructions once."""
+
+    def __init__(
+        self,
+        bring: Callable[[Path], Loaded],
+        known: Callable[[], Sequence[str]],
+        locate: Callable[[str], Path],
+        emit: Emit,
+    ) -> None:
+        """`bring`: what a touched file brings in. `known`: all that the conversation has by then."""
+        self._bring, self._known, self._locate, self._emit = bring, known, locate, emit
+        self._seen: Id | None = None
+        self._touched: set[str] = set()
+
+    def forget(self) -> None:
+        """What was brought in has left the conversation: files that are touched again bring it again."""
+        self._touched.clear()
+
+    def attach(self, view: View) -> Sequence[Message | Mark]:
+        found: list[Loaded] = []
+        for placed in view.since(self._seen):
+            if placed.message.role == "assistant":
+                for use in placed.message.tool_uses:
+                    call = call_of(use)
+                    if call.kind in TOUCHING and call.about not in self._touched:
+                        self._touched.add(call.about)
+                        found.append(self._bring(self._locate(call.about)))
+        if len(view):
+            self._seen = view[-1].id
+        for text in dict.fromkeys(said for one in found for said in one.warnings):
+            self._emit(Notice(text, "warning"))
+        new = tuple(one for each in found for one in each.instructions)
+        if not new:
+            return ()
+        return context(rendered_later(Loaded(new))), Mark(LOADED, list(self._known()))
+
+
+_check_nearby: type[Attach] = Nearby
+
+
+TRIES: Final = 20
+"""How often less is tried; each time at least one file more is left out."""
+NAMED: Final = 20
+"""Files that are named at most."""
+_LEFT: Final = (
+    "There is no room here for all standing instructions. These files are left out; they count as much as "
+    "the others, so read one before you work on what it is about:"
+)
+
+MakeFiles: TypeAlias = Callable[[Sequence[object], Limits | None], InstructionFiles]
+"""Instruction files that have not been looked for yet: without those that the conversation has."""
+Say: TypeAlias = Callable[[str, bool], Sequence[Message]]
+"""The messages with these instructions and, if that is wanted, with what else there is to begin with."""
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    """An opening that could be."""
+
+    files: InstructionFiles
+    messages: tuple[Message, ...]
+    found: Instructions
+    notices: tuple[str, ...] = ()
+    since: Id | None = None
+    """The first message that leaves the view where this takes its place."""
+    before: Id = -1
+    """The last message when it was asked for: what is equal and stood there by then came from elsewhere."""
+
+
+class Instructing:
+    """Brings instructions to one conversation, and back to it."""
+
+    def __init__(
+        self,
+        files: MakeFiles,
+        say: Say,
+        stands: Stands,
+        locate: Callable[[str], Path],
+        emit: Emit,
+        known: object = None,
+        *,
+        besides: Callable[[], Sequence[Path]] = lambda: (),
+        warns: bool = True,
+    ) -> None:
+        """`known`: what the mark `LOADED` says, where the conversation goes on. `stands`: which messages
+        are its opening. `besides`: the files of what else it opens with. `warns`: whether what is odd
+        about the files is said; not where somebody has heard it already.
+        """
+        self._make, self._say, self._emit = files, say, emit
+        self.stands: Stands = stands
+        self._besides, self._warns = besides, warns
+        self.files = files(known if isinstance(known, list) else (), None)
+        if known:  # what was said stays, and rules for certain files wait for these again
+            self.files.load()
+        self._nearby = Nearby(
+            lambda path: self.files.touched(path), lambda: self.files.known, locate, emit
+        )
+        self._waiting: _Opened | None = None
+        """Given back, if the compaction that asked for it came about."""
+
+    def opening(self) -> tuple[Message | Mark, ...]:
+        """What opens the conversation, read now."""
+        opened = self._whole()
+        self._take(opened)
+        return (*opened.messages, self._mark) if opened.messages else ()
+
+    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+        """After a compaction: the opening as it would be now, where it has left the view."""
+        if any(self.stands(placed) for placed in cut.kept):
+            return ()
+        opened = self._whole()
+        if _tokens(cut, opened.messages) > room:
+            opened = self._fitting(opened, cut, room)
+        since = cut.view[cut.gone[0]].id if len(cut.gone) else None
+        before = cut.view[-1].id if len(cut.view) else -1
+        self._waiting = msgspec.structs.replace(opened, since=since, before=before)
+        return opened.messages
+
+    def attach(self, view: View) -> Sequence[Message | Mark]:
+        """What the folders of newly touched files say."""
+        waiting, self._waiting = self._waiting, None
+        again = waiting is not None and _in_place(waiting, view)
+        if waiting is not None and again:
+            self._take(waiting)
+        handed = self._nearby.attach(view)
+        return (self._mark,) if again and not handed else handed
+
+    @property
+    def _mark(self) -> Mark:
+        return Mark(LOADED, list(self.files.known))
+
+    def _whole(self) -> _Opened:
+        files = self._make((), None)
+        found = files.load()
+        said = found.warnings if self._warns else ()
+        return _Opened(files, tuple(self._say(rendered(found), True)), found, said)
+
+    def _take(self, opened: _Opened) -> None:
+        """What was brought in before has left the conversation, or was never there."""
+        self.files = opened.files
+        self._nearby.forget()
+        for text in opened.notices:
+            self._emit(Notice(text, "warning"))
+
+    def _fitting(self, whole: _Opened, cut: Cut, room: int) -> _Opened:
+        """With as many files as there is room for; all of them count as brought in."""
+        found, messages = whole.found, whole.messages
+        for _ in range(TRIES):
+            length = sum(len(one.text) for one in found.always)
+            characters = int(length * 0.95 * room / max(1, _tokens(cut, messages)))
+            found = self._make((), Limits(characters=characters)).load()
+            left = _left(whole.found, found)
+            messages = tuple(self._say(_told(found, left), True))
+            if _tokens(cut, messages) <= room:
+                break
+            if not found.always:
+                left = (*left, *self._besides())
+                messages = tuple(self._say(_told(found, left), False))
+                break
+        names = ", ".join(shown(path) for path in left[:NAMED])
+        said = (
+            "the window is too small for all standing instructions after a compaction; left out, and "
+            f"named to the model: {names}; shorten them, or use a model with a larger window"
+        )
+        return _Opened(whole.files, messages, found, (said,))
+
+
+def _tokens(cut: Cut, messages: Sequence[Message]) -> int:
+    return sum(cut.tokens(message.text) for message in messages)
+
+
+def _left(all_of_them: Instructions, found: Instructions) -> tuple[Path, ...]:
+    there = {one.path for one in found.always}
+    return tuple(one.path for one in all_of_them.always if one.path not in there)
+
+
+def _told(found: Instructions, left: Sequence[Path]) -> str:
+    names = [f"- {shown(path)}" for path in left[:NAMED]]
+    more = [f"- and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
+    about = "\n".join([_LEFT, *names, *more]) if left else ""
+    return "\n\n".join(filter(None, (rendered(found), about)))
+
+
+def _in_place(opened: _Opened, view: View) -> bool:
+    """Whether what was given back is there now: what it took the place of is gone, or it is in view."""
+    if opened.since is not None and view.where(opened.since) is None:
+        return True
+    new = (placed for placed in view if placed.id > opened.before and _by_a_layer(placed))
+    return any(placed.message in opened.messages for placed in new)
+
+
+def _by_a_layer(placed: Placed) -> bool:
+    return placed.message.role == "user" and placed.by not in ("user", "tools", "session")
+
+
+_check: tuple[type[Standing], type[Attach]] = (Instructing, Instructing)

@@ -4,11 +4,15 @@ At the first attach of a turn a search begins. It takes a few milliseconds as a 
 50 ms at most: a question that is answered in one step would else never see its memories. The first search
 of a session opens the index and gets a second. What takes longer goes on beside the reply and is attached
 at the next step, or dropped when the user has asked something else by then.
+
+What was asked: the newest thing that a person typed, and whether it is worth a search. Which tools
+the model is getting along with, so that nobody explains to it how to use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as settled
 from dataclasses import dataclass, field
@@ -17,42 +21,176 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
 
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Emit, Failed, Notice, Surfaced
-from sevenfold.layers.l5_durable_memory.attachments import (
+from sevenfold.layers.l5_durable_memory.selection import (
     LEAST,
     Attachment,
+    ByModel,
+    Found,
     Limits,
+    ModelSelector,
     Shown,
+    Sources,
+    Wanted,
     attachment,
+    by_search,
     read_in,
     shown_in,
 )
-from sevenfold.layers.l5_durable_memory.in_use import explains_what_is_in_use, tools_in_use
-from sevenfold.layers.l5_durable_memory.model_selector import ModelSelector
-from sevenfold.layers.l5_durable_memory.questions import (
-    Question,
-    is_worth_a_search,
-    newest_question,
-    search_text,
-    typed_in,
-)
-from sevenfold.layers.l5_durable_memory.selecting import (
-    ByModel,
-    Found,
-    Sources,
-    Wanted,
-    by_search,
-)
-from sevenfold.layers.l5_durable_memory.settings import RecallSettings
-from sevenfold.memory.aside import set_aside
+from sevenfold.layers.settings import RecallSettings
+from sevenfold.layers.shared.facts import TYPED, call_of
+from sevenfold.memory.agent_writes import set_aside
 from sevenfold.memory.recalled import BY, Recalled
-from sevenfold.messages import Message
-from sevenfold.models import OFFLINE
+from sevenfold.messages import Message, Text, ToolUse
+from sevenfold.models.capabilities import OFFLINE
 from sevenfold.protocols import Attach, Clock, Handback
 from sevenfold.tokens import scaled
-from sevenfold.transcript import Mark, View
+from sevenfold.transcript import Id, Mark, View
+
+LONGEST: Final = 2_000
+"""Characters to search with. Of a longer text the two ends: a question stands before or after the rest."""
+_PIPED: Final = re.compile(r"^<(stdin-*)>\n.*\n</\1>\s*\Z", re.DOTALL | re.MULTILINE)
+_UNSPACED: Final = (
+    (re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), 2),
+    (re.compile(r"[\u3040-\u30ff]"), 4),
+    (re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"), 5),
+)
+"""Scripts without spaces between words, and how many characters a word has: Han, kana, those of Thailand,
+Laos, Burma and Cambodia."""
+_WORD: Final = re.compile(r"\S*\w\S*")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Something that a person typed: where it stands, what it says, whether a reply has begun."""
+
+    id: Id
+    text: str
+    answered: bool = False
+
+
+def newest_question(view: View) -> Question | None:
+    """The newest; results of tools and what the program itself said are none."""
+    answered = False
+    for at in range(len(view) - 1, -1, -1):
+        placed = view[at]
+        if placed.message.role == "assistant":
+            answered = True
+        elif placed.by in TYPED and not placed.message.results and (text := typed(placed.message)):
+            return Question(placed.id, text, answered)
+    return None
+
+
+def typed_in(view: View) -> Iterator[str]:
+    """All that a person typed, the newest first."""
+    for at in range(len(view) - 1, -1, -1):
+        placed = view[at]
+        if placed.by in TYPED and placed.message.role == "user" and not placed.message.results:
+            yield typed(placed.message)
+
+
+def typed(message: Message) -> str:
+    """The words of a message without what was piped in behind them."""
+    text = "\n".join(b.text for b in message.content if isinstance(b, Text))
+    return _PIPED.sub("", text).strip()
+
+
+def is_worth_a_search(text: str) -> bool:
+    """More than one word: "ok", "继续" and "continue" ask for nothing that could be remembered."""
+    return words(text[:LONGEST]) >= 2
+
+
+def words(text: str) -> float:
+    """About how many words this has, in scripts with and without spaces."""
+    count = 0.0
+    for script, length in _UNSPACED:
+        text, characters = script.subn(" ", text)
+        count += characters / length
+    return count + len(_WORD.findall(text))
+
+
+def search_text(question: str) -> str:
+    """What is searched for."""
+    if len(question) <= LONGEST:
+        return question
+    return f"{question[: LONGEST // 2]}\n{question[-LONGEST // 2 :]}"
+
+
+RECENT: Final = 20
+"""Messages in which a call counts as now."""
+_USAGE: Final = re.compile(
+    r"\b(?:usage|how[ -]to(?:[ -]use)?|using|syntax|flags?|options?|arguments?|parameters?|commands?"
+    r"|subcommands?|cheat[ -]?sheets?|manual|man pages?|docs|documentation|examples?)\b"
+    r"|用法|使用方法|使用说明|怎么用|如何使用|语法|参数|选项|命令|手册|文档|速查|示例",
+    re.IGNORECASE,
+)
+_WARNING: Final = re.compile(
+    r"\b(?:warn\w*|gotchas?|caveats?|pitfalls?|beware|careful\w*|caution\w*|danger\w*|never|do not|don'?t"
+    r"|must(?:n'?t| not)|cannot|can'?t|avoid\w*|instead of|known (?:issues?|bugs?|problems?)|bugs?|buggy"
+    r"|broken|breaks?|fails?|failing|failure|errors?|deprecated|unsafe|wrong\w*|does(?:n'?t| not)"
+    r"|only works|workarounds?|important)\b"
+    r"|注意|警告|小心|切勿|不要|不能|不得|禁止|避免|陷阱|踩坑|有坑|已知问题|缺陷|报错|出错|失败|弃用|危险|务必",
+    re.IGNORECASE,
+)
+_TOKEN: Final = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
+_PARTS: Final = re.compile(r"[-_.]")
+_SIMPLE: Final = re.compile(r"&&|\|\||[;|\n]")
+_AHEAD: Final = re.compile(r"\s*(?:(?:sudo|env|time|nohup|exec|[A-Za-z_]\w*=\S*)\s+)*")
+_PROGRAM: Final = re.compile(r"[^\s'\"$`()<>]+")
+_EVERYDAY: Final = frozenset(["cd", "ls", "cat", "echo", "export", "set", "true", "pwd", "mkdir"])
+LONGEST_COMMAND: Final = 2_000
+
+
+def tools_in_use(view: View) -> frozenset[str]:
+    """Names of tools, servers and programs that were called lately and worked when called last."""
+    worked: dict[str, bool] = {}
+    uses: dict[str, ToolUse] = {}
+    for at in range(max(0, len(view) - RECENT), len(view)):
+        message = view[at].message
+        uses.update((use.id, use) for use in message.tool_uses)
+        for result in message.results:
+            if use := uses.get(result.tool_use_id):
+                worked.update((name, not result.is_error) for name in _names(use))
+    return frozenset(name for name, well in worked.items() if well)
+
+
+def explains_what_is_in_use(memory: Recalled, tools: frozenset[str]) -> bool:
+    """Whether this only tells the model how to use what it is using already."""
+    if memory.type != "reference" or not tools:
+        return False
+    about = f"{memory.name}\n{memory.description}"
+    if not _USAGE.search(about.replace("_", " ")) or tools.isdisjoint(_words(about)):
+        return False
+    return not _WARNING.search(f"{about}\n{memory.text}")
+
+
+def _names(use: ToolUse) -> Iterator[str]:
+    """A tool by its own name, which is written as it is; servers and programs in small letters."""
+    yield use.name
+    if use.name.startswith("mcp__"):
+        yield from (part.lower() for part in use.name.split("__")[1:] if part)
+    call = call_of(use)
+    if call.kind == "command":
+        yield from _programs(call.about[:LONGEST_COMMAND])
+
+
+def _programs(command: str) -> Iterator[str]:
+    for simple in _SIMPLE.split(command):
+        ahead = _AHEAD.match(simple)
+        found = _PROGRAM.match(simple, ahead.end() if ahead else 0)
+        if found and (name := found[0].rpartition("/")[2].lower()) not in _EVERYDAY:
+            yield name
+
+
+def _words(text: str) -> Iterator[str]:
+    """Each word as it is and in small letters; of one with dashes also its parts."""
+    for token in _TOKEN.findall(text):
+        for word in (token, *_PARTS.split(token)):
+            yield word
+            yield word.lower()
+
 
 SMALLEST_SHARE: Final = 3
 """In a small window one memory takes at most such a part of what all of them may."""

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Final
 from sevenfold.clock import date_of
 from sevenfold.errors import SevenfoldError
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
-from sevenfold.layers.l6_dreaming.running import Dreams, Dreamt, How
-from sevenfold.layers.l6_dreaming.thinking import ByModel, ByRule, MakeTools, Think
-from sevenfold.layers.l6_dreaming.wording import Known
-from sevenfold.memory.logs import DailyLogs
-from sevenfold.models import OFFLINE
+from sevenfold.layers.l6_dreaming.run import Dreams, Dreamt, How
+from sevenfold.layers.l6_dreaming.workers import ByModel, ByRule, Known, MakeTools, Think
+from sevenfold.memory.daily_logs import DailyLogs
+from sevenfold.models.capabilities import OFFLINE
 from sevenfold.protocols import After, Capabilities, Clock, Forker, Handback
 from sevenfold.request import Frame, Request
-from sevenfold.tools.rules import EDITORS
+from sevenfold.tools.permissions import EDITORS
 
 if TYPE_CHECKING:
-    from sevenfold.memory.consolidating import Learn
+    from sevenfold.memory.consolidation.tidy import Learn
 
 ROOM: Final = 0.4
 """Of the window, so much has to be free: a dream reads a lot, and nothing clears up behind it."""

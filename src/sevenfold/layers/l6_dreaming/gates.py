@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.layers.l6_dreaming.settings import DreamSettings
+from sevenfold.layers.settings import DreamSettings
 from sevenfold.memory.dreams.lock import Busy, DreamLock, Held, credible
 from sevenfold.protocols import Clock
 

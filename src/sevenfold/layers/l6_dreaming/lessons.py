@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from sevenfold.memory.calendar.absolute_dates import absolute
-from sevenfold.memory.topic import Type
-from sevenfold.memory.topics.reading import summary
-from sevenfold.models.offline.remembering import name_of, type_of
+from sevenfold.memory.dates.relative import absolute
+from sevenfold.memory.topic_file import Type, summary
+from sevenfold.offline.memorise import name_of, type_of
 
 
 class NotedDown(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ import msgspec
 
 from sevenfold.errors import StorageFailure
 from sevenfold.events import Emit, Progress
-from sevenfold.memory.dreams.processes import Process, this_process
+from sevenfold.memory.dreams.lock import Process, this_process
 from sevenfold.messages import ToolUse
 from sevenfold.protocols import Clock
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sevenfold.errors import SevenfoldError
 from sevenfold.layers.l7_agents.definitions import GENERAL, Definition
-from sevenfold.layers.l7_agents.members import Member
-from sevenfold.layers.l7_agents.orders import read_order
-from sevenfold.layers.l7_agents.parents import FORK, Parent
+from sevenfold.layers.l7_agents.members import FORK, Member, Parent, read_order
 from sevenfold.layers.l7_agents.send_message import NAME as SEND
 from sevenfold.messages import Json
 from sevenfold.protocols import Tool, ToolFailed

@@ -6,28 +6,497 @@ Whoever writes holds the lock and replaces the file as a whole, so reading needs
 returned from is on the disk. An entry that is no letter is set aside in `<name>.damaged.jsonl`, a file that
 is no list in `<name>.damaged-1.json`; both are said, and neither stops anybody. Keys that we do not know
 stay where they are.
+
+A letter: one message from one agent to another, and what may be one. Lists of entries on the disk,
+and where what is damaged among them goes: beside them, never away. Frames: the few messages between
+agents of a team that mean something to the program too. What agents and teams may be called: a name
+is also the name of a file, and others read it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
 import os
+import re
+import secrets
 import stat
 import time
+import unicodedata
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import anyio.to_thread
+import msgspec
 
 from sevenfold.errors import Refused, StorageFailure
 from sevenfold.events import Emit, Notice
-from sevenfold.layers.l7_agents.letters import Letter, MailboxFull, checked, entry_of, letter_of
-from sevenfold.layers.l7_agents.set_aside import keep_entries, keep_file, listed, written
-from sevenfold.layers.l7_agents.short_lock import Busy, held
-from sevenfold.messages import Json
+from sevenfold.layers.l7_agents.locks import Busy, held
+from sevenfold.memory.folder.names import key as key_names
+from sevenfold.memory.folder.names import shown, wrong_part, wrong_with_name
+from sevenfold.messages import Json, whole_characters
 from sevenfold.protocols import Clock
-from sevenfold.storage.files import failure, read_head, write_atomic
+from sevenfold.storage.files import (
+    BINARY,
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    failure,
+    read_head,
+    sync_folder,
+    write_all,
+    write_atomic,
+)
+from sevenfold.tools.toolbox import cleaned
+
+ALL: Final = "*"
+"""The address of all teammates."""
+SESSION: Final = "uds:"
+"""How the address of another session on this machine begins."""
+BRIDGE: Final = "bridge:"
+"""How the address of something on another machine would begin."""
+LEAD: Final = "lead"
+"""What the conversation that leads a team is called in it."""
+LONGEST_ID: Final = 64
+LONGEST_WORDS: Final = 16_000
+"""Characters of a reason, of feedback and of a plan."""
+
+
+class ShutdownRequest(msgspec.Struct, frozen=True, tag_field="type", tag="shutdown_request"):
+    request_id: str
+    reason: str = ""
+
+
+class ShutdownResponse(msgspec.Struct, frozen=True, tag_field="type", tag="shutdown_response"):
+    request_id: str
+    approve: bool
+    reason: str = ""
+
+
+class PlanApprovalRequest(
+    msgspec.Struct, frozen=True, tag_field="type", tag="plan_approval_request"
+):
+    request_id: str
+    plan: str = ""
+
+
+class PlanApprovalResponse(
+    msgspec.Struct, frozen=True, tag_field="type", tag="plan_approval_response"
+):
+    request_id: str
+    approve: bool
+    feedback: str = ""
+
+
+Frame: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalRequest | PlanApprovalResponse
+KINDS: Final = (
+    "shutdown_request",
+    "shutdown_response",
+    "plan_approval_request",
+    "plan_approval_response",
+)
+
+
+def kind_of(frame: Frame) -> str:
+    return str(frame.__struct_config__.tag)
+
+
+def words_of(frame: Frame) -> str:
+    """The reason, feedback or plan that it carries."""
+    match frame:
+        case PlanApprovalRequest(plan=plan):
+            return plan
+        case PlanApprovalResponse(feedback=feedback):
+            return feedback
+        case _:
+            return frame.reason
+
+
+def approval_of(frame: Frame) -> bool | None:
+    """What an answer says; None of what is no answer."""
+    return frame.approve if isinstance(frame, ShutdownResponse | PlanApprovalResponse) else None
+
+
+def frame_from(fields: Json) -> Frame:
+    """A frame as a model or a file gives it; `Refused` with what is wrong."""
+    kind = fields.get("type")
+    if kind not in KINDS:
+        raise Refused(
+            f"a frame has one of the types {', '.join(KINDS)}, and not {str(kind)[:60]!r}"
+        )
+    try:
+        frame: Frame = msgspec.convert(fields, Frame)
+    except msgspec.ValidationError as error:
+        raise Refused(f"the frame {kind} is not complete: {error}") from None
+    return frame
+
+
+def check(frame: Frame, sender: str, to: str, lead: str = LEAD) -> None:
+    """Raises `Refused` with the rule that this frame would break."""
+    kind = kind_of(frame)
+    if to == ALL:
+        raise Refused(f"{kind} is never sent to all: name one agent")
+    if to.startswith((SESSION, BRIDGE)):
+        raise Refused(f"{kind} stays inside the team: other sessions take plain messages only")
+    if not 0 < len(frame.request_id.strip()) <= LONGEST_ID:
+        raise Refused(f"{kind} needs a request_id of at most {LONGEST_ID} characters")
+    if len(words_of(frame)) > LONGEST_WORDS:
+        raise Refused(f"{kind} says more than {LONGEST_WORDS:,} characters: write them to a file")
+    _check_answer(frame, kind, sender, to, lead)
+
+
+def _check_answer(frame: Frame, kind: str, sender: str, to: str, lead: str) -> None:
+    if isinstance(frame, ShutdownResponse) and to != lead:
+        raise Refused(f"{kind} goes to the lead only: send it to {lead!r}")
+    if isinstance(frame, PlanApprovalResponse) and sender != lead:
+        raise Refused(f"only the lead approves plans: {sender!r} is not {lead!r}")
+    if approval_of(frame) is False and not words_of(frame).strip():
+        said = "feedback" if isinstance(frame, PlanApprovalResponse) else "a reason"
+        raise Refused(f"{kind} with approve=false needs {said}")
+
+
+def elsewhere(to: str) -> str:
+    """Why nothing is sent to an address on another machine."""
+    return (
+        f"{to[:60]!r} is an address on another machine, and messages stay on this one: write to "
+        f"an agent by name, or to a session as {SESSION}<session>"
+    )
+
+
+def refused_address(to: str) -> str:
+    """Why nothing can be sent there from outside of a session; empty: it may be somebody."""
+    if to.startswith(BRIDGE):
+        return elsewhere(to)
+    if to == ALL:
+        return (
+            f"{ALL!r} means all teammates of a session, and this is none: write to one of them by name, "
+            f"or to a session as {SESSION}<session>"
+        )
+    return ""
+
+
+AGENT: Final = "an agent"
+LONGEST: Final = 64
+COMMAND_LINE: Final = "command-line"
+"""Who a message from a terminal outside any session comes from."""
+UNKNOWN: Final = "unknown"
+"""Who a message comes from that claims to come from somebody it cannot come from."""
+_WORDS: Final = frozenset({"user", "lead", "leader"})
+"""Words that make a name look like somebody else's, wherever in it they stand."""
+_ROLES: Final = frozenset({"main", "system", "the system", "assistant"})
+_WHOLE: Final = frozenset(
+    {
+        "human",
+        "the human",
+        "person",
+        "the person",
+        "all",
+        "you",
+        "fork",
+        UNKNOWN,
+        "command line",
+    }
+)
+"""Names that mean somebody else."""
+_ALIKE: Final = str.maketrans(
+    "авеікмнорстухѕјһԁԍԛԝӏ" + "αβεηικνορτυχωγ" + "ɑɡıɩϲϳ0",
+    "abeikmhopctyxsjhdgqwl" + "abenikvoptuxwy" + "agiicjo",
+)
+"""Small Cyrillic, Greek and other letters, and the Latin ones that they look like."""
+_STROKES: Final = str.maketrans("i1|", "lll")
+_UNSEEN: Final = frozenset({"Mn", "Cf"})
+_PARTS: Final = re.compile(r"[\W_]+")
+_LETTERS: Final = re.compile(r"[\W\d_]+")
+_HUMP: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+
+
+def checked_name(name: str, what: str = AGENT) -> str:
+    """The name, composed (NFC); `Refused` with the reason when it cannot be one."""
+    why = _wrong(name)
+    if not why and what == AGENT and name != LEAD and poses(name):
+        why = "others would take it for somebody else; choose another"
+    if why:
+        raise Refused(f"{shown(name)} cannot be the name of {what}: {why}")
+    return unicodedata.normalize("NFC", name)
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether both would be one file on some system."""
+    return key_names(one) == key_names(other)
+
+
+def poses(name: str) -> bool:
+    """Whether somebody who reads this name could take it for the person's, the lead's or the program's."""
+    return any(_poses(look_alike(spelled)) for spelled in (name, _HUMP.sub(" ", name)))
+
+
+def known_sender(sender: str) -> str:
+    """Who a letter is shown to be from. What comes out of a file may claim anything."""
+    given = sender in (LEAD, COMMAND_LINE) or sender.startswith(SESSION)
+    return UNKNOWN if not given and poses(sender) else sender
+
+
+def look_alike(text: str) -> str:
+    """The text in small Latin letters as far as it looks like them, character by character.
+
+    As long as the text itself: what is found in the one is at the same place in the other.
+    """
+    return text.lower() if text.isascii() else "".join(map(_letter_names, text))
+
+
+@lru_cache(maxsize=4096)
+def _letter_names(character: str) -> str:
+    plain = unicodedata.normalize("NFKD", character)[:1].casefold()
+    plain = plain if len(plain) == 1 else character
+    return plain.translate(_ALIKE)
+
+
+def _poses(text: str) -> bool:
+    text = "".join(c for c in text if unicodedata.category(c) not in _UNSEEN)
+    words = _PARTS.split(text)
+    whole = " ".join(word for word in words if word)
+    if whole in _WHOLE or _thin(whole) in _THIN_ROLES:
+        return True
+    # A digit may stand for a letter, or only be put behind a word.
+    return any(_thin(word) in _THIN_WORDS for word in (*words, *_LETTERS.split(text)))
+
+
+def _thin(text: str) -> str:
+    """With one letter for those that are a mere stroke in many fonts."""
+    return text.translate(_STROKES)
+
+
+_THIN_WORDS: Final = frozenset(map(_thin, _WORDS))
+_THIN_ROLES: Final = frozenset(map(_thin, _ROLES))
+
+
+def _wrong(name: str) -> str:
+    if not 0 < len(name) <= LONGEST:
+        return f"a name has 1 to {LONGEST} characters"
+    if why := wrong_with_name(name) or wrong_part(name):
+        return why
+    for character in name:
+        if unicodedata.category(character)[0] not in "LMN" and character not in " _-.":
+            return f"{character!r} is no letter, digit, blank, '-', '_' or '.'"
+    return ""
+
+
+LONGEST_TEXT: Final = 32_000
+"""Characters of a message: all of it goes into the receiver's window."""
+LONGEST_SUMMARY: Final = 200
+LONGEST_SENDER: Final = 200
+BRIEF: Final = 60
+"""Characters of a message that stand for it where nobody has summed it up."""
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message from a peer. Never the user's word."""
+
+    id: str
+    sender: str = msgspec.field(name="from")
+    text: str
+    timestamp: str = ""
+    """When it was written, as ISO 8601."""
+    read: bool = False
+    summary: str = ""
+    frame: Frame | None = None
+
+
+class MailboxFull(Refused):
+    """So many messages wait for this receiver already that another one is refused."""
+
+
+class TooLong(Refused):
+    """A message that is longer than messages may be."""
+
+
+class Damaged(Refused):
+    """What should be a letter is none."""
+
+
+def new_letter(
+    sender: str,
+    text: str,
+    summary: str,
+    clock: Clock,
+    frame: Frame | None = None,
+    *,
+    id: str = "",
+) -> Letter:
+    """A letter of now; give the `id` to send one again that may have arrived."""
+    return Letter(
+        id=id or new_id(),
+        sender=whole_characters(sender),
+        text=whole_characters(text),
+        timestamp=iso(clock.now()),
+        summary=whole_characters(summary),
+        frame=frame,
+    )
+
+
+def shortened(text: str) -> str:
+    """How a message begins, for a list: one line that stands for it where nobody has summed it up."""
+    line = " ".join(text.split())
+    return line if len(line) <= BRIEF else f"{line[: BRIEF - 1].rstrip()}…"
+
+
+def new_id() -> str:
+    return secrets.token_hex(6)
+
+
+def iso(at: float) -> str:
+    """A moment as it stands in a mailbox; empty for one that no calendar has."""
+    try:
+        moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def checked(letter: Letter) -> Letter:
+    """The letter, if it can be sent; `Refused` with the reason and what to do."""
+    if not _ID.fullmatch(letter.id):
+        raise Damaged(f"{letter.id[:60]!r} cannot be the id of a message")
+    if not letter.sender.strip() or len(letter.sender) > LONGEST_SENDER:
+        raise Damaged(f"a message needs a sender of at most {LONGEST_SENDER} characters")
+    if not letter.text.strip() and letter.frame is None:
+        raise Refused("the message is empty: say something")
+    if (length := len(letter.text)) > LONGEST_TEXT:
+        raise TooLong(
+            f"the message has {length:,} characters and may have {LONGEST_TEXT:,}: "
+            "write it to a file and send the path"
+        )
+    if len(letter.summary) > LONGEST_SUMMARY:
+        raise TooLong(f"the summary is longer than {LONGEST_SUMMARY} characters: say it shorter")
+    return letter
+
+
+# --- as an entry of a mailbox -----------------------------------------------------------------------
+
+
+def entry_of(letter: Letter) -> Json:
+    entry: Json = {
+        "id": letter.id,
+        "from": letter.sender,
+        "text": letter.text,
+        "timestamp": letter.timestamp,
+        "read": letter.read,
+    }
+    if letter.summary:
+        entry["summary"] = letter.summary
+    if letter.frame is not None:
+        entry["frame"] = msgspec.to_builtins(letter.frame)
+    return entry
+
+
+def letter_of(entry: Any) -> Letter:
+    """The letter in an entry; `Refused` when there is none. What else the entry has is not looked at."""
+    if not isinstance(entry, dict):
+        raise Damaged("it is no object")
+    for key in ("id", "from", "text"):
+        if not isinstance(entry.get(key), str):
+            raise Damaged(f"it has no {key}")
+    if not isinstance(entry.get("read", False), bool):
+        raise Damaged("its read is neither true nor false")
+    summary = entry.get("summary")
+    return checked(
+        Letter(
+            id=entry["id"],
+            sender=known_sender(entry["from"]),
+            text=entry["text"],
+            timestamp=_timestamp(entry.get("timestamp")),
+            read=entry.get("read", False),
+            summary=summary[:LONGEST_SUMMARY] if isinstance(summary, str) else "",
+            frame=_frame(entry.get("frame")),
+        )
+    )
+
+
+def _timestamp(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return iso(value)
+    return value[:40] if isinstance(value, str) else ""
+
+
+def _frame(fields: Any) -> Frame | None:
+    """A frame of a kind that we do not know is a message in words, and no more."""
+    if not isinstance(fields, dict):
+        return None
+    try:
+        return frame_from(fields)
+    except Refused:
+        return None
+
+
+MOST_ASIDE: Final = 1_000
+"""Damaged files beside one; more than that is nobody's accident."""
+_APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
+_encode = msgspec.json.Encoder().encode
+
+
+def listed(data: bytes) -> list[Any] | None:
+    """The entries of a file, damaged ones among them; None when it is no list. Nothing is an empty one."""
+    if not data.strip(b"\0 \t\r\n"):
+        return []
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = _forgiving(data)
+    return found if isinstance(found, list) else None
+
+
+def _forgiving(data: bytes) -> Any:
+    """Half a character somewhere must not cost all the others."""
+    try:
+        return cleaned(json.loads(data.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def written(entries: Sequence[Json]) -> bytes:
+    """One entry a line, so that a person can look at it."""
+    if not entries:
+        return b"[]\n"
+    return b"[\n" + b",\n".join(map(_encode, entries)) + b"\n]\n"
+
+
+def keep_entries(path: Path, entries: Sequence[Any]) -> Path:
+    """Append them to `<name>.damaged.jsonl`."""
+    aside = path.with_name(f"{path.stem}.damaged.jsonl")
+    lines = b"".join(_encode(entry) + b"\n" for entry in entries)
+    try:
+        fd = os.open(aside, _APPENDING, PRIVATE_FILE)
+        try:
+            write_all(fd, lines)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_folder(aside.parent)
+    except OSError as error:
+        raise failure(error, aside) from error
+    return aside
+
+
+def keep_file(path: Path) -> Path:
+    """Give the file another name, `<name>.damaged-1.json` and so on."""
+    for number in range(1, MOST_ASIDE + 1):
+        aside = path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")
+        if os.path.lexists(aside):
+            continue
+        try:
+            path.rename(aside)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise failure(error, path, "set aside") from error
+        return aside
+    raise StorageFailure(
+        f"{path} is damaged, and so were {MOST_ASIDE:,} before it; remove those beside it"
+    )
+
 
 MOST_WAITING: Final = 50
 REMEMBERED: Final = 256

@@ -1,19 +1,118 @@
-"""One agent as the roster knows it: who it is, how far it has come, and how it is reached."""
+"""One agent as the roster knows it: who it is, how far it has come, and how it is reached.
+
+Who starts an agent: the main conversation, or an agent itself. What somebody wants an agent to do,
+and the words that it is begun with. What became of agents in the background, told to the
+conversation that started them, once.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
-from sevenfold.layers.l7_agents.delivery import Delivery, Queue
-from sevenfold.layers.l7_agents.notices import AgentNotice, Notices
+from sevenfold.errors import Refused
+from sevenfold.layers.l7_agents.definitions import GENERAL, Definition
+from sevenfold.layers.l7_agents.mail import Delivery, Queue, framed
+from sevenfold.layers.l7_agents.mailbox import LEAD, checked_name, poses, same_name
 from sevenfold.layers.l7_agents.worktrees import Worktree
-from sevenfold.protocols import Agent, AgentSpec
+from sevenfold.messages import Json, Message, user, whole_characters
+from sevenfold.models.directives import write_directive
+from sevenfold.protocols import Agent, AgentSpec, Attach, ToolFailed
+from sevenfold.request import Request, open_uses
 from sevenfold.tokens import Usage
+from sevenfold.transcript import Mark, View
+
+MARK: Final = "agents"
+LONGEST: Final = 12_000
+"""Characters of what an agent said; its transcript has the rest."""
+_TAG: Final = "agent-notice"
+_NAME: Final = 80
+
+
+class AgentNotice(msgspec.Struct, frozen=True):
+    """What is told about an agent."""
+
+    id: str
+    name: str
+    status: str
+    """done, failed, stopped or idle."""
+    said: str
+    facts: str = ""
+    """One line: what it took, and where its transcript is."""
+
+
+class Notices:
+    """Waits with what is to be told, and hands it back at the next round of tools."""
+
+    def __init__(self, wake: Callable[[], object] = lambda: None) -> None:
+        self._wake = wake
+        self._waiting: list[AgentNotice] = []
+        self._new: list[str] = []
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The agents that there is something to tell of."""
+        return tuple(notice.id for notice in self._waiting)
+
+    def expect(self, id: str) -> None:
+        """This agent goes on in the background: the conversation is to hear of it."""
+        self._new.append(id)
+
+    def post(self, notice: AgentNotice) -> None:
+        self._waiting.append(notice)
+        self._wake()
+
+    def take(self) -> list[AgentNotice]:
+        """What was never told, for somebody else to tell."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def expected(self, view: View) -> Sequence[Mark]:
+        """The mark alone: the turn is over, or was stopped, and it is to be known who still works."""
+        before = awaited(view.marks)
+        now = list(dict.fromkeys((*before, *self._new)))
+        self._new = []
+        return (Mark(MARK, {"awaited": now}),) if now != before else ()
+
+    def attach(self, view: View) -> Sequence[Message | Mark]:
+        if not self._waiting and not self._new:
+            return ()
+        told, self._waiting = self._waiting, []
+        before = awaited(view.marks)
+        over = {notice.id for notice in told if notice.status != "idle"}
+        now = [id for id in dict.fromkeys((*before, *self._new)) if id not in over]
+        self._new = []
+        messages = [user(render(notice)) for notice in told]
+        return (*messages, Mark(MARK, {"awaited": now})) if now != before else messages
+
+
+def awaited(marks: Mapping[str, Any]) -> list[str]:
+    """The agents that a conversation had in the background and was not told the end of."""
+    mark = marks.get(MARK)
+    ids = mark.get("awaited") if isinstance(mark, dict) else None
+    return [id for id in ids if isinstance(id, str)] if isinstance(ids, list) else []
+
+
+def render(notice: AgentNotice) -> str:
+    """The words of a notice. Nothing that the agent said can end it or begin something else."""
+    said = notice.said
+    if len(said) > LONGEST:
+        said = f"{said[:LONGEST]}\n[{len(said) - LONGEST:,} characters more, in its transcript]"
+    about = [("id", notice.id, _NAME), ("name", notice.name, _NAME), ("status", notice.status, 20)]
+    return framed(_TAG, about, f"{said}\n\n{notice.facts}".strip())
+
+
+_check: type[Attach] = Notices
+
 
 Status: TypeAlias = Literal["running", "idle", "done", "failed", "stopped"]
 ALIVE: Final = ("running", "idle")
@@ -175,3 +274,175 @@ class Member:
     def notice(self) -> AgentNotice:
         said = "\n\n".join(text for text in (self.said, self.why) if text)
         return AgentNotice(self.id, self.name, self.status, said, self.facts)
+
+
+FORK: Final = "fork"
+"""The kind of an agent that goes on from its parent's conversation."""
+MAIN: Final = "main"
+"""What the main conversation is called."""
+LONGEST_REPLY: Final = 300.0
+"""Seconds that a call waits for the rest of the reply it stands in."""
+_LOOK: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A conversation in which the Agent tool is called."""
+
+    name: str
+    depth: int
+    """0 for the main conversation."""
+    now: Callable[[], Request]
+    """What it would send now."""
+    is_fork: bool = False
+    spec: AgentSpec | None = None
+    """Of an agent; the main conversation has none."""
+    patience: float = LONGEST_REPLY
+
+    @classmethod
+    def of(cls, agent: Agent) -> Parent:
+        spec = agent.spec
+        return cls(spec.name, spec.depth, lambda: agent.request, spec.kind == FORK, spec)
+
+    @property
+    def id(self) -> str:
+        return self.spec.id if self.spec else ""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """What it may hand on: not what it has for its own memory alone."""
+        names = (str(tool.get("name")) for tool in self.request.frame.tools)
+        kept = self.spec.for_memory if self.spec else ()
+        return tuple(name for name in names if name not in kept)
+
+    @property
+    def request(self) -> Request:
+        return self.now()
+
+    async def written(self, use_id: str) -> Request:
+        """The request whose last message is the whole reply that this call stands in.
+
+        Tools start while the reply is still being streamed. One that was cut off is only written when
+        its tools are done, so it is not waited for without end.
+        """
+        with anyio.move_on_after(self.patience):
+            # A transcript has no event to wait for.
+            while use_id not in open_uses((request := self.now()).view):  # noqa: ASYNC110
+                await anyio.sleep(_LOOK)
+            return request
+        raise ToolFailed("the reply that asked for this fork was cut off: ask for it again")
+
+
+DIRECTIVE: Final = "agent"
+"""The kind of the directive that a fork begins with."""
+_DESCRIBED: Final = 80
+_OTHER: Final = re.compile(r"[^A-Za-z0-9]+")
+_PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Agent tool was called with."""
+
+    description: str
+    prompt: str
+    kind: str = GENERAL
+    name: str = ""
+    background: bool = False
+    worktree: bool = False
+    model: str | None = None
+    teammate: bool = False
+
+    @property
+    def forks(self) -> bool:
+        return self.kind == FORK
+
+    def by(self, definition: Definition) -> Order:
+        """With what its definition says besides."""
+        return replace(
+            self,
+            kind=definition.name,
+            background=self.background or definition.background,
+            worktree=self.worktree or definition.isolation == "worktree",
+        )
+
+
+def read_order(args: Json) -> Order:
+    """What is asked for; `ToolFailed` with the reason when it cannot be had."""
+    kind = args.get("subagent_type", "").strip() or GENERAL
+    order = Order(
+        description=" ".join(args["description"].split())[:_DESCRIBED],
+        prompt=args["prompt"].strip(),
+        kind=FORK if kind.casefold() == FORK else kind,
+        name=args.get("name", "").strip(),
+        background=bool(args.get("run_in_background") or args.get("teammate")),
+        worktree=args.get("isolation") == "worktree",
+        model=args.get("model", "").strip() or None,
+        teammate=bool(args.get("teammate")),
+    )
+    if not order.prompt:
+        raise ToolFailed("the prompt is empty: say what the agent is to do")
+    if order.name:
+        _check_name(order.name)
+    elif order.teammate:
+        raise ToolFailed("a teammate needs a name: others write to it by that")
+    if order.forks and (order.teammate or order.model):
+        what = "be a teammate" if order.teammate else "have another model"
+        raise ToolFailed(f"a fork goes on from this very conversation and cannot {what}")
+    return order
+
+
+def _check_name(name: str) -> None:
+    if name == LEAD:
+        raise ToolFailed(f"the name {name} means somebody else: choose another")
+    try:
+        checked_name(name)
+    except Refused as error:
+        raise ToolFailed(str(error)) from None
+
+
+def check_depth(order: Order, parent: Parent, deepest: int) -> None:
+    """Agents do not start agents for ever."""
+    if order.forks and parent.is_fork:
+        raise ToolFailed("a fork cannot fork: do this yourself, or start another type of agent")
+    if parent.depth >= deepest:
+        raise ToolFailed(
+            f"agents go {deepest} deep at most (agents.depth), and this one is at {parent.depth}: "
+            "do it yourself"
+        )
+
+
+def free_name(kind: str, taken: Collection[str]) -> str:
+    """A name made from its type that nobody has."""
+    stem = _OTHER.sub("-", kind).strip("-").lower()[:40]
+    if not stem or poses(f"{stem}-1"):
+        stem = "agent"
+    numbered = (f"{stem}-{n}" for n in count(1))
+    return next(name for name in numbered if not any(same_name(name, one) for one in taken))
+
+
+def system_of(definition: Definition, name: str, *, teammate: bool) -> tuple[str, ...]:
+    """What its requests begin with. Agents of one kind share it, and so its cache."""
+    said = definition.prompt.strip()
+    if definition.path is not None:  # what is built in says it itself
+        said += "\n\n" + _text("agent")
+    if not teammate:
+        return (whole_characters(said),)
+    return (whole_characters(said), _filled("teammate", name=name, lead=LEAD))
+
+
+def first_words(order: Order, id: str, folder: Path | None) -> Message:
+    """What the agent is asked. Of a fork it is all that differs from its siblings."""
+    where = _filled("worktree", folder=str(folder)) if folder else ""
+    if not order.forks:
+        return user("\n\n".join(text for text in (where, order.prompt) if text))
+    body = _filled("fork", folder=f" {where}" if where else "", task=order.prompt)
+    return user(write_directive(DIRECTIVE, id, body))
+
+
+def _filled(text: str, **values: str) -> str:
+    return whole_characters(_PLACE.sub(lambda found: values[found[1]], _text(text)))
+
+
+@cache
+def _text(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8").strip()

@@ -1,4 +1,8 @@
-"""The roster: every agent of a session, how it is begun, written to, stopped and taken up again."""
+"""The roster: every agent of a session, how it is begun, written to, stopped and taken up again.
+
+Agents of an earlier run of the session, as their transcripts tell of them. From what is asked for
+to the conversation that can be begun: definition, tools, memory, work tree.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +12,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import Refused, SevenfoldError
-from sevenfold.events import Emit, Failed
-from sevenfold.layers.l7_agents.agent_memory import AgentMemory
+from sevenfold.errors import FromTheFuture, Refused, SevenfoldError, StorageFailure
+from sevenfold.events import Emit, Failed, Notice
 from sevenfold.layers.l7_agents.agent_tool import AgentTool, schema_of
-from sevenfold.layers.l7_agents.definitions import Definition, chosen
-from sevenfold.layers.l7_agents.delivery import Delivery, Inbox, Queue
-from sevenfold.layers.l7_agents.frames import LEAD, ShutdownResponse
-from sevenfold.layers.l7_agents.letters import Letter
-from sevenfold.layers.l7_agents.members import Listed, Member
-from sevenfold.layers.l7_agents.names import same_name
-from sevenfold.layers.l7_agents.notices import AgentNotice, Notices, awaited
-from sevenfold.layers.l7_agents.orders import Order, check_depth, free_name, system_of
-from sevenfold.layers.l7_agents.parents import FORK, MAIN, Parent
-from sevenfold.layers.l7_agents.post_office import About, PostOffice
-from sevenfold.layers.l7_agents.recruiting import Recruiting
-from sevenfold.layers.l7_agents.restoring import read_members
-from sevenfold.layers.l7_agents.running import Running
-from sevenfold.layers.l7_agents.settings import AgentSettings
-from sevenfold.layers.l7_agents.summaries import Summaries
-from sevenfold.layers.l7_agents.worktrees import Worktrees
+from sevenfold.layers.l7_agents.definitions import Definition, chosen, fitted
+from sevenfold.layers.l7_agents.mail import About, Delivery, Inbox, PostOffice, Queue
+from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, ShutdownResponse, same_name
+from sevenfold.layers.l7_agents.members import (
+    FORK,
+    MAIN,
+    AgentNotice,
+    Listed,
+    Member,
+    Notices,
+    Order,
+    Parent,
+    Status,
+    awaited,
+    check_depth,
+    first_words,
+    free_name,
+    system_of,
+)
+from sevenfold.layers.l7_agents.memory import AgentMemory, tools_for_memory, with_memory_tools
+from sevenfold.layers.l7_agents.run import Running, Summaries
+from sevenfold.layers.l7_agents.send_message import NAME as SEND
+from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
+from sevenfold.layers.settings import AgentSettings
 from sevenfold.messages import Json, Message
 from sevenfold.protocols import (
     Agent,
@@ -44,7 +56,212 @@ from sevenfold.protocols import (
     Tool,
     ToolFailed,
 )
-from sevenfold.transcript import View
+from sevenfold.request import Request
+from sevenfold.storage.jsonl import read_log
+from sevenfold.transcript import Entry, Mark, Reply, View, check_format, decode_entry
+
+MARK: Final = "session"
+"""The mark that begins a transcript; an agent's says under `agent` what it is."""
+LARGEST: Final = 256 << 20
+HEAD: Final = 8
+"""Lines within which that mark stands."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What the mark says."""
+
+    name: str
+    kind: str
+    depth: int = 1
+    tools: tuple[str, ...] | None = None
+    max_steps: int = 0
+    folder: str | None = None
+    memory: str | None = None
+    for_memory: tuple[str, ...] = ()
+    only_looks: bool = False
+
+
+def read_members(folder: Path) -> list[Member]:
+    """Those whose transcripts lie in this folder, the oldest first. What is damaged is left out."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                (entry.stat(follow_symlinks=False).st_mtime, entry.name)
+                for entry in entries
+                if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False)
+            ]
+    except OSError:
+        return []
+    members = (_member(folder / name) for _, name in sorted(found))
+    return [member for member in members if member is not None]
+
+
+def _member(path: Path) -> Member | None:
+    try:
+        lines = read_log(path, LARGEST).split(b"\n")
+        record = next(_records(lines[:HEAD]), None)
+    except (StorageFailure, FromTheFuture):
+        return None
+    if record is None:
+        return None
+    spec = AgentSpec(
+        id=path.stem,
+        name=record.name,
+        kind=record.kind,
+        depth=record.depth,
+        tools=record.tools,
+        max_steps=record.max_steps,
+        folder=Path(record.folder) if record.folder else None,
+        memory=Path(record.memory) if record.memory else None,
+        for_memory=record.for_memory,
+        only_looks=record.only_looks,
+        asks=False,
+    )
+    status, said = _last(lines)
+    member = Member(spec, background=True, status=status, said=said, path=path)
+    if status == "stopped":
+        member.why = "it was still at work when the session ended"
+    member.resting.set()
+    member.gone.set()
+    return member
+
+
+def _records(lines: list[bytes]) -> Iterator[Record]:
+    for entry in _entries(lines):
+        check_format(entry)
+        match entry.what:
+            case Mark(name, dict() as value) if name == MARK and "agent" in value:
+                yield from _converted(value["agent"])
+
+
+def _converted(value: Any) -> Iterator[Record]:
+    try:
+        yield msgspec.convert(value, Record)
+    except msgspec.ValidationError:
+        return
+
+
+def _last(lines: list[bytes]) -> tuple[Status, str]:
+    """How it ended: a reply that calls nothing is the end of its work."""
+    for entry in _entries(reversed(lines)):
+        match entry.what:
+            case Reply(message, stop=stop):
+                done = not message.tool_uses and stop != "cut"
+                return ("done" if done else "stopped"), message.text.strip()
+            case Message():
+                return "stopped", ""
+    return "stopped", ""
+
+
+def _entries(lines: Any) -> Iterator[Entry]:
+    for line in lines:
+        if line.strip():
+            try:
+                yield decode_entry(line, 0)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+
+
+class Recruit(msgspec.Struct, frozen=True):
+    """An agent that can be begun."""
+
+    spec: AgentSpec
+    said: Message
+    """Its first words."""
+    worktree: Worktree | None = None
+    """The one it works in, which may be that of who started it."""
+
+
+@dataclass(slots=True)
+class Recruiting:
+    """Prepares agents for one session."""
+
+    definitions: Mapping[str, Definition]
+    tools: Callable[[], Collection[str]]
+    memory: Callable[[Definition], AgentMemory]
+    worktrees: Worktrees | None
+    emit: Emit
+    _told: set[str] = field(default_factory=set)
+
+    async def __call__(self, order: Order, parent: Parent, spec: AgentSpec, use_id: str) -> Recruit:
+        """`spec` says who it is; what it is like comes from its definition, or from its parent."""
+        of = parent.spec
+        spec = replace(
+            spec,
+            parent=parent.id,
+            folder=of.folder if of else None,
+            only_looks=of is not None and of.only_looks,
+        )
+        if order.forks:
+            spec = _forked(spec, of, await parent.written(use_id))
+        else:
+            spec = self._fitted(order, spec, parent)
+        worktree = await self._worktree(order, spec)
+        if worktree is not None:
+            spec = replace(spec, folder=worktree.path)
+        own = worktree.path if worktree and order.worktree else None
+        return Recruit(spec, first_words(order, spec.id, own), worktree)
+
+    def _fitted(self, order: Order, spec: AgentSpec, parent: Parent) -> AgentSpec:
+        """No agent has more than who started it: it cannot be used to get round a list of tools."""
+        wanted, model = self.definitions[order.kind], parent.request.frame.model
+        if order.model:
+            wanted = replace(wanted, model=order.model)
+        there = tuple(name for name in self.tools() if not parent.spec or name in parent.tools)
+        definition, said = fitted(wanted, there, model)
+        if definition.tools is None and parent.spec:
+            definition = replace(definition, tools=there)
+        self._say(*said)
+        system = system_of(definition, spec.name, teammate=order.teammate)
+        tools, memory = definition.tools, self.memory(definition)
+        self._say(memory.note)
+        if order.teammate and tools is not None:
+            tools = tuple(dict.fromkeys((*tools, SEND)))
+        return replace(
+            spec,
+            system=(*system, memory.prompt) if memory.prompt else system,
+            opening=(memory.opening,) if memory.opening else (),
+            tools=with_memory_tools(tools) if memory.folder else tools,
+            model=definition.model or model,
+            only_looks=spec.only_looks or definition.only_looks,
+            max_steps=definition.max_turns,
+            memory=memory.folder,
+            for_memory=tools_for_memory(tools) if memory.folder else (),
+        )
+
+    async def _worktree(self, order: Order, spec: AgentSpec) -> Worktree | None:
+        """Its own, or the one of who started it: that stays as long as this agent works in it."""
+        if not order.worktree:
+            if self.worktrees is None or spec.folder is None:
+                return None
+            return await self.worktrees.join(spec.folder, spec.id)
+        if self.worktrees is None:
+            raise ToolFailed(
+                "there is no git repository here, so no work tree: leave isolation out"
+            )
+        return await self.worktrees.make(spec.id)
+
+    def _say(self, *texts: str) -> None:
+        """Each once: the same agent may be started a hundred times."""
+        for text in texts:
+            if text and text not in self._told:
+                self._told.add(text)
+                self.emit(Notice(text, "warning"))
+
+
+def _forked(spec: AgentSpec, of: AgentSpec | None, request: Request) -> AgentSpec:
+    """A fork of an agent may do what that agent may."""
+    if of is None:
+        return replace(spec, on=request)
+    return replace(
+        spec,
+        on=request,
+        tools=of.tools,
+        memory=of.memory,
+        for_memory=of.for_memory,
+        max_steps=of.max_steps,
+    )
+
 
 WORK: Final = "agents"
 """What their work is called where background work is listed."""

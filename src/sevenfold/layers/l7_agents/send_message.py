@@ -10,12 +10,22 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from sevenfold.errors import Refused, SevenfoldError
-from sevenfold.layers.l7_agents import frames
-from sevenfold.layers.l7_agents.frames import ALL, BRIDGE, KINDS, SESSION, Frame, elsewhere
-from sevenfold.layers.l7_agents.letters import Letter, checked, new_id, new_letter
-from sevenfold.layers.l7_agents.names import same_name
-from sevenfold.layers.l7_agents.parents import MAIN
-from sevenfold.layers.l7_agents.post_office import PostOffice, Teammate
+from sevenfold.layers.l7_agents import mailbox as frames
+from sevenfold.layers.l7_agents.mail import PostOffice, Teammate
+from sevenfold.layers.l7_agents.mailbox import (
+    ALL,
+    BRIDGE,
+    KINDS,
+    SESSION,
+    Frame,
+    Letter,
+    checked,
+    elsewhere,
+    new_id,
+    new_letter,
+    same_name,
+)
+from sevenfold.layers.l7_agents.members import MAIN
 from sevenfold.layers.l7_agents.sockets import Sessions
 from sevenfold.messages import Json
 from sevenfold.protocols import Clock, Tool, ToolFailed

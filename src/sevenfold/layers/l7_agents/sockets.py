@@ -6,13 +6,24 @@
 
 Both ends look who the other one is; only the same user is talked to. The receiver has written the letter to
 its disk before it says yes, so a sender that heard nothing sends the same letter again, and it counts once.
+
+Lines over a Unix socket that waits for nobody: connect, accept, send and read, each bounded. Who is
+at the other end of a Unix socket: only the same user is talked to. Which sessions on this machine
+can be reached, and where: a small private folder says it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import os
+import secrets
 import socket
-from collections.abc import Awaitable, Callable
+import stat
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -22,11 +33,13 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from sevenfold.background import owned_tasks
-from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.errors import Mistake, Refused, SevenfoldError, StorageFailure
 from sevenfold.events import Emit, Notice
-from sevenfold.layers.l7_agents.frames import SESSION
-from sevenfold.layers.l7_agents.letters import (
+from sevenfold.layers.l7_agents.mail import attribute
+from sevenfold.layers.l7_agents.mailbox import (
+    COMMAND_LINE,
+    SESSION,
+    UNKNOWN,
     Letter,
     MailboxFull,
     TooLong,
@@ -34,30 +47,334 @@ from sevenfold.layers.l7_agents.letters import (
     entry_of,
     letter_of,
 )
-from sevenfold.layers.l7_agents.lines import (
-    HungUp,
-    LineTooLong,
-    accept,
-    connect,
-    listen,
-    read_line,
-    send,
-)
-from sevenfold.layers.l7_agents.names import COMMAND_LINE, UNKNOWN
-from sevenfold.layers.l7_agents.peers import check_peer, own_user
-from sevenfold.layers.l7_agents.reachable import (
-    NotSent,
-    Reachable,
-    find,
-    new_socket,
-    private,
-    reachable,
-    register,
-    unregister,
-)
-from sevenfold.layers.l7_agents.rendering import attribute
+from sevenfold.layers.shared.background import owned_tasks
+from sevenfold.memory.dreams.lock import Process, this_process
 from sevenfold.messages import Json
 from sevenfold.protocols import Clock
+from sevenfold.storage.files import (
+    PRIVATE_FILE,
+    failure,
+    make_private_dir,
+    read_if_there,
+    write_atomic,
+)
+from sevenfold.storage.locks import alone
+
+BACKLOG: Final = 64
+_CHUNK: Final = 65_536
+_PAUSE: Final = 0.01
+"""Seconds before another try where a queue is full or no file can be opened."""
+
+
+class LineTooLong(Exception):
+    """A line is longer than lines may be."""
+
+
+class HungUp(Exception):
+    """The other end is gone."""
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket that takes connections at this path; for this user alone."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.bind(os.fspath(path))
+        path.chmod(PRIVATE_FILE)
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def accept(listener: socket.socket) -> socket.socket:
+    """The next connection; where the system has no room for it, it waits in its queue."""
+    while True:
+        await anyio.wait_readable(listener)
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            continue
+        except OSError:
+            await anyio.sleep(_PAUSE)
+            continue
+        connection.setblocking(False)
+        return connection
+
+
+async def connect(path: Path) -> socket.socket:
+    """A connection to whoever listens there; an `OSError` when nobody does."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        while True:
+            try:
+                made.connect(os.fspath(path))
+            except BlockingIOError:  # its queue is full
+                await anyio.sleep(_PAUSE)
+                continue
+            return made
+    except BaseException:
+        made.close()
+        raise
+
+
+async def send(connection: socket.socket, data: bytes) -> None:
+    """All of it, or `HungUp`."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[connection.send(view) :]
+        except BlockingIOError:
+            await anyio.wait_writable(connection)
+        except OSError as error:
+            raise HungUp(str(error)) from error
+
+
+async def read_line(connection: socket.socket, longest: int) -> bytes:
+    """Up to the next line break, which is left out; `HungUp` when it does not come."""
+    read = bytearray()
+    while (end := read.find(b"\n")) < 0 and len(read) <= longest:
+        part = await _received(connection)
+        if not part:
+            raise HungUp("before the end of a line")
+        read += part
+    if not 0 <= end <= longest:
+        raise LineTooLong
+    return bytes(read[:end])
+
+
+async def _received(connection: socket.socket) -> bytes:
+    while True:
+        try:
+            return connection.recv(_CHUNK)
+        except BlockingIOError:
+            await anyio.wait_readable(connection)
+        except OSError as error:
+            raise HungUp(str(error)) from error
+
+
+_XUCRED: Final = struct.Struct("=IIh")
+"""macOS: version, user, number of groups; the groups follow."""
+_XUCRED_SIZE: Final = 76
+_SOL_LOCAL: Final = 0
+_LOCAL_PEERCRED: Final = 1
+
+
+def own_user() -> int:
+    """The number of this user; `Refused` on systems where users have none."""
+    if not hasattr(os, "geteuid") or not hasattr(socket, "AF_UNIX"):
+        raise Refused(
+            "sessions cannot be reached by each other here: this system has no Unix sockets"
+        )
+    return os.geteuid()
+
+
+def check_peer(connection: socket.socket, user: int) -> None:
+    """`Refused` unless the other end belongs to this user, or when nobody can tell."""
+    other = peer_user(connection)
+    if other != user:
+        raise Refused(
+            f"the other end belongs to user {other} and not to user {user}: only sessions of the same "
+            "user talk to each other"
+        )
+
+
+def peer_user(connection: socket.socket) -> int:
+    """The number of the user at the other end, as the system knows it."""
+    try:
+        if hasattr(socket, "SO_PEERCRED"):
+            size = struct.calcsize("3i")
+            told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+            return int(struct.unpack("3i", told)[1])
+        if sys.platform == "darwin":
+            return user_in_xucred(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE))
+    except (OSError, struct.error) as error:
+        raise Refused(f"this system does not say who is at the other end: {error}") from error
+    raise Refused("this system does not say who is at the other end, so nobody is talked to")
+
+
+def user_in_xucred(told: bytes) -> int:
+    """The user in what macOS tells of a peer; a version that we do not know is an error."""
+    version, user, _ = _XUCRED.unpack_from(told)
+    if version != 0:
+        raise struct.error(f"version {version} of its credentials is not known")
+    return int(user)
+
+
+LONGEST_PATH: Final = 103
+"""Bytes of a socket's path: what macOS takes; Linux takes four more."""
+_LARGEST: Final = 20_000
+_SOCKET: Final = ".sock"
+_SOCKET_NAME: Final = 21
+"""Bytes of a slash and the name of a socket."""
+
+
+class Reachable(msgspec.Struct, frozen=True):
+    """A session that can be written to."""
+
+    session: str
+    project: str
+    pid: int
+    started: float
+    began: str = ""
+    """When its process began, as the system counts."""
+    socket: str = ""
+
+    @property
+    def lives(self) -> bool:
+        return Process(self.pid, self.began).lives()
+
+
+class NotSent(Mistake):
+    """A message to another session did not arrive, or nobody said that it did; `why` is one word."""
+
+    def __init__(self, why: str, text: str) -> None:
+        super().__init__(text)
+        self.why = why
+        """nobody, refused, full, too_long, timeout, cut, version or busy."""
+
+
+# --- the folder -----------------------------------------------------------------------------------------
+
+
+def runtime_folder(home: Path, variables: Mapping[str, str]) -> Path:
+    """Where the sessions of this home say how they are reached; `Refused` when no path is short enough."""
+    digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:10]
+    places = [
+        Path(variables.get("TMPDIR") or "/tmp") / f"sevenfold-{own_user()}-{digest}",
+        Path("/tmp") / f"sevenfold-{own_user()}-{digest}",
+    ]
+    given = variables.get("XDG_RUNTIME_DIR")
+    if given and Path(given).is_dir():
+        places.insert(0, Path(given) / f"sevenfold-{digest}")
+    for place in places:
+        if place.is_absolute() and len(os.fsencode(place)) + _SOCKET_NAME <= LONGEST_PATH:
+            return place
+    raise Refused(f"{places[0]} is too long for the address of a socket; set XDG_RUNTIME_DIR")
+
+
+def private(folder: Path) -> Path:
+    """Make the folder if it is missing; `Refused` unless it is this user's alone."""
+    make_private_dir(folder, nofollow=True)
+    try:
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != own_user():
+            raise Refused(f"{folder} is not used: it belongs to somebody else; remove it")
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise failure(error, folder, "used") from error
+    return folder
+
+
+def new_socket(folder: Path) -> Path:
+    return folder / f"{secrets.token_hex(7)}{_SOCKET}"
+
+
+# --- saying that one is there ---------------------------------------------------------------------------
+
+
+def register(folder: Path, session: str, project: str, at: Path, clock: Clock) -> Reachable:
+    """Say that this process can be reached at a socket; whatever the session said before is replaced."""
+    me = this_process()
+    one = Reachable(session, project, me.pid, clock.now(), me.began, at.name)
+    file = _file(folder, session)
+    with alone(folder / "sessions"):
+        before = _read(file)
+        write_atomic(file, msgspec.json.encode(one) + b"\n", nofollow=True)
+        if before is not None and not before.lives:
+            _remove_socket(folder, before)
+    return one
+
+
+def unregister(folder: Path, one: Reachable) -> None:
+    """It cannot be reached any more. What another process said since stays."""
+    with contextlib.suppress(OSError, StorageFailure), alone(folder / "sessions"):
+        file = _file(folder, one.session)
+        if _read(file) == one:
+            file.unlink(missing_ok=True)
+        _remove_socket(folder, one)
+
+
+# --- looking --------------------------------------------------------------------------------------------
+
+
+def reachable(folder: Path) -> list[Reachable]:
+    """The sessions that can be reached now, oldest first. What is left of dead ones is removed."""
+    found = []
+    for file in _files(folder):
+        one = _read(file)
+        if one is None or _file(folder, one.session) != file:
+            continue
+        if one.lives and _listens(folder / one.socket):
+            found.append(one)
+        else:
+            unregister(folder, one)
+    return sorted(found, key=lambda one: (one.started, one.session))
+
+
+def find(folder: Path, session: str) -> Reachable:
+    """The one with this id, or with the only id that begins so; `NotSent` says who else is there."""
+    there = reachable(folder)
+    matching = [one for one in there if one.session == session] or [
+        one for one in there if session and one.session.startswith(session)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ids = ", ".join(one.session for one in matching[:5])
+        raise NotSent("nobody", f"several sessions begin with {session[:60]!r}: {ids}; give more")
+    others = ", ".join(one.session for one in there[:10]) or "none"
+    raise NotSent(
+        "nobody",
+        f"no session {session[:60]!r} can be reached on this machine; those there are: {others}",
+    )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != own_user():
+            return
+        files = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure(error, folder, "read") from error
+    yield from (file for file in files if file.suffix == ".json")
+
+
+def _file(folder: Path, session: str) -> Path:
+    return folder / f"{hashlib.sha256(session.encode('utf-8')).hexdigest()[:16]}.json"
+
+
+def _read(file: Path) -> Reachable | None:
+    try:
+        data = read_if_there(file, _LARGEST, nofollow=True)
+        one = msgspec.json.decode(data, type=Reachable) if data else None
+    except (StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    fine = one is not None and one.socket.endswith(_SOCKET) and Path(one.socket).name == one.socket
+    return one if fine else None
+
+
+def _listens(path: Path) -> bool:
+    """Whether somebody takes connections there; a long queue counts as yes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EINPROGRESS)
+    return True
+
+
+def _remove_socket(folder: Path, one: Reachable) -> None:
+    with contextlib.suppress(OSError):
+        (folder / one.socket).unlink()
+
 
 VERSION: Final = 1
 LONGEST_LINE: Final = 262_144

@@ -10,24 +10,332 @@ One is removed only if nothing in it could be somebody's work: no changed, new o
 more than it began with, no merge or rebase under way, no submodule checked out. Ignored files count,
 because a fresh work tree has none: whatever is there was made by the agent. Only what any tool makes again
 at once (`CACHES`) goes with the folder.
+
+Which work trees there are, and whether somebody is in one: a file for each, locked while it is
+used. Runs the git binary for the work trees of agents: no hooks, no prompts, nothing taken from the
+caller.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
+from anyio.abc import ByteReceiveStream
 
 from sevenfold.errors import Mistake, Refused, SevenfoldError, StorageFailure
-from sevenfold.layers.l7_agents.git import SECONDS, Git, Ran
-from sevenfold.layers.l7_agents.worktree_lock import OneAtATime
-from sevenfold.layers.l7_agents.worktree_records import Records, Worktree, checked_id
+from sevenfold.layers.l7_agents.locks import OneAtATime
+from sevenfold.storage.files import (
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    failure,
+    make_private_dir,
+    write_all,
+)
+from sevenfold.tools.processes import end_groups
 
-__all__ = ["CACHES", "Worktree", "Worktrees"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+ENDING: Final = ".json"
+BRANCHES: Final = "sevenfold/"
+"""How the branches of agents begin."""
+_LARGEST: Final = 1 << 16
+_ID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,99}")
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """A folder with files of its own, on a branch of its own."""
+
+    id: str
+    path: Path
+    branch: str
+    began: str
+    """The commit that it was made from."""
+    ready: bool = True
+    """False while it is being made: nobody has worked in it."""
+    told: bool = False
+    """Whether somebody was told that it stays."""
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    branch: str
+    began: str
+    ready: bool
+    told: bool = False
+
+
+def checked_id(id: str) -> str:
+    """The id, if it can name a folder and a branch."""
+    if not _ID.fullmatch(id) or id.endswith((".", ".lock", ENDING)):
+        raise Mistake(
+            f"{id[:60]!r} cannot name a work tree: use letters, digits, '-', '_' and single dots"
+        )
+    return id
+
+
+class Records:
+    """The files of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._held: dict[str, int] = {}
+
+    def begin(self, id: str, began: str) -> Worktree:
+        """Write down a new one and hold it; `Mistake` when the id is taken."""
+        worktree = Worktree(id, self.folder / id, f"{BRANCHES}{id}", began, ready=False)
+        make_private_dir(self.folder)
+        if os.path.lexists(worktree.path) or (fd := self._created(id)) is None:
+            raise Mistake(
+                f"there is a work tree {worktree.path} already; give the agent another id, or remove it "
+                f"with 'git worktree remove {worktree.path}'"
+            )
+        self._held[id] = fd
+        try:
+            self._write(fd, worktree)
+        except StorageFailure:
+            self.forget(id)
+            raise
+        return worktree
+
+    def made(self, worktree: Worktree) -> Worktree:
+        """From now on somebody works in it."""
+        ready = msgspec.structs.replace(worktree, ready=True)
+        self._write(self._held[worktree.id], ready)
+        return ready
+
+    def told(self, worktree: Worktree) -> None:
+        """Somebody knows now that it stays. Only for one that is held."""
+        if not worktree.told:
+            self._write(self._held[worktree.id], msgspec.structs.replace(worktree, told=True))
+
+    def holds(self, id: str) -> bool:
+        """Whether it is held here."""
+        return id in self._held
+
+    def hold(self, id: str) -> bool:
+        """Take one that nobody is in; False when somebody is, here or elsewhere, or it is not there."""
+        if id in self._held:
+            return False
+        fd = self._opened(id)
+        if fd is None:
+            return False
+        self._held[id] = fd
+        return True
+
+    def read(self, id: str) -> Worktree | None:
+        """What is written down; None when it is damaged. Only for one that is held."""
+        data = os.pread(self._held[id], _LARGEST, 0)
+        try:
+            record = msgspec.json.decode(data, type=_Record)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        path = self.folder / id
+        return Worktree(id, path, record.branch, record.began, record.ready, record.told)
+
+    def let_go(self, id: str) -> None:
+        """Somebody else may have it now."""
+        if (fd := self._held.pop(id, None)) is not None:
+            os.close(fd)
+
+    def forget(self, id: str) -> None:
+        """It is no more."""
+        with contextlib.suppress(OSError):  # one that stays is found empty-handed the next time
+            self._path(id).unlink()
+        self.let_go(id)
+
+    def ids(self) -> list[str]:
+        """Of all that are written down, in order; somebody may be in them."""
+        try:
+            names = sorted(path.name for path in self.folder.iterdir())
+        except OSError:
+            return []
+        ids = (name.removesuffix(ENDING) for name in names if name.endswith(ENDING))
+        return [id for id in ids if _ID.fullmatch(id)]
+
+    def _path(self, id: str) -> Path:
+        return self.folder / f"{id}{ENDING}"
+
+    def _created(self, id: str) -> int | None:
+        """A new file, locked before anybody can take it for one that was left behind."""
+        while True:
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
+                fd = os.open(self._path(id), flags, PRIVATE_FILE)
+            except FileExistsError:
+                return None
+            except OSError as error:
+                raise failure(error, self._path(id)) from error
+            if self._locked(fd, id, wait=True):
+                return fd
+
+    def _opened(self, id: str) -> int | None:
+        try:
+            fd = os.open(self._path(id), os.O_RDWR | NOFOLLOW | CLOEXEC)
+        except OSError:
+            return None
+        return fd if self._locked(fd, id, wait=False) else None
+
+    def _locked(self, fd: int, id: str, *, wait: bool) -> bool:
+        """Lock a file that still has its name; it is closed when that cannot be had."""
+        if fcntl is None:  # nobody can tell whether somebody is in it
+            if not wait:
+                os.close(fd)
+            return wait
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            named = self._path(id).lstat()
+            if named.st_ino == os.fstat(fd).st_ino:
+                return True
+        except OSError:
+            pass
+        os.close(fd)
+        return False
+
+    def _write(self, fd: int, worktree: Worktree) -> None:
+        record = _Record(worktree.branch, worktree.began, worktree.ready, worktree.told)
+        data = msgspec.json.encode(record) + b"\n"
+        try:
+            os.lseek(fd, 0, os.SEEK_SET)
+            write_all(fd, data)
+            os.ftruncate(fd, len(data))
+            os.fsync(fd)
+        except OSError as error:
+            raise failure(error, self._path(worktree.id)) from error
+
+
+SECONDS: Final = 300.0
+"""How long one command may take: a large project is written out whole."""
+_SAFE: Final = (
+    f"core.hooksPath={os.devnull}",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+_ALWAYS: Final = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+_PASSED_ON: Final = frozenset(
+    {"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
+)
+_REASON: Final = ("fatal: ", "error: ")
+_LONGEST: Final = 300
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How a command ended."""
+
+    code: int
+    out: bytes
+    why: str = ""
+    """What git gave as the reason, on one line."""
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.out).strip()
+
+
+class Git:
+    """The program, and what it gets to see."""
+
+    def __init__(
+        self, program: str | None, environment: Mapping[str, str], *, seconds: float = SECONDS
+    ) -> None:
+        """`program` is its path, None where there is none. `environment` is what commands get to see."""
+        self._program, self._seconds = program, seconds
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if not name.startswith("GIT_") or name in _PASSED_ON
+        }
+        self._environment = {**kept, **_ALWAYS}
+
+    async def ask(self, where: Path, *arguments: str | Path) -> Ran:
+        """Run a command in a folder, whatever comes of it."""
+        if self._program is None:
+            raise Mistake("git was not found; install it, or start the agent without isolation")
+        options = [part for one in _SAFE for part in ("-c", one)]
+        command = [self._program, *options, *(str(one) for one in arguments)]
+        try:
+            with anyio.fail_after(self._seconds):
+                return await _run(command, where, self._environment)
+        except TimeoutError:
+            raise StorageFailure(
+                f"git {arguments[0]} in {where} took longer than {self._seconds:.0f} seconds and was "
+                "stopped; look what holds it up there"
+            ) from None
+        except OSError as error:
+            raise StorageFailure(
+                f"{self._program} could not be run in {where}: {(error.strerror or str(error)).lower()}; "
+                "check that both are there"
+            ) from error
+
+    async def do(self, where: Path, *arguments: str | Path) -> Ran:
+        """The same, for what has to succeed."""
+        done = await self.ask(where, *arguments)
+        if done.code:
+            raise StorageFailure(f"git {arguments[0]} in {where} failed: {done.why}")
+        return done
+
+
+async def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> Ran:
+    """To its end; when that is not waited for, whatever it has started is ended with it."""
+    process = await anyio.open_process(
+        command,
+        stdin=subprocess.DEVNULL,  # nobody is there to answer
+        cwd=where,
+        env=environment,
+        start_new_session=True,
+    )
+    out, said = bytearray(), bytearray()
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_drain, process.stdout, out)
+            tasks.start_soon(_drain, process.stderr, said)
+            await process.wait()
+    except BaseException:
+        await end_groups({process.pid})
+        raise
+    finally:
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+    return Ran(process.returncode or 0, bytes(out), _reason(bytes(said)))
+
+
+async def _drain(stream: ByteReceiveStream | None, into: bytearray) -> None:
+    if stream is not None:
+        async for chunk in stream:
+            into += chunk
+
+
+def _reason(stderr: bytes) -> str:
+    """The lines in which git says why; all of them when none says so."""
+    lines = [
+        line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()
+    ]
+    given = [line for line in lines if line.startswith(_REASON)] or lines
+    said = "; ".join(
+        dict.fromkeys(
+            line.split(": ", 1)[-1] if line.startswith(_REASON) else line for line in given
+        )
+    )
+    said = "".join(letter if letter.isprintable() else " " for letter in said)
+    return said[:_LONGEST] or "it gave no reason"
+
 
 CACHES: Final = frozenset(
     {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox"}

@@ -19,9 +19,8 @@ from typing import Final
 import msgspec
 
 from sevenfold.errors import StorageFailure
-from sevenfold.memory.folder.desk import RECORDED
-from sevenfold.memory.folder.ledger import digest
-from sevenfold.memory.revisions import Author
+from sevenfold.memory.folder.folder import RECORDED, digest
+from sevenfold.memory.history.revisions import Author
 from sevenfold.storage.files import (
     make_private_dir,
     read_if_there,

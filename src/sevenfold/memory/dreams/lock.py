@@ -7,6 +7,8 @@ process lives and the lock is younger than an hour: nothing that died can block 
 What the time was before is kept in `<state>/dream-lock.json`, so that it goes back after a failure, and
 also after a crash: the next one to look puts it back. A time that lies more than an hour in the future
 was written by a wrong clock, and counts as long ago.
+
+Whether a process is still there, and still the one it was: numbers are given out again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +25,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.errors import StorageFailure
-from sevenfold.memory.dreams.processes import Process, alive, this_process
-from sevenfold.memory.folder.files import MemoryFiles, Opened
-from sevenfold.memory.folder.reaching import UNFINISHED
+from sevenfold.memory.folder.files import UNFINISHED, MemoryFiles, Opened
 from sevenfold.protocols import Clock
 from sevenfold.storage.files import (
     BINARY,
@@ -37,6 +38,63 @@ from sevenfold.storage.files import (
     write_all,
     write_atomic,
 )
+
+_LARGEST: Final = (1 << 31) - 1
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process by its number and the moment it began, where the system tells that."""
+
+    pid: int
+    began: str = ""
+
+    def lives(self) -> bool:
+        """Whether it is this very process that has the number now."""
+        if not alive(self.pid):
+            return False
+        return not self.began or began(self.pid) in ("", self.began)
+
+
+def this_process() -> Process:
+    return Process(os.getpid(), began(os.getpid()))
+
+
+def alive(pid: int) -> bool:
+    """Whether some process has this number; one that has ended and was not buried yet does not count."""
+    if not 0 < pid <= _LARGEST:
+        return False
+    if sys.platform == "win32":  # there the question itself would end the process
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return _status(pid)[:1] not in (["Z"], ["X"])
+
+
+def began(pid: int) -> str:
+    """When a process began, in the counting of this system; empty where nobody knows."""
+    status = _status(pid)
+    return f"{_boot()}:{status[19]}" if len(status) > 19 else ""
+
+
+def _status(pid: int) -> list[str]:
+    """The fields behind the name, which may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii", "replace").strip()
+    except OSError:
+        return ""
+
 
 LOCK: Final = ".consolidate-lock"
 RECORD: Final = "dream-lock.json"

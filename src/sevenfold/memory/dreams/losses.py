@@ -2,18 +2,166 @@
 
 A statement may be gone because another file says it now, because a newer one took its place, or because
 it was contradicted; for the last two the dream has to name its evidence. Nothing else may be gone.
+
+Finds a statement again among the files that are there afterwards, in its own or in other words.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.memory.dreams.facts import Fact, Stated, same_words, stated
-from sevenfold.memory.dreams.shelf import Shelf
+from sevenfold.memory.dreams.statements import Fact, Meaning, Stated, same_words, stated
+
+SHARE: Final = 0.8
+"""Of the plain words of a statement, so many have to be there for it to be still there."""
+MISSING: Final = 2
+"""And no more than so many may be missing, however long it is."""
+MERGED: Final = 0.6
+"""The same where the dream says itself into which file it was merged; its numbers have to be there."""
+ABOUT: Final = 0.5
+"""Of its words, so many have to be in the statement that takes its place."""
+_AROUND: Final = 1
+"""Sentences before and behind one that may hold part of what it said."""
+_TELLING: Final = 3
+"""Words from which on a statement that the dream itself moved is understood without its subject."""
+
+
+class Shelf:
+    """The statements of some files, found by their words."""
+
+    def __init__(self, files: Mapping[str, bytes], was: Mapping[str, bytes] | None = None) -> None:
+        """`was`: what these files said before. What the dream itself wrote there, it moved there."""
+        self._said: list[Stated] = []
+        self._fresh = _fresh(files, was) if was is not None else frozenset()
+        self._by_word: dict[str, list[int]] = {}
+        self._files: dict[str, range] = {}
+        for file, data in files.items():
+            start = len(self._said)
+            self._said += stated(data, file)
+            self._files[file] = range(start, len(self._said))
+        for at, one in enumerate(self._said):
+            for word in {*one.meaning.everything, *one.meaning.order, *one.context}:
+                self._by_word.setdefault(word, []).append(at)
+
+    def holder(self, sought: Stated, within: str | None = None) -> str | None:
+        """The file that still says this, its own one first; None when none does."""
+        found = {
+            self._said[at].fact.file for at in self._candidates(sought) if self._says(at, sought)
+        }
+        if within is not None:
+            return within if within in found else None
+        return sought.fact.file if sought.fact.file in found else min(found, default=None)
+
+    def merged(self, sought: Stated, file: str) -> bool:
+        """Whether a file as a whole holds what was said, for a dream that says it merged it there."""
+        said = [self._said[at] for at in self._files.get(file, ())]
+        bag = frozenset[str]().union(
+            *(one.meaning.order for one in said), *(one.context for one in said)
+        )
+        exact = frozenset[str]().union(*(one.meaning.exact for one in said))
+        one = sought.meaning
+        near = any(
+            _shared(one, each.meaning) >= ABOUT and _agree(one, each.meaning) for each in said
+        )
+        return near and one.exact <= exact and _part(one.words | one.names, bag) >= MERGED
+
+    def newer(self, sought: Stated, files: Iterable[str]) -> str | None:
+        """A file with another statement on the same subject: a later date, another value, or its denial."""
+        for file in files:
+            for at in self._files.get(file, ()):
+                if _replaces(self._said[at].meaning, self._said[at].context, sought.meaning):
+                    return file
+        return None
+
+    def _candidates(self, sought: Stated) -> Iterable[int]:
+        """Every statement that can match has one of the rarest words, or a neighbour that has it."""
+        one = sought.meaning
+        words = one.exact or one.words | one.names
+        needed = len(words) if one.exact else math.ceil(SHARE * len(words))
+        rarest = sorted(words, key=lambda word: (len(self._by_word.get(word, ())), word))
+        near = set[int]()
+        for word in rarest[: len(words) - needed + 1]:
+            for at in self._by_word.get(word, ()):
+                near.update(range(max(0, at - _AROUND), min(len(self._said), at + _AROUND + 1)))
+        return near
+
+    def _says(self, at: int, sought: Stated) -> bool:
+        here, one = self._said[at], sought.meaning
+        around = [
+            each
+            for each in self._said[max(0, at - _AROUND) : at + _AROUND + 1]
+            if each.block == here.block and each.fact.file == here.fact.file
+        ]
+        said = frozenset[str]().union(*(each.meaning.order for each in around))
+        bag = said | here.context
+        same_text = here.plain == sought.plain
+        moved = same_text and (here.fact.file, here.plain) in self._fresh
+        if moved and len(one.everything) >= _TELLING:
+            return True
+        if sought.subject and not sought.subject & bag:
+            return False  # the same may be said of something else
+        if same_text:
+            return True
+        exact = frozenset[str]().union(*(each.meaning.exact for each in around))
+        if not one.exact <= exact or (one.relative and not _day(around)):
+            return False
+        if not _agree(one, here.meaning) or not one.names <= bag:
+            return False
+        if _part(one.words, said) < ABOUT or len(one.words - bag) > MISSING:
+            return False  # a heading or a description alone says it of something else
+        return _part(one.words, bag) >= SHARE and _in_order(one, around)
+
+
+def _fresh(files: Mapping[str, bytes], was: Mapping[str, bytes]) -> frozenset[tuple[str, str]]:
+    """The statements that a file did not make before, in plain words."""
+    found = set[tuple[str, str]]()
+    for file, data in files.items():
+        old = {one.plain for one in stated(was[file], file)} if file in was else set[str]()
+        found |= {(file, one.plain) for one in stated(data, file) if one.plain not in old}
+    return frozenset(found)
+
+
+def _day(around: list[Stated]) -> bool:
+    return any(each.meaning.dates or each.meaning.relative for each in around)
+
+
+def _agree(one: Meaning, other: Meaning) -> bool:
+    return one.negated == other.negated
+
+
+def _part(words: frozenset[str], bag: frozenset[str]) -> float:
+    return len(words & bag) / len(words) if words else 1.0
+
+
+def _shared(one: Meaning, other: Meaning) -> float:
+    return _part(one.words | one.names, frozenset(other.order))
+
+
+def _in_order(one: Meaning, around: list[Stated]) -> bool:
+    """Whether what stands before another word in the one stands before it in the other."""
+    order = [word for each in around for word in each.meaning.order]
+    for left, right in one.turns:
+        if left in order and right in order:
+            last = len(order) - 1 - order[::-1].index(right)
+            if order.index(left) > last:
+                return False
+    return True
+
+
+def _replaces(new: Meaning, context: frozenset[str], old: Meaning) -> bool:
+    words = old.words | old.names
+    about = _part(words, frozenset(new.order) | context)
+    if not words or about < ABOUT or not words & frozenset(new.order):
+        return False
+    if old.dates and new.dates and max(new.dates) < max(old.dates):
+        return False
+    return new.negated != old.negated or not old.exact <= new.exact or bool(words - set(new.order))
+
 
 Reason: TypeAlias = Literal["merged", "superseded", "contradicted", "stale"]
 

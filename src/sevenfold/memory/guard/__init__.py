@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sevenfold.memory.guard.found import Found, Verdict
 from sevenfold.memory.guard.guard import Guard
-from sevenfold.memory.guard.instructions import find_instructions
+from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
+from sevenfold.memory.guard.text import Found, Verdict
 
 __all__ = ["Found", "Guard", "Verdict", "find_instructions", "find_secrets"]

@@ -3,16 +3,35 @@
 Secrets and texts that are too large are refused. A text that tries to steer the agent goes to quarantine,
 where the user can look at it and let it through. The user's own words are trusted further than a page from
 the web: the thresholds by source stand in `signals.toml`.
+
+Texts that were held back: plain files that wait until the user releases or drops them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
-from sevenfold.memory.guard.found import PASSED, Found, Verdict, quarantine_command
-from sevenfold.memory.guard.instructions import find_instructions
+import msgspec
+
+from sevenfold.clock import date_of
+from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
+from sevenfold.memory.guard.text import PASSED, Found, Verdict, quarantine_command
+from sevenfold.protocols import Clock
+from sevenfold.storage.files import (
+    failure,
+    make_private_dir,
+    read_bounded,
+    read_if_there,
+    sync_folder,
+    write_atomic,
+)
+from sevenfold.storage.locks import alone
 
 LARGEST: Final = 250_000
 """Bytes a memory may have; nobody reads a longer one, and searching it would take long."""
@@ -75,3 +94,226 @@ def _article(what: str) -> str:
         return what
     an = what[:1].lower() in "aeio" or what.startswith(("SSH", "npm"))
     return f"{'an' if an else 'a'} {what}"
+
+
+ENTRIES: Final = 200
+"""So many texts are kept; then new ones are refused until the user has looked through them."""
+TOTAL: Final = 10_000_000
+"""Bytes of all files together."""
+_COUNTER: Final = "last-number"
+_NAME: Final = re.compile(r"(\d{3,12})\.json")
+_WORDS: Final = 300
+"""Characters of a source, a file name or an author that are kept."""
+_AHEAD: Final = 1_000
+"""How far numbers skip when the counter is damaged: none of those given out may come again."""
+_HIGHEST: Final = 10**11
+"""A counter that says more is damaged."""
+_ROOM: Final = 7
+"""A file may be so many times larger than its text: JSON escapes some bytes sixfold."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """One entry. Of a damaged one only the number is known, and what is wrong with it."""
+
+    number: int
+    file: str = ""
+    """The memory it was to become, relative to the memory folder."""
+    source: str = ""
+    author: str = ""
+    at: float = 0.0
+    date: str = ""
+    findings: tuple[Found, ...] = ()
+    text: str = ""
+    """What was held back; bytes that are no UTF-8 are shown as replacement characters."""
+    damaged: str = ""
+
+
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a file holds: the text as it is, or base64 where it is no UTF-8."""
+
+    file: str
+    source: str
+    author: str
+    at: float
+    date: str
+    findings: tuple[Found, ...]
+    text: str | None = None
+    base64: bytes | None = None
+
+    @property
+    def data(self) -> bytes:
+        return self.text.encode() if self.text is not None else self.base64 or b""
+
+
+class Quarantine:
+    """The folder of held texts. Several processes may use it at once."""
+
+    def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
+        """`agent`: whose texts they are, where they are not the project's."""
+        self._folder, self._clock, self._agent = folder, clock, agent
+
+    def put(
+        self, file: str, data: bytes, source: str, findings: Sequence[Found], *, author: str = ""
+    ) -> int:
+        """Keep a text and say under which number; the same text for the same file is kept once."""
+        if len(data) > LARGEST:
+            raise Refused(f"{file[:_WORDS]} is too large for the quarantine: {len(data):,} bytes")
+        told = data.decode("utf-8", "replace")
+        if find_secrets(told) or find_secrets(file) or find_secrets(author):
+            raise Refused(
+                "the text also holds a secret, so it was not kept in quarantine either; "
+                "take the secret out and save it again"
+            )
+        entry = self._entry(file, data, source, findings, author)
+        with alone(self._folder / "quarantine"):
+            make_private_dir(self._folder, nofollow=True)
+            numbers = self._numbers()
+            if (same := self._same(entry, numbers)) is not None:
+                return same
+            encoded = msgspec.json.format(msgspec.json.encode(entry), indent=1)
+            self._room_for(len(encoded), numbers)
+            number = self._next(numbers)
+            write_atomic(self._path(number), encoded, nofollow=True)
+            return number
+
+    def show(self, number: int) -> Held:
+        held = self._held(number) if self._there(number) else None
+        if held is None:
+            raise Mistake(f"there is no entry {number} in quarantine; 'list' shows those there are")
+        return held
+
+    def release(
+        self, number: int, write: Callable[[str, bytes], object] | None = None
+    ) -> tuple[str, bytes]:
+        """The text and the memory it is for; the entry goes when `write` has taken it.
+
+        Without `write` it goes at once, and the caller answers for the text.
+        """
+        with alone(self._folder / "quarantine"):
+            held = self.show(number)
+            if held.damaged:
+                raise Refused(f"entry {number} is damaged: {held.damaged}; drop it")
+            data = self._read(number).data
+        if write is not None:
+            write(held.file, data)
+        self._remove(number)
+        return held.file, data
+
+    def drop(self, number: int) -> None:
+        """Remove an entry for good; its number is not used again."""
+        if not self._there(number):
+            raise Mistake(f"there is no entry {number} in quarantine; 'list' shows those there are")
+        self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        path = self._path(number)
+        with alone(self._folder / "quarantine"):
+            self._remember(number)
+            try:
+                path.unlink(missing_ok=True)
+                sync_folder(self._folder)
+            except OSError as error:
+                raise failure(error, path, "removed") from error
+
+    def _entry(
+        self, file: str, data: bytes, source: str, findings: Sequence[Found], author: str
+    ) -> _Entry:
+        if find_secrets(source):  # an address can carry a token
+            source = source.split(":", 1)[0] if not find_secrets(source.split(":", 1)[0]) else ""
+        now = self._clock.now()
+        try:
+            text, raw = data.decode("utf-8"), None
+        except UnicodeDecodeError:
+            text, raw = None, data
+        return _Entry(
+            file[:_WORDS],
+            source[:_WORDS],
+            author[:_WORDS],
+            now,
+            date_of(now),
+            tuple(findings),
+            text,
+            raw,
+        )
+
+    def _same(self, entry: _Entry, numbers: Sequence[int]) -> int | None:
+        for number in numbers:
+            try:
+                other = self._read(number)
+            except (StorageFailure, msgspec.MsgspecError):
+                continue
+            if (other.file, other.data) == (entry.file, entry.data):
+                return number
+        return None
+
+    def _room_for(self, size: int, numbers: Sequence[int]) -> None:
+        try:
+            total = sum(self._path(number).lstat().st_size for number in numbers)
+        except OSError as error:
+            raise failure(error, self._folder, "read") from error
+        if len(numbers) >= ENTRIES or total + size > TOTAL:
+            raise Refused(
+                f"the quarantine is full ({len(numbers)} entries, {total:,} bytes); look through it "
+                f"with '{quarantine_command(agent=self._agent)}' and drop what you do not need"
+            )
+
+    def _next(self, numbers: Sequence[int]) -> int:
+        """One more than any number ever given out; written down before it is used."""
+        number = max([self._last(), *numbers]) + 1
+        write_atomic(self._folder / _COUNTER, b"%d\n" % number, nofollow=True)
+        return number
+
+    def _remember(self, number: int) -> None:
+        if (last := self._last()) < number or not (self._folder / _COUNTER).exists():
+            write_atomic(self._folder / _COUNTER, b"%d\n" % max(last, number), nofollow=True)
+
+    def _last(self) -> int:
+        try:
+            data = read_if_there(self._folder / _COUNTER, 32, nofollow=True)
+        except StorageFailure:
+            data = b"damaged"
+        if data is None:
+            return 0
+        last = int(data) if data.strip().isdigit() else _HIGHEST
+        return last if last < _HIGHEST else max([0, *self._numbers()]) + _AHEAD
+
+    def _numbers(self) -> list[int]:
+        try:
+            names = [path.name for path in self._folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failure(error, self._folder, "listed") from error
+        return sorted({int(match[1]) for name in names if (match := _NAME.fullmatch(name))})
+
+    def _there(self, number: int) -> bool:
+        return os.path.lexists(self._path(number))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:03}.json"
+
+    def _held(self, number: int) -> Held:
+        try:
+            entry = self._read(number)
+        except StorageFailure as error:
+            return Held(number, damaged=str(error))
+        except msgspec.MsgspecError:
+            return Held(number, damaged=f"{self._path(number)} is no entry of the quarantine")
+        return Held(
+            number,
+            entry.file,
+            entry.source,
+            entry.author,
+            entry.at,
+            entry.date,
+            entry.findings,
+            entry.data.decode("utf-8", "replace"),
+        )
+
+    def _read(self, number: int) -> _Entry:
+        data = read_bounded(self._path(number), LARGEST * _ROOM, nofollow=True)
+        return msgspec.json.decode(data, type=_Entry)
+
+    def list(self) -> list[Held]:  # last: it hides the type in what follows it
+        """All entries, oldest first, damaged ones too."""
+        return [self._held(number) for number in self._numbers()]

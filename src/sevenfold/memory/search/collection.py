@@ -3,27 +3,68 @@
 Whatever is on the shelf was made from the files and can be made again: a missing, damaged or foreign list
 or file means starting anew, never an error. Where the shelf cannot be written (read-only disk, full disk,
 a lock that is not let go), changes stay in memory and the answers are the same.
+
+Bringing the index in step with the files: compare, read what differs, take it in, until nothing
+does. Vectors are made beside the work: a thread reads files whose passages have none and asks the
+embedder. One question to the search index: by words and by meaning, then one ranking.
 """
 
 from __future__ import annotations
 
+import atexit
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from sevenfold.errors import StorageFailure
+from sevenfold.errors import SevenfoldError, StorageFailure
 from sevenfold.memory.search import vectors as parts
-from sevenfold.memory.search.arrays import Array, Damaged
-from sevenfold.memory.search.lexical import Lexical
-from sevenfold.memory.search.segment import Segment, unpacked
-from sevenfold.memory.search.shelf import Contents, Shelf, listed, signed
-from sevenfold.memory.search.vectors import Meaning, Vectors
+from sevenfold.memory.search.lexical import Found, Lexical, Listed, Scores
+from sevenfold.memory.search.scoring import (
+    Hit,
+    Progress,
+    Question,
+    Refreshed,
+    Scale,
+    fused,
+    nearness,
+    question,
+    relative,
+    scale,
+    worth_showing,
+)
+from sevenfold.memory.search.segment import (
+    EMBEDDING,
+    Array,
+    Contents,
+    Damaged,
+    Indexed,
+    Segment,
+    Shelf,
+    Stamp,
+    built,
+    digest,
+    listed,
+    pieces,
+    signed,
+    text_key,
+    texts,
+    unpacked,
+)
+from sevenfold.memory.search.vectors import MANY, Meaning, Near, Vectors
+from sevenfold.memory.search.words import tokens
+from sevenfold.protocols import Clock
 from sevenfold.storage.files import failure
+
+if TYPE_CHECKING:
+    from sevenfold.memory.search.embedding import Embedder
 
 LONGER: Final = 12
 """How many times as long as otherwise a purge waits for another writer: it has to be on the disk."""
@@ -301,3 +342,347 @@ class Collection:
         new = self._put(self.meaning.parts, now)
         if new is not None and raw == self._raw:
             self._raw = signed(new)
+
+
+Read: TypeAlias = Callable[[str], bytes]
+
+CHUNK: Final = 2_000
+"""Files that are read before what was made of them is written: so much is lost when the process dies."""
+GRANULARITY: Final = 2.0
+"""Seconds between a write and a reading of the file below which its time may not tell them apart."""
+_PATIENCE: Final = 10
+"""How often others may undo what we did (they know other files than we) before we work in memory."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """One look at the files, and what became of them."""
+
+    listing: Mapping[str, Listed]
+    read: Read
+    clock: Clock
+    added: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
+    checked: set[str] = field(default_factory=set)
+    """Files that were read: their text is known for sure."""
+
+
+def refresh(collection: Collection, files: Iterable[Listed], read: Read, clock: Clock) -> Refreshed:
+    """Make the index say what these files say; only what changed is read.
+
+    Another process that was shown other files may write in between; so it is compared again until all
+    is as listed, and after too many rounds finished in memory, where nobody else writes.
+    """
+    work = _Work({listed[0]: listed for listed in files}, read, clock)
+    rounds = _PATIENCE + 2 * len(work.listing) // CHUNK
+    collection.sync()
+    version, (stale, gone) = collection.version, _differs(collection, work)
+    while stale or gone:
+        rounds -= 1
+        with collection.writing(together=rounds > 0) as mine:
+            if collection.version != version:
+                stale, gone = _differs(collection, work)
+            segment = _taken(collection, work, stale[:CHUNK], gone)
+            if segment is not None:
+                collection.take(segment, mine=mine, complete=len(stale) <= CHUNK)
+            if len(stale) <= CHUNK:  # nobody came in between: now all is as listed
+                break
+        version, (stale, gone) = collection.version, _differs(collection, work)
+    return Refreshed(*map(_in_order, (work.added, work.changed, work.removed, work.unreadable)))
+
+
+def _in_order(files: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(files))
+
+
+def _differs(collection: Collection, work: _Work) -> tuple[list[str], set[str]]:
+    """The files that have to be read (not known so, or not known for sure), and those that are gone."""
+    known, fresh, listing = collection.lexical.known, collection.lexical.fresh, work.listing
+    if known == listing:
+        return [file for file in fresh if file not in work.checked], set()
+    stale = [file for file, now in listing.items() if known.get(file) != now]
+    stale += [file for file in fresh if file not in work.checked and file in listing]
+    if work.unreadable:
+        stale = [file for file in stale if file not in work.unreadable]
+    return list(dict.fromkeys(stale)), known.keys() - listing.keys()
+
+
+def _taken(
+    collection: Collection, work: _Work, files: Sequence[str], gone: set[str]
+) -> Segment | None:
+    """What these files say now, as a segment; None when it says nothing new."""
+    lexical = collection.lexical
+    rows: list[Indexed] = []
+    stamped: list[Stamp] = []
+    for file in files:
+        old = lexical.known.get(file)
+        try:
+            data = work.read(file)
+        except (OSError, SevenfoldError):
+            work.unreadable.add(file)
+            if old is not None:  # what it said may no longer be so
+                gone.add(file)
+            continue
+        work.checked.add(file)
+        stamp = _stamp(work.clock, *work.listing[file])
+        key = digest(data)
+        if old is None or lexical.digest(file) != key:
+            rows.append(Indexed(stamp, key, pieces(data, file)))
+            (work.added if old is None else work.changed).add(file)
+        elif old != work.listing[file] or stamp.fresh != (file in lexical.fresh):
+            stamped.append(stamp)
+    work.removed |= gone
+    return built(rows, gone, stamped) if rows or stamped or gone else None
+
+
+def _stamp(clock: Clock, file: str, mtime_ns: int, size: int) -> Stamp:
+    near = abs(clock.now() - mtime_ns / 1e9) <= GRANULARITY
+    return Stamp(file, mtime_ns, size, near)
+
+
+BATCH: Final = 256
+"""Passages the embedder is given at once."""
+KEEP: Final = 8_192
+"""Vectors that are made before they are written, or"""
+KEEP_SECONDS: Final = 5.0
+"""the seconds before they are: so much is lost when the process dies."""
+_LOOK: Final = 0.2
+"""Seconds between two looks whether another process is done with them."""
+
+
+class VectorBuild:
+    """One thread that ends when every passage has its vector, or when it is told to."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        shelf: Shelf,
+        embedder: Embedder,
+        read: Read,
+        tell: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._collection, self._shelf = collection, shelf
+        self._embedder, self._read, self._tell = embedder, read, tell
+        self._stop = threading.Event()
+        self._made: dict[int, Array] = {}
+        self._kept = self._began = 0.0
+        self._progress = Progress(running=True)
+        self._thread = threading.Thread(target=self._run, name="vectors", daemon=True)
+
+    def start(self) -> None:
+        atexit.register(
+            self.stop
+        )  # a thread that is still at work when Python ends would end it badly
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after the batch that is being made."""
+        atexit.unregister(self.stop)
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True when it has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    def _run(self) -> None:
+        problem = ""
+        try:
+            with ExitStack() as stack:
+                if self._turn(stack):
+                    self._all()
+        except (SevenfoldError, OSError, ValueError, RuntimeError) as error:
+            problem = str(error) or type(error).__name__
+        self._say(running=False, problem=problem)
+        atexit.unregister(self.stop)
+
+    def _turn(self, stack: ExitStack) -> bool:
+        """Wait until no other process makes the same vectors; False when there is nothing left to do."""
+        while not self._stop.is_set():
+            self._collection.sync_vectors()
+            if not self._collection.waiting()[1]:
+                return False
+            try:
+                if stack.enter_context(self._shelf.alone(0, EMBEDDING)):
+                    return True
+            except OSError:  # no disk to lock on: made for this process alone
+                return True
+            stack.pop_all().close()
+            self._stop.wait(_LOOK)
+        return False
+
+    def _all(self) -> None:
+        self._began = self._kept = time.monotonic()
+        before = 0
+        self._embedder.prepare(lambda: not self._stop.is_set())
+        while not self._stop.is_set():
+            files, count = self._collection.waiting()
+            if not count or (before and count >= before):  # what is left cannot be read, or is gone
+                break
+            before = count
+            self._say(total=self._progress.done + count)
+            self._pass(files)
+        self._keep()
+
+    def _pass(self, files: list[str]) -> None:
+        batch: dict[int, str] = {}
+        for file in files:
+            if self._stop.is_set():
+                return
+            batch.update(self._texts(file))
+            while len(batch) >= BATCH:
+                first = dict(list(batch.items())[:BATCH])
+                self._embed(first)
+                batch = {key: text for key, text in batch.items() if key not in first}
+        if batch:
+            self._embed(batch)
+        self._keep()
+
+    def _texts(self, file: str) -> dict[int, str]:
+        lacking = self._collection.lacking(file) - self._made.keys()
+        if not lacking:
+            return {}
+        try:
+            found, _ = texts(self._read(file), file)
+        except (OSError, SevenfoldError):
+            return {}
+        keys = {text_key(part.text): part.text for part in found}
+        return {key: text for key, text in keys.items() if key in lacking}
+
+    def _embed(self, batch: dict[int, str]) -> None:
+        matrix = np.asarray(self._embedder.embed(list(batch.values())), np.float32)
+        self._made.update(zip(batch, matrix, strict=True))
+        spent = max(time.monotonic() - self._began, 1e-9)
+        done = self._progress.done + len(batch)
+        self._say(done=done, total=max(done, self._progress.total), rate=done / spent)
+        if len(self._made) >= KEEP or time.monotonic() - self._kept >= KEEP_SECONDS:
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._made:
+            keys = np.array(list(self._made), np.uint64)
+            self._collection.add_vectors(keys, np.stack(list(self._made.values())))
+            self._made = {}
+        self._kept = time.monotonic()
+
+    def _say(self, **changes: object) -> None:
+        self._progress = msgspec.structs.replace(self._progress, **changes)
+        if self._tell is not None:
+            self._tell(self._progress)
+
+
+BESIDE: Final = 0.5
+"""The part of the best score that others must reach to be shown beside it: of what answers a question one
+in a hundred falls below, of what does not a third to a half (benchmarks/recall)."""
+_BY_WORDS: Final = 200
+"""The best rows by their words, whose meaning is compared in full however many others there are."""
+_EQUAL: Final = 500
+"""Rows with the same score of which the names decide; of more the oldest."""
+_CLOSELY: Final = 40
+"""Rows whose passages are looked at one by one at first; more when that does not settle the order."""
+
+
+def asked(
+    collection: Collection,
+    embedder: Embedder | None,
+    query: str,
+    limit: int,
+    skip: AbstractSet[str] = frozenset(),
+    *,
+    silent: bool = True,
+) -> list[Hit]:
+    """The files that answer it, the best first; none when the best of all files is no answer."""
+    words = list(dict.fromkeys(tokens(query)))
+    if not words or limit < 1:
+        return []
+    with collection.looking:
+        lexical = collection.lexical
+        looked = lexical.look(words)
+        asking = question(looked.rarity, looked.seen, query)
+        found = lexical.scores(looked, asking.weights)
+        near = _near(collection, embedder, query, asking, found)
+        hits = _ranked(found, near, lexical, limit + len(skip))
+        if silent and not (hits and _answers(hits[0], found, near, lexical, asking)):
+            return []
+        if silent:
+            hits = [hit for hit in hits if hit.score >= BESIDE * hits[0].score]
+    return [hit for hit in hits if hit.file not in skip][:limit]
+
+
+def _near(
+    collection: Collection,
+    embedder: Embedder | None,
+    query: str,
+    asking: Question,
+    found: Found,
+) -> Near | None:
+    """By meaning; None where there are no vectors, or the embedder cannot say."""
+    meaning, lexical = collection.meaning, collection.lexical
+    if embedder is None or not meaning.count or not lexical.known:
+        return None
+    try:
+        vector = embedder.query(query, lambda word: asking.weights.get(word, 0.0))
+    except SevenfoldError:
+        return None
+    closely: set[int] = set()
+    if meaning.count > MANY:
+        closely = {*_first(found.whole, _BY_WORDS), *_first(found.best, _BY_WORDS)}
+    return meaning.near(np.asarray(vector, np.float32), lexical, closely)
+
+
+def _ranked(found: Found, near: Near | None, lexical: Lexical, limit: int) -> list[Hit]:
+    """The best rows. How near a row is takes a look at each of its passages, and is never more than
+    its nearest one: so only rows that could still be among the best are looked at."""
+    highest = near.highest if near else np.zeros_like(found.whole)
+    of = scale(found.whole, found.best, highest)
+    most = relative(found.whole, found.best, highest, of)
+    count = max(_CLOSELY, 2 * limit)
+    while True:
+        rows = _first(most, count)
+        hits = _hits(rows, found, near, lexical, of)
+        hits.sort(key=lambda hit: (-hit.score, hit.file))
+        all_of_them = len(rows) < count
+        if all_of_them or hits[limit - 1].score >= float(most[rows].min()):
+            return hits[:limit]
+        count *= 4
+
+
+def _hits(
+    rows: list[int], found: Found, near: Near | None, lexical: Lexical, of: Scale
+) -> list[Hit]:
+    meant = np.array([nearness(near.of(row)) if near else 0.0 for row in rows], np.float32)
+    scores = relative(found.whole[rows], found.best[rows], meant, of)
+    told = zip(rows, scores.tolist(), found.whole[rows].tolist(), meant.tolist(), strict=True)
+    return [Hit(lexical.file(row), *numbers) for row, *numbers in told]
+
+
+def _answers(
+    best: Hit, found: Found, near: Near | None, lexical: Lexical, asking: Question
+) -> bool:
+    """Whether the best file is good enough; one that has no vectors yet is judged by its words alone."""
+    place = lexical.place(best.file)
+    if place is None:
+        return False
+    one, meant = slice(place, place + 1), np.array([best.semantic], np.float32)
+    good = fused(found.whole[one], found.best[one], meant, asking.total)
+    by_meaning = near is not None and len(near.of(place)) > 0
+    return worth_showing(float(good[0]), asking, by_meaning=by_meaning, passages=lexical.passages)
+
+
+def _first(score: Scores, limit: int) -> list[int]:
+    """The rows with the highest scores above zero, in no order; those equal to the last, too, unless
+    they are very many."""
+    rows = np.flatnonzero(score > 0)
+    if len(rows) > limit:
+        least = np.partition(score[rows], len(rows) - limit)[len(rows) - limit]
+        higher, equal = rows[score[rows] > least], rows[score[rows] == least]
+        rows = np.concatenate([higher, equal[:_EQUAL]])
+    return [int(row) for row in rows]

@@ -21,12 +21,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from sevenfold.clock import SystemClock
-from sevenfold.memory.search.answers import Hit, Progress, Refreshed
+from sevenfold.memory.search.scoring import Hit, Progress, Refreshed
 from sevenfold.protocols import Clock
 
 if TYPE_CHECKING:
-    from sevenfold.memory.search.building import VectorBuild
-    from sevenfold.memory.search.collection import Collection
+    from sevenfold.memory.search.collection import Collection, VectorBuild
     from sevenfold.memory.search.embedding import Embedder
 
 __all__ = ["Hit", "Progress", "Refreshed", "SearchIndex"]
@@ -35,9 +34,8 @@ FOLDER: Final = "search"
 PATIENCE: Final = 5.0
 """Seconds to wait for another process that writes, before working in memory only."""
 CUTS: Final = (
-    *("words.py", "passages.py", "segment.py"),
-    *("../topics/reading.py", "../topics/frontmatter.py", "../topics/entries.py", "../links.py"),
-    *("../topics/strict_yaml.py", "../topics/loose_yaml.py"),
+    *("words.py", "scoring.py", "segment.py"),
+    *("../topic_file.py", "../frontmatter.py", "../links.py"),
 )
 """The code that decides what is in an index: when it changes, the index is made anew."""
 
@@ -85,7 +83,7 @@ class SearchIndex:
         is read once more the next time, because a change right after would have had the same time. The
         later of the times of change and of inode change (`st_ctime_ns`) shows the most.
         """
-        from sevenfold.memory.search.refreshing import refresh
+        from sevenfold.memory.search.collection import refresh
 
         return refresh(self._collection(), files, read, self._clock)
 
@@ -102,7 +100,7 @@ class SearchIndex:
         Where the best of all is not good enough there is no answer; `silent=False` gives the ranking
         all the same, of whatever shares a word or a meaning with the question.
         """
-        from sevenfold.memory.search.asking import asked
+        from sevenfold.memory.search.collection import asked
 
         return asked(self._collection(), self._embedder, query, limit, skip, silent=silent)
 
@@ -124,8 +122,8 @@ class SearchIndex:
         """
         if self._embedder is None or (self._build and not self._build.wait(0)):
             return
-        from sevenfold.memory.search.building import VectorBuild
-        from sevenfold.memory.search.shelf import Shelf
+        from sevenfold.memory.search.collection import VectorBuild
+        from sevenfold.memory.search.segment import Shelf
 
         collection = self._collection()
         self._build = VectorBuild(collection, Shelf(self.folder), self._embedder, read, tell)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.fusing import K1, B
+from sevenfold.memory.search.scoring import K1, B
 from sevenfold.memory.search.segment import (
     Flags,
     Ints,

@@ -5,25 +5,150 @@ body, and what lies behind the last passage is a unit that counts for the whole 
 64-bit digests, so the index holds numbers and file names and no text. A newer segment wins over an older
 one; what it says about files of older ones (gone, or the same text with another date) stands beside its
 rows.
+
+Named arrays in one file that says of itself whether it is whole. The folder of the search index:
+files that never change, and one list of those that count.
 """
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
+import re
+import secrets
+import time
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.arrays import Array, Damaged
-from sevenfold.memory.search.passages import Passage, passages
+from sevenfold.errors import StorageFailure
+from sevenfold.memory.search.scoring import Passage, passages
 from sevenfold.memory.search.words import tokens
-from sevenfold.memory.topic import read_topic
+from sevenfold.memory.topic_file import read_topic
+from sevenfold.storage.files import (
+    BINARY,
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    TEMPORARY,
+    make_private_dir,
+    write_all,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_MAGIC: Final = b"7fold search 1\n\0"
+_ALIGN: Final = 64
+_CHECK: Final = 4
+_MAPPED: Final = 64 << 20
+"""Bytes from which on a file is mapped."""
+_LONGEST: Final = 1 << 30
+"""A header is never longer; a damaged length must not ask for all the memory there is."""
+
+
+class Damaged(Exception):
+    """The file is not what was written."""
+
+
+class _Header(msgspec.Struct, frozen=True, array_like=True):
+    about: bytes
+    arrays: list[tuple[str, str, list[int], int]]
+    """Name, type, shape, and where it begins behind the header."""
+
+
+def write_arrays(path: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
+    """All or nothing under this name, for this user alone. Raises `OSError`."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NOFOLLOW | CLOEXEC | BINARY
+    try:
+        with open(os.open(temporary, flags, PRIVATE_FILE), "wb") as file:  # noqa: PTH123
+            check = 0
+            for part in _parts(about, arrays):
+                check = zlib.crc32(part, check)
+                file.write(part)
+            file.write(check.to_bytes(_CHECK, "little"))
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
+    """What was written; the arrays cannot be written to. Raises `Damaged`, or `OSError`."""
+    fd = os.open(path, os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY)
+    try:
+        size = os.fstat(fd).st_size
+        if size <= len(_MAGIC) + 8 + _CHECK:
+            raise Damaged(f"{path} is too short")
+        whole = memoryview(_bytes(fd, size))
+    finally:
+        os.close(fd)
+    if bytes(whole[: len(_MAGIC)]) != _MAGIC:
+        raise Damaged(f"{path} is of another kind")
+    if zlib.crc32(whole[:-_CHECK]) != int.from_bytes(whole[-_CHECK:], "little"):
+        raise Damaged(f"{path} does not have its checksum")
+    try:
+        return _unpacked(whole[:-_CHECK])
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise Damaged(f"{path} has a header that cannot be read") from error
+
+
+def _bytes(fd: int, size: int) -> bytes | mmap.mmap:
+    if size >= _MAPPED:
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()
+
+
+def _parts(about: bytes, arrays: Mapping[str, Array]) -> Iterator[Any]:
+    described: list[tuple[str, str, list[int], int]] = []
+    at = 0
+    solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    for name, array in solid.items():
+        described.append((name, array.dtype.str, list(array.shape), at))
+        at += array.nbytes + _gap(array.nbytes)
+    header = msgspec.msgpack.encode(_Header(about, described))
+    start = len(_MAGIC) + 8 + len(header)
+    yield _MAGIC + len(header).to_bytes(8, "little") + header + bytes(_gap(start))
+    for array in solid.values():
+        if array.size:
+            yield array.reshape(-1).view(np.uint8).data
+        yield bytes(_gap(array.nbytes))
+
+
+def _gap(length: int) -> int:
+    return -length % _ALIGN
+
+
+def _unpacked(whole: memoryview) -> tuple[bytes, dict[str, Array]]:
+    begin = len(_MAGIC) + 8
+    length = int.from_bytes(whole[len(_MAGIC) : begin], "little")
+    if length > min(_LONGEST, len(whole)):
+        raise ValueError("the header is longer than the file")
+    header = msgspec.msgpack.decode(whole[begin : begin + length], type=_Header)
+    start = begin + length + _gap(begin + length)
+    arrays: dict[str, Array] = {}
+    for name, kind, shape, at in header.arrays:
+        count = int(np.prod(shape, dtype=np.int64))
+        flat = np.frombuffer(whole, np.dtype(kind), count, start + at) if count else _empty(kind)
+        arrays[name] = flat.reshape(shape)
+    return header.about, arrays
+
+
+def _empty(kind: str) -> Array:
+    return np.empty(0, np.dtype(kind))
+
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Keys: TypeAlias = npt.NDArray[np.uint64]
@@ -260,3 +385,136 @@ def _sorted(terms: Array, units: Array, counts: Array) -> dict[str, Array]:
         "units": units[order],
         "counts": counts[order],
     }
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT: Final = 1
+"""Of the whole folder; another one is made anew from the memory files."""
+_LIST: Final = "index.json"
+WRITING: Final = "lock"
+EMBEDDING: Final = "lock-vectors"
+"""Locks: for whoever changes the list, and for whoever makes the vectors."""
+_STAYS: Final = {_LIST, WRITING, EMBEDDING}
+_NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
+_STEP: Final = 0.01
+"""Seconds between two looks at a lock that somebody else has."""
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What counts, oldest first, and what it was made with."""
+
+    made: str
+    """Of the code that cuts texts into passages and words: other code, other index."""
+    segments: tuple[str, ...] = ()
+    embedder: str = ""
+    vectors: tuple[str, ...] = ()
+    format: int = FORMAT
+
+
+class Shelf:
+    """Files by name, a list of those that count, a lock for those who change it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def raw(self) -> bytes:
+        """The list as it stands on the disk, to see whether it is another one; empty without one."""
+        try:
+            return (self.folder / _LIST).read_bytes()
+        except OSError:
+            return b""
+
+    @contextmanager
+    def alone(self, wait: float, lock: str = WRITING) -> Iterator[bool]:
+        """True while nobody else has this lock; False when it was not to be had in this time.
+
+        Raises `OSError` where there can be no lock, on a read-only disk for example.
+        """
+        try:
+            make_private_dir(self.folder)
+        except StorageFailure as error:
+            raise error.__cause__ or OSError(errno.EIO, str(error)) from error
+        flags = os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC
+        fd = os.open(self.folder / lock, flags, PRIVATE_FILE)
+        try:
+            yield _locked(fd, wait)
+        finally:
+            os.close(fd)
+
+    def put(self, kind: str, about: bytes, arrays: Mapping[str, Array]) -> str:
+        """A new file with these arrays; its name. Not listed yet."""
+        name = f"{kind}-{secrets.token_hex(8)}"
+        write_arrays(self.folder / name, about, arrays)
+        return name
+
+    def get(self, name: str) -> tuple[bytes, dict[str, Array]]:
+        """Raises `Damaged`, or `OSError` when it is not there."""
+        if not _NAME.fullmatch(name):
+            raise Damaged(f"{name} is not a name we give")
+        return read_arrays(self.folder / name)
+
+    def enter(self, contents: Contents) -> None:
+        """From now on this counts and nothing else."""
+        temporary = self.folder / f"{TEMPORARY}{_LIST}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NOFOLLOW | CLOEXEC | BINARY
+        fd = os.open(temporary, flags, PRIVATE_FILE)
+        try:
+            write_all(fd, signed(contents))
+        finally:
+            os.close(fd)
+        temporary.replace(self.folder / _LIST)
+
+    def sweep(self, contents: Contents) -> list[Path]:
+        """Remove every file that does not count; those that would not go. Only while alone."""
+        keep = {*_STAYS, *contents.segments, *contents.vectors}
+        left: list[Path] = []
+        for path in list(self.folder.iterdir()):
+            if path.name not in keep:
+                try:
+                    path.unlink()
+                except OSError:  # still open, where open files cannot go; or a folder
+                    left.append(path)
+        return left
+
+
+def listed(raw: bytes) -> Contents | None:
+    """What a list says; None when it is missing, damaged or of another format."""
+    check, _, body = raw.partition(b"\n")
+    if check != _check(body):
+        return None
+    try:
+        contents = msgspec.json.decode(body, type=Contents)
+    except msgspec.DecodeError:
+        return None
+    return contents if contents.format == FORMAT else None
+
+
+def signed(contents: Contents) -> bytes:
+    """The list as it stands on the disk."""
+    body = msgspec.json.encode(contents)
+    return _check(body) + b"\n" + body
+
+
+def _check(body: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(body)
+
+
+def _locked(fd: int, wait: float) -> bool:
+    if fcntl is None:
+        return True
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        else:
+            return True
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_STEP)

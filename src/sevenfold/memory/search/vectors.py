@@ -14,9 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from sevenfold.memory.search.arrays import Array, Damaged
 from sevenfold.memory.search.lexical import Lexical, Scores, best_of, pile
-from sevenfold.memory.search.segment import Flags, Ints, Keys, Segment
+from sevenfold.memory.search.segment import Array, Damaged, Flags, Ints, Keys, Segment
 
 COARSE: Final = 64
 """The first numbers, kept apart so that they can be compared alone."""

@@ -1,5 +1,5 @@
 """Memories that a team shares: the folder `team/`, kept the same everywhere through a git repository.
 
-Read `syncing.py` first: one sync from beginning to end. People and programs see plain files; the git
+Read `sync.py` first: one sync from beginning to end. People and programs see plain files; the git
 side lies with the memory's state and is never checked out.
 """

@@ -3,18 +3,40 @@
 One file beside the repository, written whole. `agreed` is the heart of it: for each file the version that
 was the same here and there. It is written only after the folder was, so that a sync which dies is simply
 done again.
+
+Which names may be shared: those that are one file, and the same one, on every system. The folder of
+the team as it is now, read under the store's lock; and what of it cannot be read. What a sync did,
+in words for people.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.memory.team.values import NoTeam, Refusal
+from sevenfold.errors import Refused, StorageFailure
+from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.folder.folder import A_SECRET, SHARED, Desk
+from sevenfold.memory.folder.names import (
+    COPY,
+    ENDING,
+    INDEX_NAME,
+    TEAM,
+    is_copy,
+    key,
+    wrong_with_file,
+)
+from sevenfold.memory.guard.injection import find_instructions
+from sevenfold.memory.history.objects import BLOB, id_of
+from sevenfold.memory.team.git import NoTeam, Refusal, Status, Synced
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
 STATE: Final = "team"
@@ -85,3 +107,225 @@ class StateFile:
 def release_of(data: bytes) -> str:
     """By what a release is known: the text itself is kept nowhere."""
     return hashlib.sha256(data).hexdigest()
+
+
+LONGEST: Final = 80
+"""Characters of one part of a name."""
+WORDS: Final = 8
+"""Words of one."""
+_STEM: Final = 100
+"""Bytes of a name that its conflict copy keeps."""
+
+
+def wrong_name(file: str) -> str:
+    """Why this cannot be a file of the team; empty when it can. `file` is relative to its folder."""
+    if why := wrong_with_file(f"{TEAM}{file}", file == INDEX_NAME):
+        return why
+    if unicodedata.normalize("NFC", file) != file:
+        return "its name is not written with composed characters (NFC)"
+    return ""
+
+
+def suspicious_name(file: str) -> str:
+    """Why a name that somebody else chose is not shown to the agent; empty when it may be.
+
+    The index shows names, and a sentence can be one.
+    """
+    for part in COPY.sub("", file).removesuffix(ENDING).split("/"):
+        if len(part) > LONGEST:
+            return f"its name has more than {LONGEST} characters"
+        if len(re.findall(r"[^\W_]+", part)) > WORDS:
+            return f"its name has more than {WORDS} words"
+    spoken = re.sub(r"[\W_]+", " ", file.removesuffix(ENDING))
+    if find_instructions(file, "team") or find_instructions(spoken, "team"):
+        return "its name tries to give the agent orders"
+    return ""
+
+
+class Names:
+    """Names in use. Two of them clash when some system takes them for one, or one is in the other's way."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+
+    def add(self, file: str) -> None:
+        self._files[key(file)] = file
+        for folder in _above(file):
+            self._folders.setdefault(key(folder), folder)
+
+    def clash(self, file: str) -> str:
+        """The name in use with which this one clashes; empty when there is none."""
+        same = self._files.get(key(file), file)
+        if same != file:
+            return same
+        if key(file) in self._folders:
+            return self._folders[key(file)]
+        for folder in _above(file):
+            if key(folder) in self._files:
+                return self._files[key(folder)]
+            if self._folders.get(key(folder), folder) != folder:
+                return self._folders[key(folder)]
+        return ""
+
+
+def _above(file: str) -> list[str]:
+    parts = file.split("/")[:-1]
+    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> str:
+    """Where the version that lost is kept: named after its text, so that all get the same and one copy.
+
+    `usable` says whether a name is free, or holds these very bytes.
+    """
+    stem = COPY.sub("", file) if is_copy(file) else file.removesuffix(ENDING)
+    folder, slash, last = stem.rpartition("/")
+    last = last.encode("utf-8")[:_STEM].decode("utf-8", "ignore").rstrip(" .")
+    digest = hashlib.sha256(data).hexdigest()
+    names = [f"{folder}{slash}{last}.conflict-{digest[:n]}{ENDING}" for n in (8, 16, 32, 64)]
+    return next((name for name in names if usable(name) and not wrong_name(name)), names[-1])
+
+
+@dataclass(slots=True)
+class Ours:
+    """Files are named relative to the folder of the team."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    """What is there and cannot be shared as it is: it is left alone, on both sides."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The names of the memories, by file."""
+    times: dict[str, float] = field(default_factory=dict)
+    """When they were written."""
+    secret: set[str] = field(default_factory=set)
+    """What the store keeps out of its history."""
+
+    @property
+    def index(self) -> str:
+        return self.files.get(INDEX_NAME, b"").decode("utf-8", "surrogateescape")
+
+    def blocked(self, file: str) -> str:
+        """Why this name cannot be used: it, or a folder above it, is something that is left alone."""
+        parts = file.split("/")
+        tries = ("/".join(parts[:at]) for at in range(1, len(parts) + 1))
+        return next((self.held[one] for one in tries if one in self.held), "")
+
+
+def id_of_text(data: bytes) -> str:
+    """The name git gives to a text."""
+    return id_of(BLOB, data).hex()
+
+
+def read_ours(desk: Desk) -> Ours:
+    """Everything in the folder; `Refused` when the folder itself cannot be trusted."""
+    found = Ours()
+    for odd in desk.listing.odd:
+        if odd.file in (".", TEAM.rstrip("/")):
+            raise Refused(f"{desk.folder / odd.file} is not synchronised: {odd.why}")
+        if odd.file.startswith(TEAM):
+            found.held[odd.file.removeprefix(TEAM)] = odd.why
+    for file, stamp in desk.listing.files.items():
+        if not file.startswith(TEAM):
+            continue
+        inner = file.removeprefix(TEAM)
+        if stamp.size > HEAD:
+            found.held[inner] = f"it has {stamp.size:,} bytes, and a memory has at most {HEAD:,}"
+        else:
+            _read(desk, file, inner, found)
+    return found
+
+
+def _read(desk: Desk, file: str, inner: str, found: Ours) -> None:
+    try:
+        data, stamp = desk.at.read(file, HEAD + 1)
+    except (StorageFailure, Refused) as error:
+        found.held[inner] = str(error)
+        return
+    if stamp.size > HEAD:
+        found.held[inner] = "it is being written"
+        return
+    found.files[inner] = data
+    found.ids[inner] = id_of_text(data)
+    found.times[inner] = stamp.modified / 1e9
+    row = desk.ledger.rows.get(file)
+    if row is not None and row.held == A_SECRET:
+        found.secret.add(inner)
+    if row is not None and SHARED.lists(file):
+        found.names[inner] = row.name
+
+
+_NAMED: Final = 5
+
+
+def told(synced: Synced) -> str:
+    """One line about a sync."""
+    done = {
+        "took": synced.pulled,
+        "removed": synced.removed_here,
+        "sent": synced.pushed,
+        "sent the removal of": synced.removed_there,
+    }
+    parts = [f"{what} {named(files)}" for what, files in done.items() if files]
+    if synced.offline is not None:
+        first = f"{', '.join(parts)}; " if parts else ""
+        return (
+            f"{first}not synchronised: {synced.offline}. What changed here goes with the next sync."
+        )
+    count = synced.left_out
+    if not count:
+        return ", ".join(parts) if parts else "both sides are the same"
+    what = "1 file was left out" if count == 1 else f"{count:,} files were left out"
+    which = "it" if count == 1 else "them"
+    done_now = ", ".join(parts) if parts else "nothing more to take or send"
+    return f"{done_now}; {what} ('sevenfold team status' names {which})"
+
+
+def remarks(synced: Synced) -> list[str]:
+    """What else there is to know about a sync, a sentence each: nothing that the last one said."""
+    lines = [synced.note, conflicted(synced), *refusals(synced.fresh, 0)]
+    return [line for line in lines if line]
+
+
+def named(files: Sequence[str]) -> str:
+    """Some files, the first ones by name."""
+    more = len(files) - _NAMED
+    return ", ".join(files[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def conflicted(synced: Synced) -> str:
+    """What to do about the copies that a sync made; empty when it made none."""
+    if not synced.conflicts:
+        return ""
+    copies = [f"{TEAM}{file}" for file in synced.conflicts]
+    return (
+        "you and the team changed the same lines: theirs keeps the name, yours is in "
+        f"{named(copies)}; put them together and remove the copy: "
+        f"sevenfold memory rm {shlex.quote(copies[0])}"
+    )
+
+
+def refusals(refused: Sequence[Refusal], more: int) -> list[str]:
+    """One line for each file that did not go the way of the others."""
+    lines = [
+        f"{'not sent' if one.side == 'here' else 'not taken'}: {one.file}: {one.why}"
+        for one in refused
+    ]
+    return [*lines, f"and {more:,} more that were not taken or not sent"] if more else lines
+
+
+def standing(status: Status) -> list[str]:
+    """How a team memory stands, line by line."""
+    lines = [f"remote: {status.remote}, branch {status.branch}"]
+    lines.append(f"not sent yet: {named(status.ahead) if status.ahead else 'nothing'}")
+    if status.offline is not None:
+        lines.append(f"offline: {status.offline}")
+    else:
+        lines.append(f"not taken yet: {named(status.behind) if status.behind else 'nothing'}")
+    if status.conflicts:
+        copies = [f"{TEAM}{file}" for file in status.conflicts]
+        lines.append(
+            f"copies to be put together: {named(copies)}; 'sevenfold memory rm FILE' removes one"
+        )
+    return lines + refusals(status.refused, status.more_refused)

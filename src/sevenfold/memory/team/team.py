@@ -7,39 +7,82 @@
 All plain functions that take as long as git and the network do: callers run them in threads. What a
 sync cannot do because the remote cannot be reached is said in its value; only what is wrong here, or
 with what was asked for, is raised.
+
+Whether a folder on this machine can be a team's repository: one that could never be pushed to is
+not.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-from sevenfold.errors import Mistake
-from sevenfold.memory.folder.desk import Desk
-from sevenfold.memory.folder.naming import INDEX_NAME, is_copy
+from sevenfold.errors import Mistake, StorageFailure
+from sevenfold.memory.folder.folder import Desk
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, is_copy
 from sevenfold.memory.guard.secrets import find_secrets
-from sevenfold.memory.parts import TEAM
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.team.addresses import Address, address_of
-from sevenfold.memory.team.git import Git
-from sevenfold.memory.team.incoming import MOST
-from sevenfold.memory.team.ours import Ours, read_ours
-from sevenfold.memory.team.places import check_place
-from sevenfold.memory.team.repository import Heads, TeamRepository
-from sevenfold.memory.team.state import STATE, StateFile, TeamState, release_of
-from sevenfold.memory.team.syncing import Remote, Sync
-from sevenfold.memory.team.values import (
+from sevenfold.memory.team.files import MOST
+from sevenfold.memory.team.git import (
+    Address,
+    Git,
     GitFailed,
     Last,
     Refusal,
     Status,
     Synced,
+    address_of,
     bounded,
     shown_name,
 )
-from sevenfold.memory.team.waiting import in_turn
+from sevenfold.memory.team.repository import SHA256, Heads, TeamRepository
+from sevenfold.memory.team.state import STATE, Ours, StateFile, TeamState, read_ours, release_of
+from sevenfold.memory.team.sync import Remote, Sync, in_turn
 from sevenfold.protocols import Clock
+from sevenfold.storage.files import read_if_there
+
+_CONFIG: Final = 1 << 20
+_NOT_BARE: Final = re.compile(r"^\s*bare\s*=\s*(false|no|off|0)\s*$", re.IGNORECASE | re.MULTILINE)
+_SHA256: Final = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+def check_place(address: Address, project: Path | None) -> None:
+    """`Mistake` with the way out."""
+    if not address.path:
+        return
+    place, shown = Path(address.path), address.shown
+    if project is not None and _inside(place, project):
+        raise Mistake(
+            f"{shown} lies inside the project, where it would become a part of it: use a folder outside"
+        )
+    config = _config(place)
+    if (place / ".git").exists() or (config and _NOT_BARE.search(config)):
+        work = place.parent if place.name == ".git" else place
+        raise Mistake(
+            f"{shown} has a working folder, and git accepts no push to such a repository: make a bare one "
+            f"with 'git clone --bare {work} {work}.git' and use that"
+        )
+    if _SHA256.search(config):
+        raise Mistake(SHA256.format(shown))
+
+
+def _inside(place: Path, project: Path) -> bool:
+    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(project))
+
+
+def _config(place: Path) -> str:
+    """What is set in the repository; empty when there is none."""
+    if not (place / "HEAD").is_file():
+        return ""
+    try:
+        data = read_if_there(place / "config", _CONFIG)
+    except StorageFailure:
+        data = None
+    return (data or b"").decode("utf-8", "replace")
 
 
 class Team:

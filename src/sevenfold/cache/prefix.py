@@ -1,0 +1,213 @@
+"""Where the provider is asked to keep the prefix: the end, the last place it was asked before, and the
+frontier of what was cleared: the message before the first one that a layer changed. What stands before it
+is still in the cache, and only a mark near it lets the provider find it. What stands behind it is written
+anew, without the marks it had, so a second mark stands where the next change will probably begin.
+
+Two more marks stand in the frame (end of the static system part, end of the system), so a request has
+at most four. A provider looks back at most 20 blocks from a mark for something it knows; a step that
+adds more than that would miss everything, so the old mark stays until the new one is known.
+
+Before a request goes out: what of the last one's prefix it keeps, what it loses, and why.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Final
+
+import msgspec
+
+from sevenfold.messages import Json
+from sevenfold.request import TTL_SECONDS, Frame, Request, encoded
+from sevenfold.tokens import Size
+from sevenfold.transcript import Id, Mark, View
+
+LOOKBACK: Final = 18
+"""Two fewer than the provider's 20: pins and merged messages may add blocks."""
+
+
+FRONTIER: Final = "cache.frontier"
+"""The name of the mark by which a layer says where its changes begin, the last one last, where the next one
+may, and which message was the last one then.
+"""
+REMEMBERED: Final = 8
+"""How many earlier frontiers are: what stands before each is still in the cache."""
+MOST: Final = 3
+"""Marks on messages; one is left for the system prompt."""
+
+
+def place(view: View, *, writes: bool = True) -> tuple[Id, ...]:
+    """The messages to mark. A request that must not write marks only what is already kept."""
+    if not len(view):
+        return ()
+    old = last_asked(view)
+    if not writes:
+        return (view[old].id,) if old is not None else ()
+    new = len(view) - 1
+    last = frontier(view)
+    known = [at for at in last[-3:-1] or last if at < new]
+    wanted = {new, *(known if view.edited else known[-1:])}
+    if old is not None and len(wanted) < MOST and _blocks(view, old + 1, new) > LOOKBACK:
+        wanted.add(old)
+    return tuple(view[at].id for at in sorted(wanted))
+
+
+def frontier(view: View) -> list[int]:
+    """Where changes began, where the next one may, and where the view ended when the last one was made."""
+    value = view.marks.get(FRONTIER)
+    ids = value if isinstance(value, list | tuple) else [value]
+    found = [view.where(id) for id in ids if isinstance(id, int)]
+    return [at for at in found if at is not None]
+
+
+def frontier_at(view: View, first: int, then: int) -> Mark:
+    """The mark for a change that begins at message `first`, the next one probably at message `then`."""
+    before, (*known, end) = max(0, first - 1), frontier(view) or [0]
+    if before < end:  # that was written in one go, and is known at those places alone
+        before = max((at for at in known if at <= before), default=before)
+    earlier = [at for at in known if at < before][-REMEMBERED:]
+    places = (*earlier, before, max(before, then - 1), len(view) - 1)
+    return Mark(FRONTIER, [view[at].id for at in places])
+
+
+def _blocks(view: View, first: int, last: int) -> int:
+    return sum(len(view[i].message.content) for i in range(first, last + 1))
+
+
+def last_asked(view: View) -> int | None:
+    """Where the request before this one ended: just before the newest reply of the model."""
+    for at in range(len(view) - 1, 0, -1):
+        if view[at].by == "model":
+            return at - 1
+    return None
+
+
+def as_cached(view: View) -> View:
+    """What the provider has of this view: all of it, unless much has come since the last request.
+
+    A request beside the conversation pays in full for what is not in the cache yet, and the next request
+    of the conversation pays for it again.
+    """
+    sent = last_asked(view)
+    if sent is None:
+        return view
+    known = view.upto(sent + 1)
+    new = view.calibration.tokens(view.size - known.size)
+    return view if new <= SMALL else known
+
+
+SMALL: Final = 1_500
+"""Tokens that may be sent twice for the sake of what was said last."""
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A request that was answered: what the provider may still have of it."""
+
+    frame: Frame
+    view: View
+    at: float
+    cached: int
+    """Tokens that were read from or written to the cache for it."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """How much of an earlier prefix a request shares, and what makes the difference."""
+
+    shared: int
+    lost: int
+    why: str = ""
+
+
+def diagnose(
+    last: Sent, request: Request, now: float, kept_until: float | None = None
+) -> Diagnosis:
+    """Compare a request with the last one of its kind. Nothing lost: `why` is empty."""
+    if not last.cached:
+        return Diagnosis(0, 0)
+    idle, ttl = now - last.at, TTL_SECONDS[last.frame.ttl]
+    if idle > ttl and now > (kept_until or 0.0):
+        why = f"idle for {_span(idle)}, kept for {_span(ttl)}"
+        return Diagnosis(head := _head_kept(last, request, idle), last.cached - head, why)
+    why, shared = _frame_change(last.frame, request.frame, last.cached)
+    if not why:
+        why, shared = _view_change(last, request.view)
+    return Diagnosis(shared, max(0, last.cached - shared), why)
+
+
+def _head_kept(last: Sent, request: Request, idle: float) -> int:
+    """Tokens before the messages that outlive them in the cache."""
+    frame = last.frame
+    kept = idle <= TTL_SECONDS[frame.head_ttl] and frame == request.frame
+    return min(last.view.calibration.tokens(frame.size), last.cached) if kept else 0
+
+
+def _frame_change(old: Frame, new: Frame, cached: int) -> tuple[str, int]:
+    """What changed in front of the messages, and how many tokens stand before the change."""
+    if old is new:
+        return "", cached
+    if old.model != new.model:
+        return f"the model changed from {old.model} to {new.model}", 0
+    if old.tools != new.tools:
+        return f"the tools changed: {_tools_change(old, new)}", 0
+    tools = Frame(old.model, (), old.tools).tokens
+    if old.system != new.system:
+        return f"the system prompt changed in {_parts_change(old, new)}", tools
+    changed = _keys_change(old.params, new.params)
+    if changed:
+        return f"request parameters changed: {changed}", old.tokens
+    if (old.ttl, old.head_ttl) != (new.ttl, new.head_ttl):
+        return f"the cache lifetime changed from {_lifetime(old)} to {_lifetime(new)}", 0
+    return "", cached
+
+
+def _lifetime(frame: Frame) -> str:
+    head = f" ({frame.head_ttl} before the messages)" if frame.head_ttl != frame.ttl else ""
+    return frame.ttl + head
+
+
+def _tools_change(old: Frame, new: Frame) -> str:
+    was = {str(t.get("name")): t for t in old.tools}
+    now = {str(t.get("name")): t for t in new.tools}
+    changes = [f"+{name}" for name in now if name not in was]
+    changes += [f"-{name}" for name in was if name not in now]
+    changes += [f"~{name}" for name in now if name in was and was[name] != now[name]]
+    return ", ".join(changes) or "their order"
+
+
+def _parts_change(old: Frame, new: Frame) -> str:
+    parts = [str(i + 1) for i, (a, b) in enumerate(zip_longest(old.system, new.system)) if a != b]
+    return f"part {', '.join(parts)}"
+
+
+def _keys_change(old: Json, new: Json) -> str:
+    return ", ".join(sorted(k for k in {*old, *new} if old.get(k) != new.get(k)))
+
+
+def _view_change(last: Sent, view: View) -> tuple[str, int]:
+    was = last.view
+    if was.buffer is view.buffer and was.length <= view.length and _pins_grew(was, view):
+        return "", last.cached  # the same growing buffer: nothing before its end can have changed
+    same = 0
+    for a, b in zip(encoded(was), encoded(view), strict=False):
+        if a != b:
+            break
+        same += 1
+    if same == len(was) and _pins_grew(was, view):
+        return "", last.cached
+    kept = sum((was[i].size for i in range(same)), Size())
+    whole = max(1, was.calibration.tokens(was.size) + last.frame.tokens)
+    share = (was.calibration.tokens(kept) + last.frame.tokens) / whole
+    what = f"message {same + 1} of {len(was)}" if same < len(was) else "a cache edit"
+    return f"{what} changed", int(last.cached * min(1.0, share))
+
+
+def _pins_grew(was: View, view: View) -> bool:
+    return view.pins[: len(was.pins)] == was.pins
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

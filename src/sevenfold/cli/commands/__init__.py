@@ -1,0 +1,1 @@
+"""What the commands do; each is imported when it is run."""

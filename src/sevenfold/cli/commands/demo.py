@@ -1,0 +1,497 @@
+"""`sevenfold demo`: a real session, a resume that sends the same bytes, and what it all cost.
+
+Nothing here is staged: the offline engine answers behind the simulator's loopback port, the tools are the
+real ones on a small project, and every figure is read from the simulator's ledger afterwards.
+
+The demo's third part: two forks side by side, an agent in the background, and a message to it. The
+demo's second half: what one conversation teaches, the next day's knows; then a dream tidies up. The
+small project that the demo works on: a till with a wrong tax rate, and the test that says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from sevenfold.cache.prices import Prices
+from sevenfold.cli.options import Shared
+from sevenfold.cli.output import result
+from sevenfold.cli.surroundings import environment_of
+from sevenfold.clock import SystemClock, run_sync
+from sevenfold.errors import Mistake
+from sevenfold.events import (
+    Acted,
+    AgentEnded,
+    Event,
+    Forked,
+    Remembered,
+    Replied,
+    Sending,
+    Stored,
+    Surfaced,
+    ToolStarted,
+)
+from sevenfold.layers.l6_dreaming.run import Dreams
+from sevenfold.layers.l6_dreaming.workers import ByRule
+from sevenfold.layers.savings import Saved, savings
+from sevenfold.offline import reply_to_wire
+from sevenfold.request import Request, prefix
+from sevenfold.session.session import Session
+from sevenfold.simulator.ledger import Ledger
+from sevenfold.simulator.server import Simulator
+from sevenfold.tokens import Usage
+
+BEGUN: Final = "read README.md, config.toml and sales.txt"
+FORKED: Final = (
+    "fork twice: find TAX_RATE in till.py; read journal.py and tell me how many sales it prints"
+)
+BEHIND: Final = (
+    "in the background, ask an agent called scout to run `python3 -B -m unittest -q` and then "
+    "read test_till.py"
+)
+WRITTEN: Final = "tell scout that the audit of the till is on Friday"
+MEANWHILE: Final = "which port does the till listen on?"
+ALLOWED_DEMO_AGENTS: Final = ("Bash(python3 -B -m unittest:*)",)
+_ID: Final = re.compile(r"^Agent \S+ \((\S+)\)")
+LONGEST: Final = 60.0
+"""Seconds that the agent is waited for."""
+
+
+async def with_agents(
+    line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """One session that hands work on. What is told of each agent is what the provider counted for it."""
+    ended: list[AgentEnded] = []
+    results: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, AgentEnded):
+            ended.append(event)
+        elif isinstance(event, Acted):
+            results[:] = [one.text for one in event.results]
+
+    async def ask(prompt: str) -> str:
+        line(f"  > {prompt}")
+        return (await session.ask(prompt)).message.text.strip()
+
+    settings = {"permissions": {"allow": list(ALLOWED_DEMO_AGENTS)}}
+    options: dict[str, Any] = {"home": folder, "environ": environ, "settings": settings}
+    line("A conversation that hands work to others:\n")
+    async with Session(model, project, **options) as session:
+        session.subscribe(hear)
+        await ask(BEGUN)
+        line("    read\n")
+        await ask(FORKED)
+        forks = [_fork(line, one) for one in sorted(ended, key=lambda one: one.name)]
+        line("    the prefix of both is the conversation, and it was paid for once\n")
+        await ask(BEHIND)
+        begun = results[0].partition(". ")[0]
+        line("    " + _ID.sub(r"\1", begun) + ".\n")
+        sent = await ask(WRITTEN)
+        written = results[0]
+        line(f"    {written}\n")
+        answer = await ask(MEANWHILE)
+        line(f"    {answer.splitlines()[0]}\n")
+        with anyio.move_on_after(LONGEST):
+            await session.agents.wait()
+        told = await _told(line, session) or f"{sent}\n{answer}"
+        scout = session.agents.find("scout")
+    return {
+        "forks": forks,
+        "message": written,
+        "meanwhile": answer,
+        "told": told,
+        "scout": scout.status if scout else "",
+        "read": scout.said if scout else "",
+    }
+
+
+def _fork(line: Callable[[str], None], one: AgentEnded) -> dict[str, Any]:
+    """What a fork said, and how much of what it sent was in the cache already."""
+    used = one.usage
+    line(f"    {one.name}: {' '.join(one.said.split())[:70]}")
+    line(
+        f"      [{used.prompt:,} tokens sent in {one.steps} requests, {used.hit_rate:.0%} from the "
+        f"cache, {used.cache_write:,} written to it]"
+    )
+    return {"name": one.name, "sent": used.prompt, "from_cache": used.hit_rate, "said": one.said}
+
+
+async def _told(line: Callable[[str], None], session: Session) -> str:
+    """The conversation goes on by itself, with what its agent has to say."""
+    try:
+        said = (await session.go_on()).message.text.strip()
+    except Mistake:
+        return ""  # it was told along with an answer already
+    line("  (scout is done, and the conversation goes on with its notice)")
+    first, *rest = said.splitlines()
+    for text in (first, "…", *rest[-1:]):
+        line(f"    {text}")
+    line("")
+    return said
+
+
+TAUGHT: Final = (
+    "No, never round the prices: keep them in whole cents, because the bookkeeping needs exact sums.",
+    "The audit of the till is next Friday, so nothing may change after that.",
+)
+ASKED: Final = ("do we round the prices, or keep them in whole cents?",)
+DAY: Final = 86_400.0
+
+
+class Later(SystemClock):
+    """The same clock, so many days on."""
+
+    def __init__(self, days: int) -> None:
+        self._ahead = days * DAY
+
+    def now(self) -> float:
+        return super().now() + self._ahead
+
+
+async def two_days(
+    line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """Teach something on one day, ask about it on the next, and dream in between."""
+
+    async def talk(prompts: tuple[str, ...], days: int) -> tuple[list[Event], str]:
+        heard: list[Event] = []
+        said = ""
+        options: dict[str, Any] = {"home": folder, "environ": environ, "clock": Later(days)}
+        async with Session(model, project, interactive=True, **options) as session:
+            session.subscribe(heard.append)
+            for prompt in prompts:
+                line(f"  > {prompt}")
+                said = (await session.ask(prompt)).message.text.strip()
+                line(f"    {said.splitlines()[0]}")
+                await session.tray.drain(30)
+            store, places = session.knowledge.store, session.places
+        assert store is not None
+        dreams[0] = Dreams(store, places.project, Later(days), lambda event: None)
+        return heard, said
+
+    dreams: list[Dreams | None] = [None]
+    line("Another conversation, in which something is said that should last:\n")
+    learned, _ = await talk(TAUGHT, 0)
+    saved = [one.name for one in learned if isinstance(one, Remembered)]
+    forks = [one for one in learned if isinstance(one, Forked) and one.kind == "extract"]
+    sent = sum(one.usage.prompt for one in forks)
+    read = sum(one.usage.cache_read for one in forks)
+    line(f"    saved to memory by itself: {', '.join(saved)}")
+    line(f"    [{sent:,} tokens sent for that, {read / max(sent, 1):.0%} from the cache]\n")
+    line("The next day, a new conversation that has seen none of this:\n")
+    asked, said = await talk(ASKED, 1)
+    found = [name for one in asked if isinstance(one, Surfaced) for name in one.names]
+    line(f"    recalled: {', '.join(found)}\n")
+    assert dreams[0] is not None
+    dreamt = await dreams[0].dream(ByRule(Later(1), lambda: 0.0), by_hand=True)
+    line(
+        f"  > sevenfold dream --now\n    {dreamt.status}: {dreamt.files_before} memories before, "
+        f"{dreamt.files_after} after, {len(dreamt.lost)} facts lost\n"
+    )
+    return {"saved": saved, "recalled": found, "reply": said, "dream": dreamt.status}
+
+
+FILES: Final = {
+    "README.md": """\
+# Till
+
+Adds up what a customer buys. The tax rate in this town is 8 %; `config.toml` says where the till listens.
+""",
+    "config.toml": """\
+[server]
+host = "127.0.0.1"
+port = 8471          # the old till used 8080
+log = "till.log"
+""",
+    "till.py": '''\
+"""Adds up what a customer buys."""
+
+TAX_RATE = 0.07
+
+
+def total(prices: list[float]) -> float:
+    """The sum with tax, rounded to cents."""
+    return round(sum(prices) * (1 + TAX_RATE), 2)
+''',
+    "journal.py": '''\
+"""Prints what was sold this year, a line a sale."""
+
+for n in range(1, 2_001):
+    print(f"sale {n:>5}: {n % 17 + 1} pieces, {(n * 37 % 9_000) / 100:>6.2f} before tax")
+''',
+    "test_till.py": """\
+import unittest
+
+from till import total
+
+
+class TotalTest(unittest.TestCase):
+    def test_tax_is_eight_percent(self) -> None:
+        self.assertEqual(total([10.0, 2.5]), 13.5)
+
+    def test_nothing_costs_nothing(self) -> None:
+        self.assertEqual(total([]), 0.0)
+""",
+}
+
+
+SALES: Final = "".join(
+    f"sale {n:>4}: {n % 17 + 1:>2} pieces, {n * 37 % 9_000 / 100:>6.2f} before tax, till {n % 3 + 1}\n"
+    for n in range(1, 901)
+)
+"""Long enough that notes are begun, short enough to stay in the window."""
+
+
+def lay_out(folder: Path) -> None:
+    """Write the project into an empty folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {**FILES, "sales.txt": SALES}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+MODEL: Final = "claude-sonnet-4-5"
+# -B: bytecode of a second ago would hide an edit that changes neither the size nor the second.
+FIRST: Final = (
+    "read config.toml and README.md and tell me which port the till listens on",
+    "run `python3 -B -m unittest -q`",
+    "find TAX_RATE in till.py",
+    "replace `0.07` with `0.08` in till.py",
+    "run `python3 -B -m unittest -q`",
+    "run `python3 -B journal.py`",
+)
+SECOND: Final = (
+    "read sales.txt",
+    "which port does the till listen on?",
+    "what is the tax rate in this town?",
+)
+AFTER: Final = (
+    "which port does the till listen on?",
+    "run `python3 -B -m unittest -q`",
+)
+"""Asked after the compaction, which pays from the next requests on."""
+ALLOWED: Final = (
+    "Bash(python3 -B -m unittest:*)",
+    "Bash(python3 -B journal.py)",
+    "Edit(./**)",
+)
+
+
+@dataclass
+class Told:
+    """What the demo has to say, line by line, on the screen unless it ends up as JSON."""
+
+    shared: Shared
+    turns: list[dict[str, Any]] = field(default_factory=list)
+
+    def line(self, text: str = "") -> None:
+        if not self.shared.json and not self.shared.quiet:
+            print(text, flush=True)
+
+    def heard(self, event: Event) -> None:
+        match event:
+            case ToolStarted(use):
+                self.line(f"    · {use.name} {_short(', '.join(map(str, use.input.values())))}")
+            case Acted(results):
+                for one in (r for r in results if r.is_error):
+                    self.line(f"      {_short(one.text)}")
+            case Forked("notes", _, usage, hit_rate):
+                self.line(
+                    f"    [notes on this session brought up to date beside it: {usage.prompt:,} tokens "
+                    f"sent, {hit_rate:.0%} from the cache]"
+                )
+            case Stored(characters=characters):
+                self.line(
+                    f"      {characters:,} characters: whole on disk, the beginning in the window"
+                )
+            case Replied(message, usage, source="main") if message.text and not message.tool_uses:
+                for text in message.text.strip().splitlines():
+                    self.line(f"    {text}")
+                self.line(
+                    f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} from the cache]"
+                )
+
+
+def run(shared: Shared) -> int:
+    """Everything in a folder that is thrown away, unless `--home` names one to keep."""
+    with _place(shared.home) as folder:
+        return run_sync(_demo, shared, folder)
+
+
+@contextmanager
+def _place(home: Path | None) -> Iterator[Path]:
+    if home is not None:
+        yield home.expanduser().absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="sevenfold-demo-") as folder:
+        yield Path(folder)
+
+
+async def _demo(shared: Shared, folder: Path) -> int:
+    told = Told(shared)
+    project = folder / "demo-project"
+    lay_out(project)
+    async with Simulator(replies=reply_to_wire) as simulator:
+        environ = {
+            **environment_of(shared).variables,
+            "ANTHROPIC_API_KEY": "any-key-will-do",
+            "ANTHROPIC_BASE_URL": simulator.url,
+        }
+        told.line("A session: the offline engine behind a simulated provider, real tools, no key.")
+        told.line(f"Project: {project}\n")
+        before = await _talk(told, folder, project, environ, FIRST)
+        told.line("\nThe session is closed. From here on it is resumed from its file alone.\n")
+        after = await _talk(told, folder, project, environ, SECOND, resume=before.session)
+        same = _compare(told, before, after)
+        days = await two_days(told.line, MODEL, folder, project, environ)
+        agents = await with_agents(told.line, MODEL, folder, project, environ)
+        _ledger(told, simulator.ledger)
+        _saved(told, after.saved)
+    _goodbye(told, shared, folder)
+    found = {"turns": told.turns, "resume": same, "days": days, "agents": agents}
+    result(shared, "", {**found, "total": _total(simulator.ledger)})
+    return 0 if same["identical"] else 1
+
+
+@dataclass
+class Talked:
+    session: str
+    first: Request
+    last: Request
+    """The first and the last request as they went out, to be compared byte for byte."""
+    saved: tuple[Saved, ...]
+
+
+async def _talk(
+    told: Told,
+    folder: Path,
+    project: Path,
+    environ: Mapping[str, str],
+    prompts: tuple[str, ...],
+    resume: str | None = None,
+) -> Talked:
+    settings = {"permissions": {"allow": list(ALLOWED)}}
+    session = Session(
+        MODEL, project, resume=resume, home=folder, settings=settings, environ=environ
+    )
+    sent: list[Request] = []
+    async with session:
+        session.subscribe(told.heard)
+        session.subscribe(lambda event: _note(event, session, sent))
+        for prompt in prompts:
+            await _ask(told, session, prompt)
+        if resume is not None:
+            await _compact(told, session)
+            for prompt in AFTER:
+                await _ask(told, session, prompt)
+        price, log = Prices.load().of(MODEL), session.turn.transcript
+        saved = savings(log.entries, log.view.calibration, price)
+        return Talked(session.id, sent[0], sent[-1], saved)
+
+
+async def _ask(told: Told, session: Session, prompt: str) -> None:
+    told.line(f"  > {prompt}")
+    reply = await session.ask(prompt)
+    told.turns.append({"prompt": prompt, "reply": reply.message.text})
+    told.line()
+
+
+async def _compact(told: Told, session: Session) -> None:
+    """Summarised by hand, as `/compact` does it; the summary is asked for on what is in the cache."""
+    told.line("  > /compact")
+    report = await session.compact()
+    if (done := report.boundary) is not None:
+        told.line(
+            f"    {done.tokens_before:,} tokens became {done.tokens_after:,}; of what was said, "
+            f"{done.fidelity or 0:.0%} can still be found"
+        )
+    told.line(
+        f"    [{report.usage.prompt:,} tokens sent for the summary, {report.usage.hit_rate:.0%} from the "
+        "cache]"
+    )
+    told.line()
+
+
+def _note(event: Event, session: Session, sent: list[Request]) -> None:
+    if isinstance(event, Sending):
+        sent.append(session.request)
+
+
+def _compare(told: Told, before: Talked, after: Talked) -> dict[str, Any]:
+    """Whether what the resumed session sent first begins with all that was sent last before."""
+    old, new = prefix(before.last), prefix(after.first)
+    identical = new[: len(old)] == old
+    digests = [hashlib.sha256(b"\n".join(one[: len(old)])).hexdigest() for one in (old, new)]
+    told.line("\nThe last request before the resume, and the beginning of the first one after it:")
+    for name, digest in zip(("before", "after "), digests, strict=True):
+        told.line(f"  {name} {len(old)} parts  sha256 {digest}")
+    told.line(f"  {'identical, byte for byte' if identical else 'NOT IDENTICAL: this is a bug'}\n")
+    return {"identical": identical, "parts": len(old), "sha256": digests}
+
+
+def _ledger(told: Told, ledger: Ledger) -> None:
+    told.line(f"The simulator's ledger (simulated cost, prices of {MODEL}):")
+    told.line("  request   sent  from cache  written  new  out      cost")
+    for row in ledger.rows:
+        t = row.tokens
+        written = t.cache_write_5m + t.cache_write_1h
+        sent = t.input + written + t.cache_read
+        told.line(
+            f"  {row.n:>7} {sent:>6,} {t.cache_read:>11,} {written:>8,} {t.input:>4,}"
+            f" {t.output:>4,}  ${row.cost or 0:.5f}"
+        )
+    total = _total(ledger)
+    told.line(
+        f"  {total['requests']} requests, {total['sent']:,} tokens sent, "
+        f"{total['from_cache']:.1%} of them from the cache"
+    )
+    told.line(
+        f"  simulated cost ${total['simulated_cost']:.4f}; the same requests without a cache "
+        f"${total['simulated_cost_without_cache']:.4f}"
+    )
+
+
+def _saved(told: Told, saved: tuple[Saved, ...]) -> None:
+    for one in saved:
+        cost = one.cost or 0.0
+        gain = "saved" if cost >= 0 else "lost by it"
+        told.line(
+            f"  layer {one.layer} ({one.what}): {one.tokens_so_far:,} tokens not sent, "
+            f"${abs(cost):.4f} {gain} so far (simulated)"
+        )
+
+
+def _total(ledger: Ledger) -> dict[str, Any]:
+    total, price = ledger.total, Prices.load().of(MODEL)
+    t = total.tokens
+    sent = t.input + t.cache_write_5m + t.cache_write_1h + t.cache_read
+    plain = price.cost(Usage(input=sent, output=t.output)) if price else 0.0
+    return {
+        "requests": total.requests,
+        "sent": sent,
+        "from_cache": total.hit_rate,
+        "simulated_cost": total.cost,
+        "simulated_cost_without_cache": plain,
+    }
+
+
+def _goodbye(told: Told, shared: Shared, folder: Path) -> None:
+    told.line()
+    if shared.home is not None:
+        told.line(f"Kept: {folder}. The transcript is plain text below projects/.")
+    else:
+        told.line("All of it was thrown away. 'sevenfold demo --home DIR' keeps it.")
+    told.line("Next: 'sevenfold chat', in a project of yours.")
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 90 else flat[:89] + "…"

@@ -1,0 +1,172 @@
+"""Runs a dream for a command: with a model in a session of its own, or by rules alone."""
+
+from __future__ import annotations
+
+import io
+import select
+import sys
+
+import anyio
+import msgspec
+
+from sevenfold.cli.chat.tasks import dreaming_of
+from sevenfold.cli.commands.memory_read import opened
+from sevenfold.cli.failing import INTERRUPTED
+from sevenfold.cli.open import open_session
+from sevenfold.cli.options import ChatOptions, Shared
+from sevenfold.cli.output import Aside, Telling, printable, result, say
+from sevenfold.cli.surroundings import look
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Mistake
+from sevenfold.events import Emit, Event, Progress
+from sevenfold.layers.l6_dreaming.review import accept, newest, reject, shown
+from sevenfold.layers.l6_dreaming.run import Dreams, Dreamt, How, sentence
+from sevenfold.layers.l6_dreaming.workers import ByRule
+from sevenfold.memory.dreams.plan import Outcome
+from sevenfold.memory.store import MemoryStore
+from sevenfold.models.capabilities import OFFLINE
+from sevenfold.session.project import Workplace
+
+GATES = ("off", "time", "scan", "sessions")
+"""Those that --now goes around."""
+_UNDO = "'sevenfold dream undo'"
+_REVIEW = "'sevenfold dream --review'"
+
+
+def run(shared: Shared, *, now: bool, dry_run: bool, review: bool, model: str | None = None) -> int:
+    if dry_run and review:
+        raise Mistake(
+            "--dry-run changes nothing, so there is nothing to review: leave one of them out"
+        )
+    with opened(shared) as memory:
+        if memory.folder.is_dir():
+            memory.claim()
+        waits = newest(memory.state)
+        if review and waits is not None:
+            return _reviewed(shared, memory, waits, Dreamt(status="completed", review=waits))
+        how: How | None = "preview" if dry_run else "review" if review else None
+        ended = _dreamt(shared, memory, by_hand=now or dry_run or review, how=how, model=model)
+        if ended.review is not None and review:
+            return _reviewed(shared, memory, ended.review, ended)
+    return _told(shared, ended)
+
+
+def _dreamt(
+    shared: Shared, memory: MemoryStore, *, by_hand: bool, how: How | None, model: str | None
+) -> Dreamt:
+    at = Workplace.open(shared.project, look(shared).environment, {}, lambda event: None)
+    heard = Telling(Aside(quiet=shared.quiet, color=not shared.no_color))
+
+    def telling(event: Event) -> None:
+        """How it ended is the command's own last word."""
+        if not (isinstance(event, Progress) and event.done):
+            heard(event)
+
+    if (model or at.default_model) != OFFLINE:
+        return anyio.run(_by_model, shared, model, by_hand, how, telling)
+    clock = SystemClock()
+    dreams = Dreams(memory, at.places.project, clock, telling, at.settings.dream)
+
+    async def by_rule() -> Dreamt:
+        return await dreams.dream(
+            ByRule(clock, lambda: dreams.previous),
+            by_hand=by_hand or at.settings.assistant_mode,
+            how=how,
+        )
+
+    return anyio.run(by_rule)
+
+
+async def _by_model(
+    shared: Shared, model: str | None, by_hand: bool, how: How | None, telling: Emit
+) -> Dreamt:
+    """A conversation in which nothing was said: only its frame is the prefix, and nothing is recorded."""
+    options = ChatOptions(shared=shared, model=model)
+    async with open_session(options, started_by="dream", interactive=True) as session:
+        session.subscribe(telling)
+        layer = dreaming_of(session)
+        if layer is None:
+            raise Mistake("dreaming is switched off: set the flag 'dream' in the settings")
+        return await layer.asked(session.request, by_hand=by_hand, how=how)
+
+
+# --- review ---------------------------------------------------------------------------------------------
+
+
+def _reviewed(shared: Shared, memory: MemoryStore, id: str, ended: Dreamt) -> int:
+    """Show what would change now, and do as the user says; without an answer it goes on waiting."""
+    seen = shown(memory, id)
+    asked = sys.stdin is not None and sys.stdin.isatty()
+    if asked or not shared.json:  # the document has it, too
+        print(printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
+    answer = _answer() if asked else _piped()
+    if answer is None:
+        waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
+        say(shared, waits)
+        left = msgspec.structs.replace(_with(ended, seen, review=id), why=waits)
+        return _told(shared, left, silent=True)
+    if not answer:
+        reject(memory, id)
+        say(shared, "the dream was dropped; nothing is changed")
+        return _told(
+            shared, Dreamt(status="skipped", gate="review", why="it was rejected"), silent=True
+        )
+    return _told(shared, _with(ended, accept(memory, id)))
+
+
+def _answer() -> bool | None:
+    """Yes or no; None when nobody says anything."""
+    print("Take this over? [y/N] ", end="", file=sys.stderr, flush=True)
+    return _yes(sys.stdin.readline())
+
+
+def _piped() -> bool | None:
+    """The answer of a program: nobody is there to be asked, and nobody is waited for."""
+    if sys.stdin is None or sys.stdin.closed:
+        return None
+    try:
+        if not select.select([sys.stdin], [], [], 0)[0]:
+            return None
+    except io.UnsupportedOperation:
+        pass  # there is no file behind it: nothing to wait for
+    except OSError:
+        return None  # this system cannot say whether a pipe has something
+    return _yes(sys.stdin.readline())
+
+
+def _yes(line: str) -> bool | None:
+    return line.strip().lower() in ("y", "yes") if line else None
+
+
+def _with(ended: Dreamt, outcome: Outcome, review: str | None = None) -> Dreamt:
+    return msgspec.structs.replace(
+        ended,
+        files_before=outcome.files_before,
+        files_after=outcome.files_after,
+        merged=outcome.merged,
+        superseded=outcome.superseded,
+        archived=outcome.archived,
+        kept=outcome.kept,
+        lost=outcome.lost,
+        conflicts=outcome.conflicts,
+        files=tuple(one.file for one in outcome.files),
+        revision=outcome.revision or None,
+        review=review,
+        diff=outcome.diff or None,
+    )
+
+
+def _told(shared: Shared, ended: Dreamt, *, silent: bool = False) -> int:
+    text = ""
+    if ended.status == "skipped":
+        text = f"no dream now: {ended.why}"
+        text += "; --now dreams all the same" if ended.gate in GATES else ""
+    elif ended.status == "completed":
+        text = "\n".join(
+            filter(None, [(ended.diff or "").rstrip("\n"), sentence(ended, _UNDO, _REVIEW)])
+        )
+    elif ended.status == "killed":
+        text = f"the dream was stopped: {ended.why}"
+    value = {**msgspec.structs.asdict(ended), "usage": msgspec.structs.asdict(ended.usage)}
+    result(shared, "" if silent else text, value)
+    return {"failed": 1, "killed": INTERRUPTED}.get(ended.status, 0)

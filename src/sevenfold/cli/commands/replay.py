@@ -1,0 +1,597 @@
+"""Replays files and says what came of it: a table, JSON, or a page.
+
+Which policies a replay was asked for, and what is to be said of each. Where the report of a replay
+goes: never onto a session, nor onto anything that is no page. A replay as JSON for programs and as
+tables for people.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Prices
+from sevenfold.cli.options import Shared
+from sevenfold.cli.output import count, one_line, printable, result, say, tokens
+from sevenfold.cli.surroundings import look
+from sevenfold.errors import Mistake
+from sevenfold.messages import Json
+from sevenfold.recordings.find import Found, files_in
+from sevenfold.replay.costs import asked_for
+from sevenfold.replay.outcome import Regret
+from sevenfold.replay.policies import (
+    BUILT_IN,
+    DEFAULT,
+    LAYERS,
+    Policy,
+    active,
+    in_vain,
+    policy,
+    unheeded,
+    without,
+)
+from sevenfold.replay.results import (
+    CHARGED,
+    LOOKS,
+    NOT_CHARGED,
+    Cost,
+    Figures,
+    Left,
+    left_in_all,
+    total,
+)
+from sevenfold.replay.run import Job, Progress, Replayed, Underway, replay, terminable
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A policy that is replayed: a row of the table."""
+
+    policy: Policy
+    note: str = ""
+    """What it asks for in vain; empty for most."""
+
+
+def chosen(names: Sequence[str], left_out: Sequence[str], *, compare: bool) -> tuple[Chosen, ...]:
+    """The policies; when they are compared, each layer that is left out makes one more."""
+    every = compare and not names and not left_out
+    wanted = BUILT_IN if every else names or (DEFAULT,)
+    plain = [(policy(name), name not in BUILT_IN) for name in wanted]
+    each: list[Sequence[str]] = [(), *([word] for word in left_out)] if compare else [left_out]
+    out = [_row(one, less, own=own) for one, own in plain for less in each]
+    _check_vain([one for one, _ in plain], left_out)
+    twice = [name for name, n in Counter(one.policy.name for one in out).items() if n > 1]
+    if twice:
+        raise Mistake(f"the policy {twice[0]!r} is named twice; leave one of them out")
+    return tuple(out)
+
+
+def _row(one: Policy, left_out: Sequence[str], *, own: bool) -> Chosen:
+    less = without(one, left_out)
+    said = [unheeded(one)] if own else []
+    if vain := in_vain(one, left_out):
+        are = "is" if len(vain) == 1 else "are"
+        same = f", so this is {one.name} itself" if len(vain) == len(left_out) else ""
+        said.append(f"{', '.join(vain)} {are} off in {one.name}{same}")
+    return Chosen(less, "; ".join(text for text in said if text))
+
+
+def _check_vain(policies: Sequence[Policy], left_out: Sequence[str]) -> None:
+    """`Mistake` for what is off in every policy: its row would be one that is there already."""
+    for word in left_out:
+        if all(in_vain(one, [word]) for one in policies):
+            known = [name for name in LAYERS if any(active(one)[name] for one in policies)]
+            names = ", ".join(one.name for one in policies)
+            raise Mistake(
+                f"{word} is off in {names}, so leaving it out changes nothing; "
+                f"what is on there is {', '.join(known)}, and flags of theirs"
+            )
+
+
+PAGES: Final = (b"<!doctype html", b"<html")
+"""How a file begins that may be written over."""
+
+DEVICES: Final = Path("/dev")
+"""Names there stand for something else, and nothing may take their place."""
+
+
+def check_report(path: Path, sessions: Sequence[str]) -> None:
+    """A replay may take long: whether there is a place for its report is known before."""
+    real = path.expanduser()
+    if real.is_dir():
+        raise Mistake(f"{path}: that is a folder; name the file to write the report to")
+    if not real.parent.is_dir():
+        raise Mistake(f"{path}: there is no such folder to write the report to")
+    among_devices = any(DEVICES in one.parents for one in (real.absolute(), real.resolve()))
+    if not real.exists() and not among_devices:
+        return
+    if among_devices or not real.is_file():
+        raise Mistake(f"{path}: that is no regular file; name a file to write the report to")
+    if any(_same(real, Path(session)) for session in sessions):
+        raise Mistake(f"{path}: that is one of the sessions; name another file for the report")
+    if not _is_page(real):
+        raise Mistake(
+            f"{path}: there is a file that is no HTML page, and it is left as it is; "
+            "name another one for the report"
+        )
+
+
+def _same(path: Path, session: Path) -> bool:
+    try:
+        return path.samefile(session)
+    except OSError:
+        return False
+
+
+def _is_page(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(1_024).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    except OSError:
+        return False
+    return not head or head.startswith(PAGES)
+
+
+def write_report(
+    shared: Shared,
+    path: Path,
+    done: Sequence[Replayed],
+    policies: Sequence[Policy],
+    notes: Mapping[str, str],
+) -> None:
+    from sevenfold.clock import SystemClock
+    from sevenfold.replay.report.page import page
+    from sevenfold.storage.files import write_atomic
+
+    write_atomic(path, page(done, policies, SystemClock().now(), notes).encode("utf-8"))
+    say(shared, f"wrote {path}")
+
+
+LONGEST_NAME: Final = 20
+"""Of a session in a table."""
+LONGEST_POLICY: Final = 60
+"""Of the name of a policy there."""
+FIRST_TO_GO: Final = (
+    "by tokens", "sent", "hit", "compact.", "robust", "breaks", "extra/100", "requests", "fidelity", "paid",
+)  # fmt: skip
+"""Columns in the order in which a narrow terminal does without them."""
+LEAST_CENTS: Final = 0.1
+"""Smaller amounts have four digits behind the point."""
+LEAST_TIME: Final = 0.001
+"""Seconds of ours that are worth a word."""
+
+
+# --- JSON -----------------------------------------------------------------------------------------------
+
+
+def as_json(done: Sequence[Replayed], notes: Mapping[str, str]) -> Json:
+    """The document that INTERFACE promises: with several policies, one object for each.
+
+    `notes`: what is to be said of each policy, by its name.
+    """
+    if len(notes) == 1:
+        [(name, note)] = notes.items()
+        return _of_policy(done, name, note)
+    return {"policies": {name: _of_policy(done, name, note) for name, note in notes.items()}}
+
+
+def _of_policy(done: Sequence[Replayed], name: str, note: str) -> Json:
+    whole = total([one.by_policy[name] for one in done if name in one.by_policy])
+    return {
+        "policy": name,
+        "notes": [note] if note else [],
+        "charged": f"{CHARGED}; {LOOKS}",
+        "not_charged": NOT_CHARGED,
+        "files": [_file(one, name) for one in done],
+        "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
+        | {key: value for key, value in _figures(whole).items() if key not in ("breaks",)}
+        | {"breaks": len(whole.breaks), "break_reasons": reasons(whole)}
+        | {"paid_files": whole.paid_files, "priced_files": whole.priced_files}
+        | {"left_aside": _left(left_in_all(one.left for one in done))},
+    }
+
+
+def _file(one: Replayed, name: str) -> Json:
+    known = one.by_policy.get(name, Figures())
+    return {
+        "path": one.path,
+        "format": one.format or None,
+        "session": one.session or None,
+        "agent": one.agent or None,
+        "title": one.title or None,
+        "model": one.model or None,
+        "policy": name,
+        **_figures(known),
+        "left_aside": _left(one.left),
+        "errors": list(one.errors),
+        "notes": list(one.notes),
+    }
+
+
+def _left(left: Left) -> Json:
+    return {"requests": left.requests, "paid_cost": left.paid}
+
+
+def _figures(known: Figures) -> Json:
+    used = known.usage
+    return {
+        "requests": known.requests,
+        "turns": known.turns,
+        "extra_requests": known.extra,
+        "beside_requests": known.beside,
+        "tokens": used.prompt,
+        "input": used.input,
+        "cache_read": used.cache_read,
+        "cache_write": used.cache_write,
+        "output": used.output,
+        "breaks": known.breaks,
+        "simulated_cost": known.cost,
+        "paid_cost": known.paid,
+        "paid_requests": known.paid_requests,
+        "paid_at": known.paid_at or None,
+        "of_paid": _rounded(known.of_paid),
+        "regret": _regret(known),
+        "fidelity": _rounded(known.fidelity),
+        "compactions": known.compactions,
+        "layers": known.layers,
+        "accounting_error": _rounded(median(known.accounting) if known.accounting else None),
+        "seconds": {**_seconds(known)},
+    }
+
+
+def _regret(known: Figures) -> Json:
+    regret: Regret = known.regret
+    return {
+        "cleared": regret.removed,
+        "needed_again": regret.needed,
+        "robust": regret.robust,
+        "cleared_tokens": regret.removed_tokens,
+        "needed_tokens": regret.needed_tokens,
+        "share": _rounded(regret.share),
+        "robust_share": _rounded(regret.robust_share),
+        "token_share": _rounded(regret.token_share),
+        "extra_per_100": _rounded(known.extra_per_100),
+        "by_layer": {
+            layer: {"cleared": gone, "needed_again": needed}
+            for layer, (gone, needed) in regret.by_layer.items()
+        },
+    }
+
+
+def _seconds(known: Figures) -> dict[str, float]:
+    spent = known.spent
+    return {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")}
+
+
+def reasons(known: Figures) -> dict[str, int]:
+    """How often the cache broke, by why."""
+    return dict(Counter(broke.reason for broke in known.breaks).most_common())
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def drawn(done: Sequence[Replayed], names: Sequence[str], width: int | None = None) -> str:
+    """Tables, with the columns that a terminal so wide has room for."""
+    known = [one for one in done if one.by_policy]
+    if not known:
+        return ""
+    if len(names) == 1:
+        parts = [_sessions(known, names[0], width), _summary(known, names[0])]
+    else:
+        parts = [_side_by_side(known, names, width), _counts(known, names)]
+    return "\n\n".join(part for part in [*parts, _legend(known, names)] if part)
+
+
+_Column = tuple[str, Callable[[Figures], str]]
+_COLUMNS: Final[tuple[_Column, ...]] = (
+    ("requests", lambda f: f"{f.requests:,}"),
+    ("sent", lambda f: tokens(f.usage.prompt)),
+    ("hit", lambda f: f"{f.usage.hit_rate:.0%}"),
+    ("breaks", lambda f: f"{len(f.breaks):,}"),
+    ("cost", lambda f: _cost(f.cost)),
+    ("paid", lambda f: _cost(f.paid)),
+    ("of paid", lambda f: _percent(f.of_paid)),
+    ("extra/100", lambda f: f"{f.extra_per_100:.1f}"),
+    ("robust", lambda f: _percent(f.regret.robust_share) if f.regret.removed else "–"),
+    ("by tokens", lambda f: _percent(f.regret.token_share) if f.regret.removed else "–"),
+    ("compact.", lambda f: f"{len(f.compactions):,}"),
+    ("fidelity", lambda f: _percent(f.fidelity)),
+)
+
+
+def _sessions(known: Sequence[Replayed], name: str, width: int | None) -> str:
+    rows = [[_name(one), *_cells(one.by_policy[name])] for one in known if name in one.by_policy]
+    if len(rows) > 1:
+        whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+        rows.append([f"all {len(rows):,}", *_cells(whole)])
+    return _fitted(["session", *(head for head, _ in _COLUMNS)], rows, width)
+
+
+def _side_by_side(known: Sequence[Replayed], names: Sequence[str], width: int | None) -> str:
+    rows = []
+    for name in names:
+        whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+        rows.append([one_line(name, LONGEST_POLICY), *_cells(whole)])
+    return _fitted(["policy", *(head for head, _ in _COLUMNS)], rows, width)
+
+
+def _fitted(head: list[str], rows: list[list[str]], width: int | None) -> str:
+    """The table without the columns that say least, as many as there is no room for."""
+    table, left_out = columns(head, rows), list[str]()
+    for name in FIRST_TO_GO:
+        if width is None or max(map(len, table.splitlines())) <= width:
+            break
+        at = head.index(name)
+        head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+        left_out.append(name)
+        table = columns(head, rows)
+    if left_out:
+        table += f"\n  no room for: {', '.join(left_out)}"
+    return table
+
+
+def _counts(known: Sequence[Replayed], names: Sequence[str]) -> str:
+    """How good our counts are, by the policy that was held against most recorded requests."""
+    wholes = [total([one.by_policy[n] for one in known if n in one.by_policy]) for n in names]
+    name, best = max(zip(names, wholes, strict=True), key=lambda pair: len(pair[1].accounting))
+    return f"  {one_line(name, LONGEST_POLICY)}: {_off(best)}" if best.accounting else ""
+
+
+def _off(whole: Figures) -> str:
+    return (
+        f"our count of a request is off the recorded one by {median(whole.accounting):.1%} "
+        f"(median of {count(len(whole.accounting), 'request')} before anything changed)"
+    )
+
+
+def _cells(known: Figures) -> list[str]:
+    return [cell(known) for _, cell in _COLUMNS]
+
+
+def _summary(known: Sequence[Replayed], name: str) -> str:
+    """What the layers did, why the cache broke, and what it took us."""
+    whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+    rows = [
+        [
+            layer,
+            f"{did.times:,}",
+            tokens(max(0, did.tokens)),
+            _signed(did.saved),
+            _signed(did.cost),
+            _signed(did.net),
+        ]
+        for layer, did in whole.layers.items()
+    ]
+    parts = []
+    if rows:
+        parts.append(columns(["layer", "times", "removed", "saved", "cost", "net"], rows))
+    if whole.breaks:
+        why = ", ".join(f"{reason} {n}" for reason, n in reasons(whole).items())
+        parts.append(f"  cache breaks: {why}")
+    if whole.accounting:
+        parts.append(f"  {_off(whole)}")
+    parts.append(_time(whole))
+    return "\n".join(filter(None, parts))
+
+
+def _time(whole: Figures) -> str:
+    """What took us so long that it can be seen."""
+    spent = whole.spent
+    speed = f" ({whole.requests / spent.layers:,.0f} requests/s)" if spent.layers > 0 else ""
+    known = (
+        ("reading", spent.parsing, ""),
+        ("layers", spent.layers, speed),
+        ("simulator", spent.simulator, ""),
+        ("tracing needs", spent.tracing, ""),
+    )
+    parts = [f"{name} {_took(took)}{more}" for name, took, more in known if took >= LEAST_TIME]
+    return f"  our time: {', '.join(parts)}" if parts else ""
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1_000 * seconds:.0f} ms"
+
+
+def _legend(known: Sequence[Replayed], names: Sequence[str]) -> str:
+    whole = total([one.by_policy[names[0]] for one in known if names[0] in one.by_policy])
+    lines = [
+        "  cost and paid: input, and output of requests that a policy adds",
+        "  k and M: thousand and million base-price tokens",
+        "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+        f"  charged: {CHARGED}",
+        f"  {LOOKS}",
+        f"  not charged: {NOT_CHARGED}",
+    ]
+    if 0 < whole.paid_files < whole.files:
+        lines.append(
+            f"  paid is known for {whole.paid_files:,} of {whole.files:,} sessions: "
+            "the total compares those alone"
+        )
+    if 0 < whole.paid_requests < whole.turns and whole.paid_files == whole.files:
+        lines.append(
+            f"  paid is known for {whole.paid_requests:,} of {whole.turns:,} requests: "
+            "'of paid' compares those alone, and what the policy adds"
+        )
+    if whole.paid_at and whole.paid_files:
+        lines.append(
+            f"  paid is what was recorded, priced as {one_line(whole.paid_at, 40)}: not what was paid then"
+        )
+    if 0 < whole.priced_files < whole.files:
+        lines.append(
+            f"  a price is known for {whole.priced_files:,} of {whole.files:,} sessions: "
+            "amounts are of those alone"
+        )
+    left = left_in_all(one.left for one in known)
+    if left.requests:
+        lines.append(
+            f"  left aside: {count(left.requests, 'request')} on branches that were left, "
+            f"paid {_cost(left.paid)}; they are in no other figure"
+        )
+    return "\n".join(lines)
+
+
+def _name(one: Replayed) -> str:
+    return one_line(one.called, LONGEST_NAME)
+
+
+def _cost(cost: Cost | None) -> str:
+    if cost is None:
+        return "–"
+    units = tokens(round(cost.units))
+    return units if cost.amount is None else f"{units} {_amount(cost.amount, cost.currency)}"
+
+
+def _signed(number: float) -> str:
+    """Below nothing in the same form as above it."""
+    return f"{'-' if round(number) < 0 else ''}{tokens(abs(round(number)))}"
+
+
+def _amount(amount: float, currency: str | None) -> str:
+    """With no more digits than it is rounded to."""
+    sign = "$" if currency in (None, "USD") else f"{currency} "
+    small = 0 < abs(amount) < LEAST_CENTS
+    return f"{'-' if amount < 0 else ''}{sign}{abs(amount):.{4 if small else 2}f}"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table: the first column to the left, numbers to the right."""
+    widths = [max(len(str(row[i])) for row in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = [f"{row[0]:<{widths[0]}}"]
+        cells += [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+FEW: Final = 2_000_000
+"""Bytes that one process has replayed before others have started."""
+LONGEST_PATH: Final = 300
+"""Characters of a path, or of a policy's name, in a sentence."""
+MOST_SAID: Final = 10
+"""Files whose troubles are told on the screen; JSON and the report tell all."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for."""
+
+    paths: tuple[Path, ...]
+    policies: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    compare: bool = False
+    price: str | None = None
+    html: Path | None = None
+    jobs: int | None = None
+
+
+def run(shared: Shared, wanted: Wanted) -> int:
+    rows = chosen(wanted.policies, wanted.without, compare=wanted.compare)
+    policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
+    prices = look(shared).settings().settings.prices
+    if wanted.price is not None:
+        asked_for(Prices.load(prices), wanted.price)
+    files = list(files_in(wanted.paths))
+    if wanted.html is not None:
+        check_report(wanted.html, [found.path for found in files])
+    done = _replayed(shared, wanted, files, policies, prices)
+    if not done:
+        raise Mistake(
+            "there is no session in what was named; name files, or folders that have some"
+        )
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    result(shared, drawn(done, list(notes), width), as_json(done, notes))
+    if wanted.html is not None:
+        write_report(shared, wanted.html.expanduser(), done, policies, notes)
+    return _told(shared, done, notes)
+
+
+def _replayed(
+    shared: Shared,
+    wanted: Wanted,
+    files: Sequence[Found],
+    policies: tuple[Policy, ...],
+    prices: Path | None,
+) -> list[Replayed]:
+    size = sum(found.size for found in files)
+    at_once = min(wanted.jobs or _cores(), len(files))
+    if wanted.jobs is None and size < FEW:
+        at_once = 1
+    shows = sys.stderr.isatty() and not shared.quiet and not shared.no_color
+    progress = Progress(sys.stderr, len(files), size) if shows else None
+    done: list[Replayed] = []
+
+    def tell(so_far: Underway) -> None:
+        if progress is not None:
+            read = files[so_far.number].size * so_far.share
+            progress.underway(so_far.number, read, so_far.requests)
+
+    try:
+        if progress is not None:
+            progress.start()
+        with terminable(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+            jobs = [
+                Job(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
+                for n, one in enumerate(files)
+            ]
+            with closing(replay(jobs, at_once, tell=tell)) as answers:  # an interrupt ends them
+                for one in answers:
+                    done.append(one)
+                    if progress is not None:
+                        parts = (one, *one.agents)
+                        requests = sum(f.requests for p in parts for f in p.by_policy.values())
+                        progress.add(files[one.number].size, requests, one.number)
+    finally:
+        if progress is not None:
+            progress.end()
+    return _each(done)
+
+
+def _each(done: Sequence[Replayed]) -> list[Replayed]:
+    """The sessions in the order of the files, each of a file's sub-agents behind it."""
+    known = sorted((one for one in done if not one.passed_over), key=lambda one: one.number)
+    each = [part for one in known for part in (replace(one, agents=()), *one.agents)]
+    return [replace(one, number=n) for n, one in enumerate(each)]
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _told(shared: Shared, done: Sequence[Replayed], notes: Mapping[str, str]) -> int:
+    """Say what is wrong, file by file; the exit code."""
+    wrong = [one for one in done if one.errors]
+    if shared.json:
+        return 1 if wrong else 0
+    for one in wrong[:MOST_SAID]:
+        more = f" (and {len(one.errors) - 1} more)" if len(one.errors) > 1 else ""
+        said = f"{one_line(one.path, LONGEST_PATH)}: {printable(one.errors[0])}{more}"
+        print(f"sevenfold: {said}", file=sys.stderr)
+    if len(wrong) > MOST_SAID:
+        print(f"sevenfold: and {count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr)
+    for note, number in Counter(note for one in done for note in one.notes).items():
+        say(shared, f"{count(number, 'file')}: {note}")
+    for name, note in notes.items():
+        if note:
+            say(shared, f"policy {one_line(name, LONGEST_PATH)}: {note}")
+    return 1 if wrong else 0

@@ -1,0 +1,370 @@
+"""`sevenfold sessions`: which there are, what was said in one, deleting one, and cleaning up.
+
+A narrow grep of what was said in the sessions of a project: bounded, streamed, newest first.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.cli.options import Shared
+from sevenfold.cli.output import (
+    amount,
+    call,
+    count,
+    fitted,
+    moment,
+    one_line,
+    outcome,
+    printable,
+    result,
+    say,
+)
+from sevenfold.cli.surroundings import look, read_transcript
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Mistake, Refused
+from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, to_wire
+from sevenfold.storage.cleanup import Cleaned, Limits
+from sevenfold.storage.cleanup import clean as clean_up
+from sevenfold.storage.files import failure
+from sevenfold.storage.jsonl import read_log
+from sevenfold.storage.places import (
+    Places,
+    SessionInfo,
+    find_session,
+    list_sessions,
+    remove_session,
+)
+from sevenfold.transcript import Placed
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One line of the list."""
+
+    id: str
+    at: float
+    messages: int
+    first_words: str
+    model: str
+    bytes: int
+
+
+class _What(msgspec.Struct, frozen=True):
+    type: str = ""
+    name: str = ""
+    value: Any = None
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """As much of an entry as the list needs; the rest is not even looked at."""
+
+    what: _What = _What()
+    by: str = ""
+
+
+class _Block(msgspec.Struct):
+    text: str = ""
+
+
+_PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)
+"""What `chat` adds to a prompt when something is piped in."""
+_line = msgspec.json.Decoder(_Line)
+_blocks = msgspec.json.Decoder(list[_Block])
+
+
+def summary(info: SessionInfo) -> Summary:
+    messages, words, title, model = 0, "", "", ""
+    for line in _lines(info.path):
+        what = line.what
+        if what.type in ("message", "reply"):
+            messages += 1
+            if not words and line.by == "user" and what.type == "message":
+                said = " ".join(block.text for block in _blocks.decode(what.content))
+                words = _PIPED.sub("", said)
+        elif what.type == "mark" and what.name == "title":
+            title = str(what.value)
+        elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
+            model = str(what.value.get("model", ""))
+    return Summary(info.id, info.at, messages, one_line(title or words, 100), model, info.size)
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    for line in read_log(path).split(b"\n"):
+        try:
+            yield _line.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # torn, or of a kind we do not know
+            continue
+
+
+def summaries(places: Places) -> list[Summary]:
+    """Newest first."""
+    return [summary(info) for info in list_sessions(places)]
+
+
+def table(known: list[Summary], *, terminal: bool = False) -> str:
+    """The list for people; at a terminal it has a header, and no line is broken."""
+    ids = max((len(s.id) for s in known), default=0)
+    models = max((len(s.model) for s in known), default=0)
+    if terminal:
+        ids, models = max(ids, len("session")), max(models, len("model"))
+    rows = [
+        f"{s.id:<{ids}}  {moment(s.at)}  {s.messages:>8}  {s.model:<{models}}  {s.first_words}"
+        for s in known
+    ]
+    if not terminal or not known:
+        return "\n".join(rows)
+    head = f"{'session':<{ids}}  {'last used':<16}  messages  {'model':<{models}}  first words"
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(fitted(row, columns) for row in (head, *rows))
+
+
+def show_list(shared: Shared) -> int:
+    places = look(shared).scoped()
+    known = summaries(places)
+    if not known:
+        say(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
+    text = table(known, terminal=sys.stdout.isatty())
+    result(shared, text, {"project": str(places.root), "sessions": known})
+    return 0
+
+
+def show(shared: Shared, session: str) -> int:
+    path = find_session(look(shared).scoped(), session)
+    transcript = read_transcript(path)
+    for problem in transcript.problems:
+        say(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
+    said = [_as_json(placed) for placed in transcript.view]
+    text = "\n\n".join(filter(None, conversation(list(transcript.view))))
+    result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
+    return 0
+
+
+def _as_json(placed: Placed) -> dict[str, Any]:
+    message = placed.message
+    content = [to_wire(block) for block in message.content]
+    return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
+
+
+def results_of(view: list[Placed]) -> dict[str, ToolResult]:
+    return {r.tool_use_id: r for placed in view for r in placed.message.results}
+
+
+def conversation(view: list[Placed], results: dict[str, ToolResult] | None = None) -> Iterator[str]:
+    """What was said, readable: words in full, tool calls as one line with what came of them."""
+    results = results_of(view) if results is None else results
+    for placed in view:
+        if placed.by == "user":
+            yield "\n".join(f"> {line}" for line in printable(placed.message.text).splitlines())
+        elif placed.message.role == "assistant":
+            yield "\n".join(filter(None, _assistant(placed.message, results)))
+        elif placed.message.text:
+            yield f"({placed.by}) {one_line(placed.message.text, 200)}"
+
+
+def _assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str]:
+    for block in message.content:
+        if isinstance(block, Text):
+            yield printable(block.text.strip())
+        elif isinstance(block, Thinking) and block.thinking:
+            yield f"(thinking) {one_line(block.thinking, 200)}"
+        elif isinstance(block, ToolUse):
+            answered = results.get(block.id)
+            yield f"→ {call(block)} · {outcome(answered) if answered else 'no answer'}"
+
+
+def remove(shared: Shared, session: str, yes: bool) -> int:
+    places = look(shared).scoped()
+    path = find_session(places, session)
+    if not yes:
+        _ask(summary(_info(places, path)))
+    remove_session(places, path.stem)
+    say(shared, f"removed session {path.stem}")
+    result(shared, "", {"session": path.stem, "removed": True})
+    return 0
+
+
+def _info(places: Places, path: Path) -> SessionInfo:
+    return next(info for info in list_sessions(places) if info.path == path)
+
+
+def _ask(one: Summary) -> None:
+    if not sys.stdin.isatty():
+        raise Mistake(f"removing {one.id} has to be confirmed: add --yes")
+    about = f"{count(one.messages, 'message')}, {moment(one.at)}: {one.first_words}"
+    print(f"Delete session {one.id} ({about})? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"session {one.id} was kept")
+
+
+def clean(shared: Shared, days: int | None, dry_run: bool) -> int:
+    around = look(shared)
+    places, settings = around.scoped(), around.settings().settings
+    limits = Limits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)
+    done = clean_up(places.project, SystemClock().now(), limits, dry_run=dry_run)
+    for problem in done.problems:
+        say(shared, problem)
+    value = {"project": str(places.root), "days": limits.days, "dry_run": dry_run}
+    text = "\n".join([*(done.removed if dry_run else ()), _cleaned(done, dry_run)])
+    result(shared, text, {**value, **msgspec.structs.asdict(done)})
+    return 1 if done.problems else 0
+
+
+def _cleaned(done: Cleaned, dry_run: bool) -> str:
+    what = f"{count(done.files, 'file')}, {amount(done.bytes)}"
+    if done.sessions:
+        what = f"{count(len(done.sessions), 'session')}; {what}"
+    kept = f"; {done.in_use:,} more still in use and kept" if done.in_use else ""
+    return f"{'would remove' if dry_run else 'removed'} {what}{kept}"
+
+
+BLOCK: Final = 4 << 20
+LONGEST: Final = 64 << 20
+"""Bytes of an entry that is looked at; a longer one is passed over."""
+AROUND: Final = 100
+"""Characters that are shown on each side of the first match."""
+IN_ONE: Final = 3
+"""Lines of one entry that are given back."""
+_ASIDE: Final = frozenset({"type", "id", "tool_use_id", "signature", "data", "media_type", "name"})
+"""What stands in a block beside what it says."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One line in a transcript that has the words."""
+
+    session: str
+    at: float
+    by: str
+    text: str
+    """The line, or as much of it as stands around the first match."""
+    path: Path
+    entry: int
+
+
+class Sought(msgspec.Struct, frozen=True):
+    """Words to look for, in any case; quoted ones belong together."""
+
+    words: tuple[str, ...]
+
+    def all_in(self, text: str) -> bool:
+        folded = text.lower()
+        return all(word in folded for word in self.words)
+
+    def any_in(self, text: str) -> bool:
+        folded = text.lower()
+        return any(word in folded for word in self.words)
+
+    def around(self, line: str) -> str:
+        """As much of a line as shows the first match."""
+        found = [at for word in self.words if (at := line.lower().find(word)) >= 0]
+        at = min(found, default=0)
+        start, end = max(0, at - AROUND), at + AROUND + len(self.words[0])
+        shown = " ".join(line[start:end].split())
+        return f"{'…' if start else ''}{shown}{'…' if end < len(line) else ''}"
+
+    @property
+    def on_disk(self) -> bytes:
+        """Bytes that every entry with the words has, once it is in lower case."""
+        parts = [part for word in self.words for part in _caseless(word)]
+        longest = max(parts, key=len, default="")
+        return msgspec.json.encode(longest)[1:-1].lower()
+
+
+def sought(text: str) -> Sought | None:
+    """The words of a search; None when there are none."""
+    found = re.findall(r'"([^"]+)"|(\S+)', text)
+    words = tuple(" ".join((quoted or plain).lower().split()) for quoted, plain in found)
+    words = tuple(dict.fromkeys(word for word in words if word))
+    return Sought(words) if words else None
+
+
+def _caseless(word: str) -> list[str]:
+    """The parts of a word whose bytes are the same in every spelling, but for the case of ASCII."""
+    same = [c if c.isascii() or (c.upper() == c and c.lower() == c) else "\0" for c in word]
+    return [part for part in "".join(same).split("\0") if part]
+
+
+def said_in(places: Places, wanted: Sought, limit: int) -> Iterator[Said]:
+    """The newest session first; as many as are asked for, and not more than looked for."""
+    needle, given = wanted.on_disk, 0
+    if not needle:
+        raise Mistake("transcripts cannot be searched for that: give a word with plain letters")
+    for session in list_sessions(places):
+        for line in lines_with(session.path, needle):
+            for said in _matching(line, wanted, session.path):
+                yield said
+                given += 1
+                if given == limit:
+                    return
+
+
+def lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
+    """The lines of a file that hold these bytes, which are in lower case."""
+    rest = b""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                data = rest + block
+                end = data.rfind(b"\n") + 1
+                yield from _in_block(data[:end], needle)
+                rest = data[end:] if len(data) - end <= LONGEST else b""
+    except OSError as error:
+        raise failure(error, path, "read") from error
+    yield from _in_block(rest, needle)
+
+
+def _in_block(data: bytes, needle: bytes) -> Iterator[bytes]:
+    lowered, at = data.lower(), 0
+    while (found := lowered.find(needle, at)) >= 0:
+        start = lowered.rfind(b"\n", 0, found) + 1
+        stop = lowered.find(b"\n", found)
+        stop = len(data) if stop < 0 else stop
+        yield data[start:stop]
+        at = stop + 1
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    id: int = 0
+    at: float = 0.0
+    by: str = ""
+    what: dict[str, Any] = {}
+
+
+_entry = msgspec.json.Decoder(_Entry)
+
+
+def _matching(line: bytes, wanted: Sought, path: Path) -> Iterator[Said]:
+    try:
+        entry = _entry.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return  # torn, or of a kind we do not know
+    if entry.what.get("type") not in ("message", "reply"):
+        return  # what layers note down was not said
+    given = 0
+    for text in _texts(entry.what.get("message", entry.what.get("content"))):
+        for each in text.split("\n") if wanted.all_in(text) else ():
+            if wanted.all_in(each):
+                yield Said(path.stem, entry.at, entry.by, wanted.around(each), path, entry.id)
+                given += 1
+                if given == IN_ONE:
+                    return
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """What a message says, to a person or to a tool."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key not in _ASIDE:
+                yield from _texts(each)

@@ -1,0 +1,308 @@
+"""What is in the window, by kind of content and by who put it there, and what the layers kept out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Price, Prices, own_limits
+from sevenfold.cli.options import Shared
+from sevenfold.cli.output import count, money, percent, result, tokens
+from sevenfold.cli.surroundings import chosen_session, look, read_transcript
+from sevenfold.layers.savings import Saved, read_again, savings
+from sevenfold.layers.shared.boundary import Boundary, last_boundary
+from sevenfold.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
+from sevenfold.request import Frame
+from sevenfold.session.commands import notes_of
+from sevenfold.settings.schema import Settings
+from sevenfold.tokens import Size, Thresholds, byte_length, measure
+from sevenfold.transcript import Placed, Transcript, View
+
+BAR: Final = 60
+"""Characters of the bar."""
+FREE: Final = "·"
+MARGIN: Final = "▒"
+RESERVED: Final = "░"
+PEOPLE: Final = ("user", "model", "tools")
+
+KINDS: Final = (
+    ("system", "S"),
+    ("tools", "T"),
+    ("user words", "u"),
+    ("assistant words", "a"),
+    ("thinking", "k"),
+    ("tool calls", "c"),
+    ("tool results", "r"),
+    ("context blocks", "x"),
+    ("images and documents", "i"),
+    ("other", "o"),
+)
+_LETTER: Final = dict(KINDS)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """So much of the window holds this."""
+
+    kind: str
+    tokens: int
+    percent: float
+    """Of the whole window."""
+    tool: str = ""
+    """Of which tool, for results."""
+
+
+class Window(msgspec.Struct, frozen=True):
+    session: str
+    model: str
+    window: int
+    used: int
+    free: int
+    """What can still be said before the window is compacted."""
+    margin: int
+    """Between the point where it is compacted and the point where no request is sent."""
+    reserved: int
+    """Kept for the reply."""
+    messages: int
+    parts: tuple[Part, ...]
+    by: dict[str, int]
+    """Tokens by who put them there: the session itself, the user, the model, its tools, each layer."""
+    estimated: bool
+    """Whether no reply has said yet how large it really is."""
+    saved: tuple[Saved, ...] = ()
+    """What each layer that acted has kept out, and what that saved; simulated."""
+    read_again: int = 0
+    """How often the model asked again for something that had been cleared."""
+    currency: str = "USD"
+    compacted: Boundary | None = None
+    """The last compaction, if there was one."""
+    notes: str | None = None
+    """Where the notes on this session are, if there are any."""
+
+
+def window_of(
+    session: str,
+    frame: Frame,
+    view: View,
+    thresholds: Thresholds,
+    saved: Sequence[Saved] = (),
+    currency: str = "USD",
+) -> Window:
+    """Everything that the next request would send, and what the layers kept out of it."""
+    sizes: Counter[tuple[str, str, str]] = Counter()
+    sizes["system", "", "frame"] = _weigh(view, Size(text=sum(map(byte_length, frame.system))))
+    schemas = Size(json=len(msgspec.json.encode(frame.tools))) if frame.tools else Size()
+    sizes["tools", "", "frame"] = _weigh(view, schemas)
+    names = {use.id: use.name for placed in view for use in placed.message.tool_uses}
+    for placed in view:
+        for kind, tool, size in _kinds(placed, names):
+            sizes[kind, tool, placed.by or "other"] += _weigh(view, size)
+    reported = view.reported is not None
+    used = view.tokens if reported else sum(sizes.values())
+    exact = _summing_to(used, sizes)
+    t = thresholds
+    free = max(0, t.auto_compact - used)
+    return Window(
+        session=session,
+        model=frame.model,
+        window=t.window,
+        used=used,
+        free=free,
+        margin=max(0, t.effective - max(t.auto_compact, used)),
+        reserved=max(0, t.window - max(t.effective, used)),
+        messages=len(view),
+        parts=_parts(exact, t.window),
+        by=_by(exact),
+        estimated=not reported,
+        saved=tuple(saved),
+        read_again=read_again(view),
+        currency=currency,
+        compacted=last_boundary(view),
+    )
+
+
+def saved_in(transcript: Transcript, price: Price | None) -> tuple[Saved, ...]:
+    return savings(transcript.entries, transcript.view.calibration, price)
+
+
+def _weigh(view: View, size: Size) -> int:
+    return view.calibration.tokens(size)
+
+
+def _kinds(placed: Placed, names: dict[str, str]) -> Iterable[tuple[str, str, Size]]:
+    ours = placed.by not in PEOPLE
+    for block in placed.message.content:
+        size = measure(Message(placed.message.role, (block,)))
+        match block:
+            case Text() if placed.message.role == "assistant":
+                yield "assistant words", "", size
+            case Text():
+                yield "context blocks" if ours else "user words", "", size
+            case ToolUse():
+                yield "tool calls", "", size
+            case ToolResult(id):
+                yield "tool results", names.get(id, "unknown"), size
+            case Image() | Document():
+                yield "images and documents", "", size
+            case Opaque():
+                yield "other", "", size
+            case _:
+                yield "thinking", "", size
+
+
+def _summing_to(total: int, sizes: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
+    """The estimates scaled to what the provider counted; rounding loses nothing."""
+    whole = sum(sizes.values())
+    if not whole:
+        return Counter()
+    scaled: Counter[tuple[str, str, str]] = Counter()
+    seen = given = 0
+    for key, size in sizes.items():
+        seen += size
+        upto = round(seen * total / whole)
+        scaled[key] = upto - given
+        given = upto
+    return scaled
+
+
+def _parts(exact: Counter[tuple[str, str, str]], window: int) -> tuple[Part, ...]:
+    merged: Counter[tuple[str, str]] = Counter()
+    for (kind, tool, _), n in exact.items():
+        merged[kind, tool] += n
+    order = [name for name, _ in KINDS]
+    keys = sorted(merged, key=lambda key: (order.index(key[0]), -merged[key], key[1]))
+    return tuple(
+        Part(kind, merged[kind, tool], round(100 * merged[kind, tool] / window, 2), tool)
+        for kind, tool in keys
+        if merged[kind, tool]
+    )
+
+
+def _by(exact: Counter[tuple[str, str, str]]) -> dict[str, int]:
+    merged: Counter[str] = Counter()
+    for (_, _, by), n in exact.items():
+        merged[by] += n
+    return dict(merged.most_common())
+
+
+# --- drawing ------------------------------------------------------------------------------------------
+
+
+def drawn(window: Window) -> str:
+    """The window for people: a bar, then every kind with its tokens and its share."""
+    head = (
+        f"{window.session}  {window.model}  {count(window.messages, 'message')}\n"
+        f"{'about ' if window.estimated else ''}{tokens(window.used)} of {tokens(window.window)} tokens "
+        f"({percent(window.used / window.window)})"
+    )
+    rows = [
+        (_LETTER[p.kind], f"{p.kind}: {p.tool}" if p.tool else p.kind, p.tokens)
+        for p in window.parts
+    ]
+    rows += [
+        (FREE, "free", window.free),
+        (MARGIN, "margin of auto-compact", window.margin),
+        (RESERVED, "reserved for the reply", window.reserved),
+    ]
+    width = max(len(name) for _, name, _ in rows)
+    lines = [
+        f"  {sign}  {name:<{width}}  {tokens(n):>7}  {percent(n / window.window):>4}"
+        for sign, name, n in rows
+    ]
+    by = ", ".join(f"{name} {tokens(n)}" for name, n in window.by.items())
+    lines += [f"  by: {by}"] if by else []
+    if window.compacted is not None:
+        lines.append(
+            f"  last compacted ({window.compacted.trigger}), {shortened(window.compacted)}"
+        )
+    lines.append(f"  notes: {window.notes or 'none yet'}")
+    lines += saved_lines(window.saved, window.currency, window.read_again)
+    return "\n".join([head, f"[{bar(window)}]", *lines])
+
+
+def shortened(boundary: Boundary) -> str:
+    """`summary: 120.3k → 14k tokens · fidelity 93%`"""
+    sizes = f"{tokens(boundary.tokens_before)} → {tokens(boundary.tokens_after)} tokens"
+    score = "" if boundary.fidelity is None else f" · fidelity {percent(boundary.fidelity)}"
+    return f"{boundary.by}: {sizes}{score}"
+
+
+def saved_lines(saved: Sequence[Saved], currency: str, again: int = 0) -> list[str]:
+    """What each layer saved, a line each; nothing when no layer has acted."""
+    lines = [
+        f"  layer {one.layer}, {one.what} ({one.times:,}): {tokens(one.tokens_now)} kept out now, "
+        f"{tokens(one.tokens_so_far)} not sent so far{_gain(one.cost, currency)}"
+        for one in saved
+    ]
+    if again:
+        lines.append(f"  asked for again after it was cleared: {count(again, 'result')}")
+    if saved:
+        lines.append("  (what was saved is simulated: estimated tokens at listed prices)")
+    return lines
+
+
+def _gain(cost: float | None, currency: str) -> str:
+    if cost is None:
+        return ""
+    return f", {money(abs(cost), currency)} {'saved' if cost >= 0 else 'lost by it'}"
+
+
+def bar(window: Window, width: int = BAR) -> str:
+    """Each kind gets its share of the characters; what is there at all is seen at all."""
+    parts = Counter[str]()
+    for part in window.parts:
+        parts[_LETTER[part.kind]] += part.tokens
+    for sign, n in ((FREE, window.free), (MARGIN, window.margin), (RESERVED, window.reserved)):
+        parts[sign] += n
+    shown = {sign: n for sign, n in parts.items() if n > 0}
+    whole = sum(shown.values()) or 1
+    cells = {sign: max(1, round(width * n / whole)) for sign, n in shown.items()}
+    while (
+        cells and sum(cells.values()) != width
+    ):  # rounding, and the least of one, are settled here
+        most = max(cells, key=lambda sign: cells[sign])
+        cells[most] += 1 if sum(cells.values()) < width else -1
+    return "".join(sign * n for sign, n in cells.items())
+
+
+# --- the command --------------------------------------------------------------------------------------
+
+
+def show(shared: Shared, session: str | None) -> int:
+    """From what is on disk: no model is needed."""
+    around = look(shared)
+    path = chosen_session(around.scoped(), session)
+    transcript, settings = read_transcript(path), around.settings().settings
+    view = transcript.view
+    frame = msgspec.convert(view.marks.get("frame") or {"model": "unknown"}, Frame)
+    price = Prices.load(settings.prices).of(frame.model)
+    window = window_of(
+        path.stem,
+        frame,
+        view,
+        _thresholds(frame.model, settings),
+        saved_in(transcript, price),
+        price.currency if price else "USD",
+    )
+    if found := notes_of(path):
+        window = replace(window, notes=str(found.path))
+    result(shared, drawn(window), window)
+    return 0
+
+
+def _thresholds(model: str, settings: Settings) -> Thresholds:
+    from sevenfold.models import capabilities
+    from sevenfold.offline import NAME, OfflineEngine
+
+    own, said = own_limits(settings.prices)(model), settings.window
+    known = capabilities(model, betas=settings.betas, window=said, own=own)
+    able = OfflineEngine(known.window).capabilities if model == NAME else known
+    return Thresholds.of(
+        able.window,
+        able.max_output,
+        compact_percent=settings.auto_compact_percent,
+        block_limit=settings.block_limit,
+    )

@@ -1,0 +1,256 @@
+"""Keys that are pressed while a turn runs: Esc stops it, and what is typed is kept for the next prompt.
+
+Ctrl-C and its relatives: the first stops what is going on, the second within two seconds leaves.
+Questions put to the person at the terminal: may this tool run, is this folder to be trusted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+
+from sevenfold.cli.failing import INTERRUPTED
+from sevenfold.cli.open import with_values
+from sevenfold.cli.output import one_line, printable
+from sevenfold.layers.shared.background import owned_tasks
+from sevenfold.messages import ToolUse
+from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
+from sevenfold.tools.toolbox import Answer
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+ESCAPE: Final = b"\x1b"
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
+"""Arrow keys and the like, and the marks around pasted text."""
+
+
+class Keys:
+    """Listens to a terminal without showing what is typed. Ctrl-C is still a signal."""
+
+    def __init__(self, fd: int, on_escape: Callable[[], object]) -> None:
+        self._fd, self._on_escape = fd, on_escape
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._typed = ""
+        self._scope: anyio.CancelScope | None = None
+        self._may_listen = anyio.Event()
+        self._may_listen.set()
+        self._silent = anyio.Event()
+        self._silent.set()
+        self._undo: Callable[[], None] | None = None
+
+    def restore(self) -> None:
+        """The terminal as it was, at once: for those who leave without looking back."""
+        if self._undo is not None:
+            self._undo()
+
+    def typed(self) -> str:
+        """What was typed since this was last asked."""
+        text, self._typed = self._typed, ""
+        text = _SEQUENCE.sub("", text).replace("\r", "\n")
+        return "".join(c for c in text if c == "\n" or c.isprintable()).strip("\n")
+
+    async def listen(self) -> None:
+        """Until cancelled, or until the terminal is gone."""
+        gone = False
+        while not gone:
+            await self._may_listen.wait()
+            self._silent = anyio.Event()
+            try:
+                with anyio.CancelScope() as self._scope, unechoed(self._fd) as self._undo:
+                    gone = await self._read()
+            finally:
+                self._undo = None
+                self._silent.set()
+
+    async def _read(self) -> bool:
+        while True:
+            await anyio.wait_readable(self._fd)
+            try:
+                data = os.read(self._fd, 4096)
+            except OSError:
+                return True
+            if not data:
+                return True
+            if data == ESCAPE:
+                self._on_escape()
+            else:
+                self._typed += self._decode(data)
+
+    @asynccontextmanager
+    async def silent(self) -> AsyncIterator[None]:
+        """The terminal as it was, for somebody else to read from."""
+        self._may_listen = anyio.Event()
+        if self._scope is not None:
+            self._scope.cancel()
+        await self._silent.wait()
+        try:
+            yield
+        finally:
+            self._may_listen.set()
+
+
+if sys.platform == "win32":
+
+    @contextmanager
+    def unechoed(fd: int) -> Iterator[Callable[[], None]]:
+        yield lambda: None
+
+else:
+    import termios
+    import tty
+
+    @contextmanager
+    def unechoed(fd: int) -> Iterator[Callable[[], None]]:
+        """Each key at once and none shown; signals as usual. Yields how to undo it."""
+        before = termios.tcgetattr(fd)
+
+        def undo() -> None:
+            with contextlib.suppress(termios.error):  # the terminal may be gone
+                termios.tcsetattr(fd, termios.TCSANOW, before)
+
+        tty.setcbreak(fd, termios.TCSANOW)
+        try:
+            yield undo
+        finally:
+            undo()
+
+
+TWICE: Final = 2.0
+"""Seconds within which a second Ctrl-C means: leave."""
+_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Interrupts:
+    """Counts; what a first and a second one do is up to whoever asks."""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._last: float | None = None
+        self.leaving = False
+
+    def again(self) -> bool:
+        """Note one more; whether it is the second in a short time."""
+        now, last = self._now(), self._last
+        self._last = now
+        self.leaving = self.leaving or (last is not None and now - last <= TWICE)
+        return self.leaving
+
+
+@asynccontextmanager
+async def watching(on_signal: Callable[[int], object]) -> AsyncIterator[None]:
+    """Call this for every signal that asks us to end, while what is inside runs."""
+    if sys.platform == "win32":  # no such signals: Ctrl-C is a KeyboardInterrupt there
+        yield
+        return
+
+    async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(*(getattr(signal, name) for name in _ENDING)) as signals:
+            task_status.started()
+            async for number in signals:
+                on_signal(number)
+
+    async with owned_tasks() as tasks:
+        await tasks.start(watch)
+        yield
+
+
+def leave_at_once() -> None:
+    """The last resort, when a second request to end was not heard either. All is on disk already."""
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
+
+
+MOST_SHOWN: Final = 2_000
+_ANSWERS: Final[dict[str, Answer]] = {"y": True, "yes": True, "n": False, "no": False}
+_ALWAYS: Final[dict[str, Answer]] = {"a": "always", "always": "always"}
+
+
+def in_full(use: ToolUse) -> str:
+    """What a tool is about to do, with nothing left out that matters for a decision."""
+    lines = [use.name]
+    for name, value in use.input.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8")
+        text = printable(text)
+        if len(text) > MOST_SHOWN:
+            text = f"{text[:MOST_SHOWN]}\n… and {len(text) - MOST_SHOWN:,} characters more"
+        shown = text if "\n" not in text else "\n    " + text.replace("\n", "\n    ")
+        lines.append(f"  {printable(name)}: {shown}")
+    return "\n".join(lines)
+
+
+async def may_run(
+    prompts: PromptSession[str], use: ToolUse, reason: str, rules: tuple[str, ...]
+) -> Answer:
+    """Yes, no, or always in this session. Ctrl-D is no; Ctrl-C is the caller's."""
+    print(f"{in_full(use)}\n  asked because: {one_line(reason, 200)}", flush=True)
+    answer = await choose(prompts, *question(rules))
+    return False if answer is None else answer
+
+
+def question(rules: tuple[str, ...]) -> tuple[str, dict[str, Answer]]:
+    """What is asked and what may be answered; without a rule to add there is no "always"."""
+    if not rules:
+        return "Run it? [y]es, [n]o: ", _ANSWERS
+    added = one_line(", ".join(rules), MOST_SHOWN)
+    return f"Run it? [y]es, [n]o, [a]lways in this session ({added}): ", {**_ANSWERS, **_ALWAYS}
+
+
+async def choose(prompts: PromptSession[str], text: str, answers: dict[str, Any]) -> Any:
+    """Ask until one of the answers is given; None at the end of the input."""
+    while True:
+        try:
+            said = await prompts.prompt_async(text, handle_sigint=False)
+        except EOFError:
+            return None
+        if (word := said.strip().lower()) in answers:
+            return answers[word]
+
+
+class AskedOnce:
+    """The folders about which it was asked whether to trust them: nobody is asked twice."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "trust-asked.json"
+
+    def has(self, root: Path) -> bool:
+        return str(root) in self._all()
+
+    def add(self, root: Path) -> None:
+        make_private_dir(self._path.parent)
+        write_atomic(self._path, msgspec.json.encode(sorted({*self._all(), str(root)})))
+
+    def _all(self) -> list[str]:
+        try:
+            data = read_if_there(self._path, 10_000_000)
+            return msgspec.json.decode(data, type=list[str]) if data else []
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return []
+
+
+async def whether_to_trust(
+    prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path
+) -> bool:
+    """Default no, also at the end of the input and after Ctrl-C."""
+    listed = "\n".join(f"  {line}" for line in with_values(ignored, tree))
+    print(
+        f"{root} has settings that could run commands or widen what is allowed:\n{listed}\n"
+        "They are ignored unless you trust this folder and everything that is in it.",
+        flush=True,
+    )
+    try:
+        return bool(await choose(prompts, "Trust it? [y/N] ", {**_ANSWERS, "": False}))
+    except KeyboardInterrupt:
+        return False

@@ -1,0 +1,1 @@
+"""The same layers around a loop that is not ours, and the memory by itself."""

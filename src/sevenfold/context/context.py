@@ -1,0 +1,392 @@
+"""The same layers for someone else's loop: messages in, a request out, the reply back.
+
+    ctx = Context("claude-sonnet-4-5", state="conversations", id="42")
+    request = ctx.prepare(messages, system=system, tools=tools)
+    response = client.messages.create(**request)
+    ctx.record(response)
+
+The caller hands over its whole history every time and owns it. What was there before is recognised by
+its content, so nothing has to be told to us: a history that was edited is an edit, not an error.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_fields
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import msgspec
+
+from sevenfold.cache.ledger import Ledger
+from sevenfold.cache.prices import Prices
+from sevenfold.clock import SystemClock, finished
+from sevenfold.context.anthropic import AnthropicFormat
+from sevenfold.context.following import Following
+from sevenfold.context.formats import Asked, Format, plain, snapshot
+from sevenfold.context.history import BY, Writer
+from sevenfold.context.loop import (
+    CallersTools,
+    HostedTurn,
+    Kept,
+    NothingWaiting,
+    OwnLoop,
+    Reached,
+    conversation_id,
+    measured_by,
+    refusal,
+    still_too_long,
+    weakly,
+)
+from sevenfold.context.openai import OpenAiFormat
+from sevenfold.errors import Mistake, PromptTooLong
+from sevenfold.events import Added, Audience, Closed, Notice, Replied, Started
+from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, WITH_READ_RESULT
+from sevenfold.layers.l1_tool_results.read_result import ReadResult
+from sevenfold.layers.l2_microcompaction.provider import managed, wanted
+from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.ladder import Lent, standard
+from sevenfold.messages import Json
+from sevenfold.models.jsontext import NotJson, decode_object
+from sevenfold.protocols import Capabilities, Clock, Model, ToolFailed
+from sevenfold.request import Frame, Request
+from sevenfold.session.frame import thresholds
+from sevenfold.session.spending import Capped, Spending
+from sevenfold.session.wiring import watched
+from sevenfold.settings import load
+from sevenfold.settings.environment import Environment
+from sevenfold.settings.flags import Flags
+from sevenfold.settings.schema import Settings
+from sevenfold.storage.places import new_session_id
+from sevenfold.storage.results import ResultStore
+from sevenfold.telemetry import Telemetry
+from sevenfold.tokens import Calibration
+from sevenfold.tools.toolbox import cleaned, problem
+from sevenfold.transcript import Mark, Reply, View, What
+
+FormatName: TypeAlias = Literal["anthropic", "openai"]
+FORMATS: Final[dict[str, type[Format]]] = {"anthropic": AnthropicFormat, "openai": OpenAiFormat}
+
+
+class Context(Audience):
+    """One conversation of a caller who asks the model and runs the tools itself.
+
+    Not for several threads at once. `close` it, or use it in a `with` block, to let go of its file.
+    """
+
+    def __init__(
+        self,
+        model: str | Model,
+        *,
+        state: str | Path | None = None,
+        id: str | None = None,
+        format: FormatName = "anthropic",
+        settings: Mapping[str, Any] | None = None,
+        home: str | Path | None = None,
+        clock: Clock | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        if format not in FORMATS:
+            raise Mistake(f"there is no format {format!r}: use {' or '.join(map(repr, FORMATS))}")
+        self._form = FORMATS[format]()
+        self._writer = Writer(self._form)
+        self.clock = clock or SystemClock()
+        self.settings = self._read_settings(settings or {}, home, environ)
+        self.model = measured_by(model, self.settings)
+        self._asks = Reached.by(model, format, self._at, self.settings, self.clock)
+        self.id = conversation_id(id) if id is not None else new_session_id(self.clock.now())
+        if self.settings.telemetry.enabled:
+            self.overhear(Telemetry(self.id))
+        self._asked: Asked | None = None
+        self._sent: Request | None = None
+        self._sent_at = 0.0
+        self._refused: PromptTooLong | None = None
+        self._unrested = self._told = False
+        self._closed = False
+        self._loop = OwnLoop()
+        self._kept = Kept(state, self.id, self.clock, weakly(self.emit))
+        self._transcript = self._kept.transcript
+        self._let_go = weakref.finalize(self, self._kept.close)
+        self._open_turn(self._kept.frame)
+        source = "resume" if self._transcript.entries else "startup"
+        self.emit(Started(self.id, self.model.name, source, len(self.view)))
+
+    # --- opening and closing ----------------------------------------------------------------------------
+
+    def _read_settings(
+        self, given: Mapping[str, Any], home: str | Path | None, environ: Mapping[str, str] | None
+    ) -> Settings:
+        """The user's own and the machine's; there is no project here that could say anything."""
+        environment = Environment.read(environ)
+        if home:
+            environment = environment.based(Path(home))
+        self._at, self._home = environment, environment.home
+        loaded = load(environment.home, environment, given)
+        for text in loaded.warnings:
+            self.emit(Notice(text, "warning"))
+        return loaded.settings
+
+    def _open_turn(self, stored: Frame | None) -> None:
+        latched = Flags.latch(self.settings.flags, emit=self.emit)
+        session = self.view.marks.get("session")
+        self.flags, self._begun = (
+            latched.as_begun(session, self.emit),
+            latched.all_as_begun(session),
+        )
+        self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
+        self.ledger.window = self.model.capabilities.window
+        self.store = ResultStore(self._kept.results)
+        self._accounts = watched(self.ledger, self.emit, self._transcript)
+        self._turn = HostedTurn(
+            model=self.model,
+            frame=stored or Frame(self.model.name),
+            tools=CallersTools(),
+            layers=standard("main", self._lend()),
+            transcript=self._transcript,
+            background=NothingWaiting(),
+            accounts=self._accounts,
+            clock=self.clock,
+            emit=self.emit,
+            thresholds=thresholds(self.model, self.settings),
+            max_tokens=self.settings.max_output_tokens,
+        )
+        self._following = Following(
+            self._transcript, self._form, self._turn.taken_in, self._caller_changed
+        )
+        if stored:
+            self.ledger.recall(stored, self._transcript)
+            if stored.model != self.model.name:  # it counts tokens in a way of its own
+                new = Mark("calibration", msgspec.to_builtins(Calibration()))
+                self._transcript.add(new, by=BY)
+
+    def _lend(self) -> Lent:
+        """A model that can be reached may be asked, but only while the caller rests."""
+        alone = Lent(
+            emit=self.emit,
+            expect=self.ledger.expect,
+            able=self._able,
+            prices=self.ledger.prices,
+            store=self.store,
+            transcript=lambda: self._kept.path,
+            how=self._how_to_read,
+            until=self.ledger.warmth.until,
+            clock=self.clock,
+            waits=False,
+            home=self._home,
+            switches=self.flags,
+            tool_results=self.settings.tool_results,
+            micro=self.settings.micro,
+            notes=self.settings.notes,
+            compaction=self.settings.compaction,
+        )
+        asked = self._asks.model
+        if asked is None:
+            return alone
+        about = self._accounts, self.clock, self.emit, lambda: self._turn.thresholds
+        forks = Forks(lambda: asked, *about, standard("fork", alone))
+        spending = Spending(self._home, self.settings.daily_background_limit, self.clock)
+        aside = Capped(forks, self.ledger.prices, spending, self.emit)
+        return with_fields(alone, forker=forks, aside=aside)
+
+    def close(self) -> None:
+        """Let go of the file, or of what was only kept for this process."""
+        if self._closed:
+            return
+        self._closed = True
+        self._kept.sync()
+        self._loop.close(self.model)
+        self._let_go()
+        self.emit(Closed(self.id, "exit"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- the caller's loop ------------------------------------------------------------------------------
+
+    def prepare(
+        self, messages: Sequence[Any], *, system: Any = None, tools: Any = None, **params: Any
+    ) -> Json:
+        """What to send for these messages: pass it to the SDK's call as `**request`.
+
+        `messages` is the whole conversation, as the caller has it. It is not changed, and what no layer
+        touches goes out as the caller wrote it. All `params` are passed on.
+        """
+        self._check_open()
+        given = list(messages)
+        if not given:
+            raise Mistake("there are no messages: the model needs at least one to answer")
+        lead = self._form.leading(given)
+        asked = self._read_request(given[:lead], system, tools, params)
+        news = self._following.hear(given[lead:], lead)
+        self._reframe(asked)
+        self._unrested = self._unrested or bool(news.rest)
+        self._following.follow(news)
+        self._turn.attach()
+        self._fit()
+        self._sent = request = self._turn.request
+        self._accounts.before(request)
+        following = self._following
+        following.catch_up()
+        written = self._writer.write(
+            request.view, following.history.groups, following.known, given[lead:]
+        )
+        self._sent_at = perf_counter()
+        return self._form.request(asked, request, written, self._able().max_output)
+
+    def record(self, response: Any) -> None:
+        """Take in what the model answered: an SDK's response, the same as a dict, or a `Reply`."""
+        self._check_open()
+        if self._sent is None:
+            raise Mistake(
+                "nothing was asked yet: record() takes the response to what prepare() made"
+            )
+        took = perf_counter() - self._sent_at
+        reply = response if isinstance(response, Reply) else self._read_reply(response)
+        self._following.record(reply)
+        self._unrested = True
+        cost = self._accounts.after(self._sent, reply)
+        said = (reply.message, reply.usage, reply.stop)
+        self.emit(Replied(*said, took, cost, reply.model, self._sent.source))
+
+    def refused(self, error: BaseException) -> bool:
+        """Say that the provider refused what `prepare` made, with what your client raised.
+
+        True: it was too long, and the next `prepare` makes it shorter. False: it was about something else.
+        """
+        self._check_open()
+        if self._sent is None:
+            raise Mistake("nothing was asked yet: refused() is about what prepare() made")
+        self._refused = refusal(error, self._sent.frame.model)
+        return self._refused is not None
+
+    def _fit(self) -> None:
+        """Make it fit. What was refused and cannot be made any shorter would be refused again."""
+        refused, self._refused = self._refused, None
+        if refused and self._sent and not still_too_long(refused, self._sent.view, self.view):
+            refused = None
+        if not finished(self._turn.fit(refused)) and refused is not None:
+            raise refused
+
+    async def rest(self) -> None:
+        """Let the layers ask the model what they want to know: notes, and a summary for a full window.
+
+        Call it when nobody waits for you. It does nothing where there is nothing to do. A model of which
+        you gave the name is asked if its key is set; else a notice says, once, why nobody is.
+        """
+        self._check_open()
+        if not self._unrested:
+            return
+        self._unrested = False
+        if self._asks.model is None:
+            if not self._told:
+                self.emit(Notice(f"rest() asks nobody: {self._asks.why}", "warning"))
+            self._told = True
+            return
+        layers, view = self._turn.layers, self.view
+        spoken = len(view) and view[-1].message.role == "assistant"
+        at_rest = spoken and not view[-1].message.tool_uses
+        try:
+            if due := (*layers.replied, *(layers.rest if at_rest else ())):
+                await self._turn.rested(due)
+        finally:
+            await self._asks.close()
+        self._kept.sync()
+
+    def rest_sync(self) -> None:
+        """The same for code without an event loop."""
+        self._loop.run(self.rest)
+
+    # --- reading back -----------------------------------------------------------------------------------
+
+    @property
+    def read_back_tool(self) -> Json:
+        """A tool for agents that cannot read files: offer it to the model, answer with `read_back`."""
+        return self._form.tool(ReadResult.schema)
+
+    def read_back(self, arguments: Mapping[str, Any] | str) -> str:
+        """What the model gets for a call of `read_back_tool`, also when it asked for nonsense."""
+        try:
+            given = decode_object(arguments) if isinstance(arguments, str) else dict(arguments)
+            args = cleaned(given)
+            if wrong := problem(ReadResult.schema["input_schema"], args):
+                return f"{ReadResult.name} was not run: {wrong}"
+            return ReadResult(self.store, self._turn.thresholds.window).read(args)
+        except (ToolFailed, NotJson) as error:
+            return f"{ReadResult.name} did not work: {error}"
+
+    def _how_to_read(self) -> str:
+        offered = {tool.get("name") for tool in self._turn.frame.tools}
+        if "Read" in offered:
+            return WITH_FILE_TOOLS
+        return WITH_READ_RESULT if ReadResult.name in offered else ""
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        return self._transcript.view
+
+    def _able(self) -> Capabilities:
+        return self.model.capabilities
+
+    # --- in detail --------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Mistake(f"the Context {self.id} is closed: make another one with the same id")
+
+    def _read_request(self, leading: list[Any], system: Any, tools: Any, params: Json) -> Asked:
+        return Asked(
+            str(params.get("model") or self.model.name),
+            tuple(leading),
+            system if isinstance(system, str) or not system else list(system),
+            list(tools) if tools else None,
+            params,
+        )
+
+    def _reframe(self, asked: Asked) -> None:
+        """Keep the very same frame as long as nothing in it changes."""
+        if asked != self._asked:
+            frame = self._form.frame(asked, self.settings.cache_ttl)
+            if self._form.is_messages_api and wanted(self._begun, self.settings.micro):
+                frame = managed(frame, self._able(), self.settings.micro)
+            if frame != self._turn.frame:
+                self._turn.frame = frame
+            self._asked = Asked(
+                asked.model,
+                snapshot(asked.leading),
+                snapshot(asked.system),
+                snapshot(asked.tools),
+                snapshot(asked.params),
+            )
+        about = {"id": self.id, "model": self.model.name, "flags": msgspec.to_builtins(self._begun)}
+        self._kept.keep(about, self._turn.frame)
+
+    def _read_reply(self, response: Any) -> Reply:
+        try:
+            told = plain(response, "the response")
+            reply = self._form.reply(told) if isinstance(told, dict) else None
+        except Mistake:
+            reply = None
+        if reply is None:
+            raise Mistake(
+                f"record() was given a {type(response).__name__} that is no reply in this format: give "
+                "it the whole response of the call, for a stream the final message"
+            )
+        return reply
+
+    def _caller_changed(self, number: int, whats: tuple[What, ...]) -> None:
+        self.ledger.expect(f"the caller changed messages[{number}]")
+        self.emit(Added(BY, whats))

@@ -1,0 +1,200 @@
+"""What a message format must be able to do for us. No logic.
+
+What a caller hands us, as plain JSON values: SDK objects told as they are sent, marks left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from sevenfold.errors import Mistake
+from sevenfold.messages import Block, Json, Message, Role, whole_characters
+from sevenfold.request import Frame, Request
+from sevenfold.transcript import Reply
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """One of the caller's messages as we understand it."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+    by: str
+    """Who: "user", "model", "tools", or "system" for instructions among the messages."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a caller hands over beside the messages."""
+
+    model: str
+    leading: tuple[Any, ...]
+    """Messages at the beginning that belong to the frame."""
+    system: Any
+    tools: Any
+    params: Json
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The messages of a request, and which of them each message of the view became."""
+
+    messages: list[Any]
+    ends: Sequence[int]
+    """Where each message of the view ends."""
+
+
+class Format(Protocol):
+    """How a provider's messages are read and written."""
+
+    @property
+    def is_messages_api(self) -> bool:
+        """Whether we place its cache marks and may use its context management."""
+        ...
+
+    def leading(self, messages: Sequence[Any]) -> int:
+        """How many messages at the beginning belong to the frame."""
+        ...
+
+    def spoken(self, message: Json, where: str) -> Spoken:
+        """A message of the caller, plain and without marks."""
+        ...
+
+    def rewritten(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        """The caller's message with these of its blocks shown otherwise; None: nothing is left."""
+        ...
+
+    def told(self, message: Message) -> list[Json]:
+        """A message of ours in the words of this format."""
+        ...
+
+    def frame(self, asked: Asked, ttl: Any) -> Frame:
+        """What the provider's cache depends on, of what the caller asks for."""
+        ...
+
+    def request(self, asked: Asked, request: Request, written: Written, most: int) -> Json:
+        """What goes into the SDK's call; `most` is the longest reply the model can give."""
+        ...
+
+    def reply(self, response: Json) -> Reply | None:
+        """What the provider answered; None when this is no answer in this format."""
+        ...
+
+    def tool(self, schema: Json) -> Json:
+        """A tool of ours as this format defines tools."""
+        ...
+
+
+MARK: Final = "cache_control"
+"""Where the cache is to be kept is our business; a caller's own marks come and go between requests."""
+FINGERPRINT: Final = 12
+"""Bytes. Enough to tell all messages of a conversation apart."""
+_canonical = msgspec.json.Encoder(order="sorted").encode
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def plain(value: Any, where: str) -> Any:
+    """The value made of objects, lists, texts and numbers only; a `Mistake` where that cannot be."""
+    return value if _is_plain(value) else _made_plain(value, where)
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is str or value is None or kind is int or kind is bool or kind is float:
+        return True
+    if kind is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    return kind is list and all(map(_is_plain, value))
+
+
+def _made_plain(value: Any, where: str) -> Any:
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key, where): _made_plain(item, where) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_made_plain(item, where) for item in value]
+    if (told := _told(value)) is not None:
+        return _made_plain(told, where)
+    raise Mistake(
+        f"{where} holds a {type(value).__name__}, and JSON has no place for it: give objects, lists, "
+        "texts and numbers, or what the SDK returned"
+    )
+
+
+def _key(key: Any, where: str) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, int | float | None):
+        return str(_encode(key), "ascii")
+    raise Mistake(f"{where} has a {type(key).__name__} for a key, and JSON only has texts there")
+
+
+def _told(value: Any) -> Any:
+    """An object of an SDK as that SDK would send it."""
+    if callable(dump := getattr(value, "model_dump", None)):
+        left_out = getattr(value, "__api_exclude__", None)
+        return dump(
+            mode="json", by_alias=True, exclude_unset=True, exclude=left_out, warnings=False
+        )
+    tell = getattr(value, "to_dict", None)
+    return tell() if callable(tell) else None
+
+
+def snapshot(value: Any) -> Any:
+    """A copy that only shares what cannot change, to compare with later: `==` then sees every change."""
+    if isinstance(value, dict):
+        return {key: snapshot(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [snapshot(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(snapshot(item) for item in value)
+    copy: Callable[..., Any] | None = getattr(value, "model_copy", None)
+    return copy(deep=True) if copy is not None else value
+
+
+def fresh(value: Any) -> Any:
+    """A message or block of ours as JSON that nobody else holds."""
+    return _decode(_encode(value))
+
+
+def mended(value: Any) -> Any:
+    """A copy with whole characters only: halves of them can be neither sent nor stored."""
+    if isinstance(value, str):
+        return whole_characters(value)
+    if isinstance(value, dict):
+        return {whole_characters(key): mended(item) for key, item in value.items()}
+    return [mended(item) for item in value] if isinstance(value, list) else value
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def unmarked(message: Json) -> Json:
+    """A message, a block or a tool without its cache marks; what a tool was called with stays."""
+    out = message
+    content = message.get("content")
+    if isinstance(content, list):
+        blocks = [unmarked(block) if isinstance(block, dict) else block for block in content]
+        if not all(map(_is, blocks, content)):
+            out = {**message, "content": blocks}
+    if MARK in out:
+        out = {key: value for key, value in out.items() if key != MARK}
+    return out
+
+
+def canonical(message: Json) -> bytes:
+    """The same bytes for the same content: in any order of its fields, a text or a list of one text."""
+    if isinstance(content := message.get("content"), str):
+        message = {**message, "content": [{"type": "text", "text": content}]}
+    return _canonical(message)
+
+
+def fingerprint(messages: Iterable[bytes]) -> str:
+    """By which messages are recognised, from their canonical bytes."""
+    return blake2b(b"\n".join(messages), digest_size=FINGERPRINT).hexdigest()

@@ -1,0 +1,611 @@
+"""What the log knows of the caller's messages: which there are, how each is shown, which were given up.
+
+Worked out from the entries alone, one after the other, so that a resumed conversation knows what the one
+before it knew. What the caller does to its history is in the log as edits of ours:
+
+    Message, with a source       the caller said something new
+    Mark "context.adopted"       the caller's own copy of the reply that was recorded
+    Replace, with a source       the caller's copy differs, or it changed a message in its place
+    Replace by "context"         the caller took these out
+    Undo                         the caller changed what stands here: from here on it is learned anew
+
+The caller's messages as the view will have them: those that answer one reply together are one. How
+the caller's messages looked when they were last here, to see at a glance what is new. The messages
+of a request: the caller's own where nothing changed them, else as the view shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.context.formats import (
+    Format,
+    Spoken,
+    Written,
+    canonical,
+    fingerprint,
+    mended,
+    plain,
+    snapshot,
+    unmarked,
+)
+from sevenfold.errors import Mistake
+from sevenfold.messages import THOUGHTS, Block, Json, Message, ToolResult, ToolUse
+from sevenfold.request import pinned
+from sevenfold.transcript import Entry, Id, Mark, Replace, Reply, Results, Undo, Unthink, View
+
+BY: Final = "context"
+ADOPTED: Final = "context.adopted"
+
+
+@dataclass(slots=True)
+class Group:
+    """Messages of the caller that are one message of the view."""
+
+    fingerprint: str
+    id: Id
+    """The entry by which the view has it."""
+    place: Id
+    """Where it stands: the first entry that stood there."""
+    shown: Message
+    """As the view shows it, or would if no summary stood in its place."""
+
+
+class History:
+    """Reads the log as it grows."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.awaited: Id | None = None
+        """The reply that was recorded and that the caller has not sent back yet."""
+        self._read = 0
+        self._said: dict[Id, Message] = {}
+        self._spans: dict[Id, tuple[Id, Id]] = {}
+        self._departed: dict[str, list[Message]] = {}
+        self._holders: dict[str, Group] = {}
+        self._uses: dict[str, int] = {}
+
+    def read(self, entries: Sequence[Entry]) -> None:
+        """Take in the entries that have come since the last time."""
+        for entry in entries[self._read :]:
+            self._take(entry)
+        self._read = len(entries)
+
+    def _take(self, entry: Entry) -> None:
+        match entry.what:
+            case Message() as message:
+                self._said[entry.id] = message
+                if entry.source:
+                    self._arrive(Group(entry.source, entry.id, entry.id, message))
+            case Reply(message):
+                self._said[entry.id] = message
+                self._count(message, 1)
+                self.awaited = entry.id
+            case Mark(name, int(id)) if name == ADOPTED and id in self._said:
+                self._adopt(Group(entry.source, id, id, self._said[id]))
+            case Replace() as edit:
+                self._replace(entry, edit)
+            case Results(shown):
+                self._show(shown)
+            case Unthink(first):
+                self._unthink(self._span(first)[0])
+            case Undo(ids):
+                self._undo(ids)
+
+    def _replace(self, entry: Entry, edit: Replace) -> None:
+        low, high = self._span(edit.first)[0], self._span(edit.last)[1]
+        self._spans[entry.id] = low, high
+        if entry.source and edit.by:
+            new = Group(entry.source, entry.id, low, edit.by[0])
+            if edit.first == self.awaited:
+                self._adopt(new)
+            else:
+                self._swap(edit.first, new)
+        elif entry.by == BY:
+            self._depart([g for g in self.groups if low <= g.place <= high])
+
+    def _span(self, id: Id) -> tuple[Id, Id]:
+        return self._spans.get(id, (id, id))
+
+    # --- coming and going -------------------------------------------------------------------------------
+
+    def _arrive(self, group: Group, at: int | None = None) -> None:
+        known = self._departed.get(group.fingerprint)
+        if known:
+            known.pop(0)
+        self.groups.insert(len(self.groups) if at is None else at, group)
+        self._count(group.shown, 1)
+        for result in group.shown.results:
+            self._holders[result.tool_use_id] = group
+
+    def _adopt(self, group: Group) -> None:
+        if self.awaited is not None and self.awaited in self._said:
+            self._count(self._said[self.awaited], -1)
+        self.awaited = None
+        self._arrive(group)
+
+    def _swap(self, old: Id, new: Group) -> None:
+        at = next((i for i, g in enumerate(self.groups) if g.id == old), None)
+        if at is not None:
+            self._depart([self.groups[at]])
+            self._arrive(new, at)
+
+    def _depart(self, groups: Sequence[Group]) -> None:
+        leaving = {id(group) for group in groups}
+        self.groups = [g for g in self.groups if id(g) not in leaving]
+        for group in reversed(groups):
+            self._departed.setdefault(group.fingerprint, []).insert(0, group.shown)
+            self._count(group.shown, -1)
+            for result in group.shown.results:
+                if self._holders.get(result.tool_use_id) is group:
+                    del self._holders[result.tool_use_id]
+
+    def _undo(self, ids: Iterable[Id]) -> None:
+        gone = frozenset(ids)
+        if self.awaited is not None and self.awaited in gone:
+            self._count(self._said[self.awaited], -1)
+            self.awaited = None
+        for undone in gone:
+            self._said.pop(undone, None)
+            self._spans.pop(undone, None)
+        self._depart([g for g in self.groups if g.id in gone])
+
+    def _count(self, message: Message, by: int) -> None:
+        for use in message.tool_uses:
+            left = self._uses.get(use.id, 0) + by
+            if left:
+                self._uses[use.id] = left
+            else:
+                self._uses.pop(use.id, None)
+
+    # --- how they are shown -----------------------------------------------------------------------------
+
+    def _show(self, shown: dict[str, str]) -> None:
+        for use, text in shown.items():
+            if (group := self._holders.get(use)) is not None:
+                group.shown = _mapped(group.shown, use, text)
+
+    def _unthink(self, place: Id) -> None:
+        for group in self.groups:
+            if group.place >= place and any(isinstance(b, THOUGHTS) for b in group.shown.content):
+                kept = (b for b in group.shown.content if not isinstance(b, THOUGHTS))
+                group.shown = Message(group.shown.role, tuple(kept))
+
+    # --- asking -----------------------------------------------------------------------------------------
+
+    def shown_before(self, fingerprint: str) -> Message | None:
+        """How a message was shown when it was last here; None if it never was, or still is."""
+        known = self._departed.get(fingerprint)
+        return known[0] if known else None
+
+    def said(self, id: Id) -> Message | None:
+        return self._said.get(id)
+
+    def free_id(self, use: str, taken: Iterable[str] = ()) -> str:
+        """This id for a tool call, or one like it, if another call has it: some callers count from 0."""
+        id, n = use, 1
+        while id in self._uses or id in taken:
+            n += 1
+            id = f"{use}~{n}"
+        return id
+
+    def from_here(self, at: int) -> frozenset[Id]:
+        """All entries that an undo from this group on names."""
+        place = self.groups[at].place
+        said = {id for id in self._said if id >= place}
+        return frozenset(said | {id for id, (_, high) in self._spans.items() if high >= place})
+
+
+def _mapped(message: Message, use: str, text: str) -> Message:
+    def shown(block: Block) -> Block:
+        if isinstance(block, ToolResult) and block.tool_use_id == use:
+            return replace(block, content=text)
+        return block
+
+    return Message(message.role, tuple(shown(block) for block in message.content))
+
+
+@dataclass(slots=True)
+class Heard:
+    """Messages of the caller that are one message of the view, usually just one."""
+
+    fingerprint: str
+    message: Message
+    """As the caller said it; the ids of tool calls are those of the view."""
+    by: str
+    uses: tuple[str, ...]
+    """The ids of tool calls that the caller gave."""
+    sizes: tuple[int, ...]
+    """How many blocks each of the messages has."""
+    seen: list[Any]
+    """What they looked like, to compare with."""
+    own: list[Json] | None
+    """What is sent in their place, where they cannot be sent as the caller has them."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no tool is called or answered in it."""
+        return not any(isinstance(b, ToolUse | ToolResult) for b in self.message.content)
+
+
+@dataclass(slots=True)
+class Told:
+    """One message of the caller, read."""
+
+    where: str
+    seen: Any
+    """How it looked."""
+    own: Json | None
+    """What goes out for it, where that cannot be what was given."""
+    canonical: bytes
+    spoken: Spoken
+
+    @property
+    def calls(self) -> list[ToolUse]:
+        return [b for b in self.spoken.blocks if isinstance(b, ToolUse)]
+
+    @property
+    def answers(self) -> list[ToolResult]:
+        return [b for b in self.spoken.blocks if isinstance(b, ToolResult)]
+
+
+def read(given: Any, form: Format, where: str) -> Told:
+    """A message as it was given, as it is sent, and as we understand it."""
+    try:
+        told = plain(given, where)
+        if not isinstance(told, dict):
+            raise Mistake(f"{where} is a {type(given).__name__}: give each message as an object")
+        try:
+            return _told(where, given, told, form)
+        except UnicodeEncodeError:  # halves of characters: no provider takes them, nor does our log
+            return _told(where, given, mended(told), form)
+    except RecursionError:
+        raise Mistake(f"{where} is nested too deeply, or holds itself") from None
+
+
+def _told(where: str, given: Any, message: Json, form: Format) -> Told:
+    normal = unmarked(message)
+    sent = normal if form.is_messages_api else message
+    # What we keep must not change when the caller changes what it gave us.
+    kept = snapshot(normal)
+    seen = kept if normal is given else snapshot(given)
+    own = None if sent is given else kept if sent is normal else snapshot(sent)
+    return Told(where, seen, own, canonical(normal), form.spoken(kept, where))
+
+
+def looks_now(messages: Sequence[Any], heard: Heard, form: Format, first: int) -> Heard | None:
+    """The same messages, only marked or built otherwise, as they look now; None when they changed."""
+    told = [read(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)]
+    now = _closed(told)
+    if now.fingerprint != heard.fingerprint:
+        return None
+    now.message, now.uses = heard.message, heard.uses
+    return now
+
+
+def grouped(messages: Sequence[Any], form: Format, first: int) -> list[Heard]:
+    """Read messages, of which the first has the number `first`."""
+    rounds = _Rounds()
+    for number, given in enumerate(messages, first):
+        rounds.take(read(given, form, f"messages[{number}]"))
+    return rounds.end()
+
+
+class _Rounds:
+    """Calls of tools and their answers, as they come."""
+
+    def __init__(self) -> None:
+        self._done: list[Heard] = []
+        self._group: list[Told] = []
+        self._open: dict[str, int] = {}
+        """How many answers each call of the last reply still wants."""
+        self._wanted = 0
+        self._calls: dict[str, str] = {}
+
+    def take(self, told: Told) -> None:
+        """Add a message to the group that is open, or close that and begin another."""
+        role = told.spoken.role
+        if self._group and self._group[0].spoken.role != role:
+            self._close()
+        self._group.append(told)
+        if role == "assistant":
+            self._call(told)
+        else:
+            self._answer(told)
+        if not self._wanted:
+            self._close()
+
+    def _call(self, told: Told) -> None:
+        for use in told.calls:
+            self._open[use.id] = self._open.get(use.id, 0) + 1
+            self._wanted += 1
+            self._calls[use.id] = f"{told.where} makes the tool call {use.id!r} of {use.name!r}"
+
+    def _answer(self, told: Told) -> None:
+        for result in told.answers:
+            left = self._open.get(result.tool_use_id)
+            if left is None:
+                raise Mistake(
+                    f"{told.where} answers the tool call {result.tool_use_id!r}, which the reply before "
+                    "it does not make: keep call and answer both, or drop both"
+                )
+            self._open[result.tool_use_id] = max(0, left - 1)
+            self._wanted -= left > 0
+
+    def _close(self) -> None:
+        if self._group[0].spoken.role != "assistant":
+            if self._wanted:
+                raise self._unanswered()
+            self._open.clear()
+        self._done.append(_closed(self._group))
+        self._group = []
+
+    def _unanswered(self) -> Mistake:
+        use = next(use for use, left in self._open.items() if left)
+        return Mistake(
+            f"{self._calls[use]} and no message after it answers: add its result, or leave the call out"
+        )
+
+    def end(self) -> list[Heard]:
+        if self._wanted:
+            raise self._unanswered()
+        return self._done
+
+
+def _closed(group: list[Told]) -> Heard:
+    blocks = tuple(block for told in group for block in told.spoken.blocks)
+    message = Message(group[0].spoken.role, blocks)
+    return Heard(
+        fingerprint(told.canonical for told in group),
+        message,
+        "tools" if message.results else group[-1].spoken.by,
+        tuple(use.id for use in message.tool_uses),
+        tuple(len(told.spoken.blocks) for told in group),
+        [told.seen for told in group],
+        _own(group),
+    )
+
+
+def _own(group: list[Told]) -> list[Json] | None:
+    if all(told.own is None for told in group):
+        return None
+    return [told.seen if told.own is None else told.own for told in group]
+
+
+# --- ids --------------------------------------------------------------------------------------------------
+
+
+def renamed(message: Message, uses: Iterable[str], results: Iterable[str]) -> Message:
+    """The message with these ids for its tool calls and its answers, in order."""
+    use_ids, result_ids = iter(uses), iter(results)
+
+    def named(block: Block) -> Block:
+        if isinstance(block, ToolUse):
+            return replace(block, id=next(use_ids))
+        if isinstance(block, ToolResult):
+            return replace(block, tool_use_id=next(result_ids))
+        return block
+
+    return Message(message.role, tuple(named(block) for block in message.content))
+
+
+def like(message: Message, other: Message) -> Message | None:
+    """The message with the ids of another one that stands for it; None if their calls do not match."""
+    uses, results = other.tool_uses, other.results
+    if (len(uses), len(results)) != (len(message.tool_uses), len(message.results)):
+        return None
+    if not uses and not results:
+        return message
+    return renamed(message, (u.id for u in uses), (r.tool_use_id for r in results))
+
+
+class Remembered:
+    """One `Heard` for each group of the history; None where only the log knows it so far."""
+
+    def __init__(self, length: int = 0) -> None:
+        self.heard: list[Heard | None] = [None] * length
+        self._known = 0
+        """So many groups at the beginning can be compared."""
+        self._flat: list[Any] = []
+        self._starts: list[int] = []
+        self.special: set[int] = set()
+        """Groups that are not sent as the objects the caller has."""
+
+    def __len__(self) -> int:
+        return len(self.heard)
+
+    def __getitem__(self, at: int) -> Heard:
+        heard = self.heard[at]
+        assert heard is not None, "asked for what was not heard in this process"
+        return heard
+
+    def start(self, at: int) -> int:
+        """Where in the caller's list this group begins."""
+        return self._starts[at] if at < len(self._starts) else len(self._flat)
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    def same(self, messages: list[Any], form: Format, first: int) -> int:
+        """How many groups at the beginning are what they were; the first message is number `first`."""
+        if messages[: len(self._flat)] == self._flat:
+            return self._known
+        for at in range(self._known):
+            start, end = self._starts[at], self.start(at + 1)
+            now = messages[start:end]
+            if now == self._flat[start:end]:
+                continue
+            heard = self[at]
+            looks = looks_now(now, heard, form, first + start) if len(now) == end - start else None
+            if looks is None:
+                return at
+            self._put(at, looks)
+        return self._known
+
+    def _put(self, at: int, heard: Heard) -> None:
+        start = self._starts[at]
+        self.heard[at] = heard
+        self._flat[start : start + len(heard.seen)] = heard.seen
+        self.special.discard(at)
+        if heard.own is not None:
+            self.special.add(at)
+
+    # --- keeping up -------------------------------------------------------------------------------------
+
+    def append(self, heard: Heard) -> None:
+        """The newest group of the history."""
+        self.heard.append(heard)
+        self._index(len(self.heard) - 1)
+
+    def set(self, at: int, heard: Heard) -> None:
+        """How a group looks, or what stands in its place; `reindex` when all is set."""
+        self.heard[at] = heard
+
+    def remove(self, first: int, last: int) -> None:
+        """Forget the groups from `first` up to before `last`; `reindex` when all is done."""
+        del self.heard[first:last]
+
+    def reindex(self) -> None:
+        self._known, self._flat, self._starts, self.special = 0, [], [], set()
+        for at, heard in enumerate(self.heard):
+            if heard is None:
+                break
+            self._index(at)
+
+    def _index(self, at: int) -> None:
+        heard = self[at]
+        self._starts.append(len(self._flat))
+        self._flat.extend(heard.seen)
+        self._known = at + 1
+        if heard.own is not None:
+            self.special.add(at)
+
+
+class Writer:
+    """Writes requests of one conversation; what it found out about the view it keeps for the next one."""
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._buffer: object = None
+        self._length = 0
+        self._in_order = True
+        """The view is the caller's messages, each in its place and nothing between them."""
+        self._altered: set[int] = set()
+
+    def write(
+        self, view: View, groups: Sequence[Group], known: Remembered, said: list[Any]
+    ) -> Written:
+        """`said` is what the caller has now, group for group what is known."""
+        self._look(view, groups, known)
+        if not self._in_order or len(view) != len(groups) or view.pins:
+            return self._piece_by_piece(view, groups, known, said)
+        out = list(said)
+        ends = _Ends(known, len(groups))
+        special = sorted(known.special | self._altered, reverse=True)
+        for at in special:  # from the end, so that what is dropped does not move what comes next
+            first, last = known.start(at), known.start(at + 1)
+            new = self._as_shown(known[at], view[at].message, out[first:last])
+            if len(new) != last - first:
+                return self._piece_by_piece(view, groups, known, said)
+            out[first:last] = new
+        return Written(out, ends)
+
+    def _look(self, view: View, groups: Sequence[Group], known: Remembered) -> None:
+        """Find what of the view is not as the caller said it. Only what is new is looked at."""
+        if view.buffer is not self._buffer or len(view) < self._length:
+            self._buffer, self._length = view.buffer, 0
+            self._in_order, self._altered = True, set()
+        for at in range(self._length, len(view)):
+            placed = view[at]
+            if at >= len(groups) or groups[at].id != placed.id:
+                self._in_order = False
+                break
+            if not _unchanged(known[at], placed.message):
+                self._altered.add(at)
+        self._length = len(view)
+
+    def _piece_by_piece(
+        self, view: View, groups: Sequence[Group], known: Remembered, said: list[Any]
+    ) -> Written:
+        where = {group.id: at for at, group in enumerate(groups)}
+        pins = pinned(view)
+        out: list[Any] = []
+        ends: list[int] = []
+        for placed in view:
+            at = where.get(placed.id)
+            if at is None:
+                out += self._form.told(placed.message)
+            else:
+                own = said[known.start(at) : known.start(at + 1)]
+                out += self._as_shown(known[at], placed.message, own)
+            ends.append(len(out))
+            for payload in pins.get(placed.id, ()):
+                out.append({"role": "user", "content": [msgspec.json.decode(payload)]})
+        return Written(out, ends)
+
+    def _as_shown(self, heard: Heard, shown: Message, said: list[Any]) -> list[Any]:
+        messages = said if heard.own is None else snapshot(heard.own)
+        if _unchanged(heard, shown):
+            return messages
+        pairs = _matched(heard.message.content, shown.content)
+        if pairs is None:
+            return self._form.told(shown)
+        out: list[Json] = []
+        first = 0
+        for message, size in zip(messages, heard.sizes, strict=True):
+            before, after = heard.message.content[first : first + size], pairs[first : first + size]
+            first += size
+            if all(new is old for old, new in zip(before, after, strict=True)):
+                out.append(message)
+            elif (new := self._form.rewritten(message, before, after)) is not None:
+                out.append(new)
+        return out
+
+
+class _Ends(Sequence[int]):
+    """Where each group ends in the caller's list, looked up when asked."""
+
+    def __init__(self, known: Remembered, length: int) -> None:
+        self._known, self._length = known, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._known.start(at + 1)
+
+
+def _unchanged(heard: Heard, shown: Message) -> bool:
+    """Whether the view shows what the caller said; what was found equal once is found so at once."""
+    if shown is heard.message:
+        return True
+    if shown != heard.message:
+        return False
+    heard.message = shown
+    return True
+
+
+def _matched(before: Sequence[Block], after: Sequence[Block]) -> list[Block | None] | None:
+    """What is shown for each block; None for thinking that was dropped. None at all: they do not match."""
+    out: list[Block | None] = []
+    rest = iter(after)
+    new = next(rest, None)
+    for old in before:
+        if new is not None and _stands_for(new, old):
+            out.append(old if new == old else new)
+            new = next(rest, None)
+        elif isinstance(old, THOUGHTS):
+            out.append(None)
+        else:
+            return None
+    return out if new is None else None
+
+
+def _stands_for(new: Block, old: Block) -> bool:
+    if isinstance(new, ToolResult) and isinstance(old, ToolResult):
+        return new.tool_use_id == old.tool_use_id
+    return new == old

@@ -1,0 +1,302 @@
+"""A turn whose loop is somebody else's: the layers act, the caller asks the model and runs the tools.
+
+Where a caller's conversation is kept: in a folder, to go on with it later, or in this process
+alone. What a caller's client raised when the provider refused a request: was it too long, and by
+how much?
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+import tempfile
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from sevenfold.cache.prices import own_limits
+from sevenfold.context.history import BY
+from sevenfold.errors import Mistake, ModelFailure, PromptTooLong, SessionNotFound
+from sevenfold.events import Emit, Event, Notice
+from sevenfold.layers.shared.background import Tray, owned_tasks
+from sevenfold.messages import Block, Json, ToolResult, ToolUse
+from sevenfold.models import capabilities, connect
+from sevenfold.models.capabilities import Access
+from sevenfold.models.failures import Provider, told, too_long
+from sevenfold.protocols import After, Background, Capabilities, Clock, Handback, Model, Tools, Work
+from sevenfold.request import Frame, Request
+from sevenfold.session.log import RESULTS, Recording, frame_mark
+from sevenfold.settings.environment import Environment
+from sevenfold.settings.schema import Settings
+from sevenfold.storage.files import make_private_dir
+from sevenfold.storage.places import checked_id
+from sevenfold.transcript import Reply, Transcript, View
+from sevenfold.turn import Turn
+
+
+class HostedTurn(Turn):
+    """Takes results in and lets the layers work at rest, with the turn's own care for their failures."""
+
+    def taken_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
+        """How the layers decide to show these results, which come next in the view."""
+        for layer in self.layers.intake:
+            with self._degrading(layer):
+                results = layer.intake(results, self.transcript.view)
+        return results
+
+    async def rested(self, layers: Sequence[After]) -> None:
+        """Let these layers do what they do in the background, and write what they hand back."""
+        async with owned_tasks() as tasks:
+            self.background = tray = Tray(tasks, self.emit)
+            self._after(layers)
+            await tray.drain(math.inf)
+        self.collect()
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A model of which only the name is known: enough to measure by, not to ask."""
+
+    name: str
+    capabilities: Capabilities
+
+    def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        raise Mistake(
+            f"this Context only knows the name of {self.name}; give it a Model to let layers ask one"
+        )
+
+
+def measured_by(model: str | Model, settings: Settings) -> Model:
+    """The model itself, or what is known of the model of this name."""
+    if not isinstance(model, str):
+        return model
+    if not model.strip():
+        raise Mistake("a Context needs the name of a model, such as 'claude-sonnet-4-5'")
+    own = own_limits(settings.prices)(model)
+    return Named(model, capabilities(model, window=settings.window, own=own))
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """Whom layers may ask while the caller rests: the model that was given, or the one of this name."""
+
+    model: Model | None = None
+    why: str = ""
+    """Why there is nobody to ask."""
+    ours: bool = False
+    """Connected by us, so closed by us: after each rest, for who knows whether there is another."""
+
+    @classmethod
+    def by(
+        cls, model: str | Model, format: str, at: Environment, settings: Settings, clock: Clock
+    ) -> Reached:
+        """Nothing is sent before the first question; a name without its key is nobody."""
+        if not isinstance(model, str):
+            return cls(model)
+        access = Access(
+            anthropic_key=at.anthropic_key,
+            anthropic_token=at.anthropic_token,
+            anthropic_base_url=settings.anthropic_base_url,
+            openai_key=at.openai_key,
+            openai_base_url=settings.openai_base_url,
+            window=settings.window,
+            limits_of=own_limits(settings.prices),
+        )
+        name = f"openai:{model}" if format == "openai" and ":" not in model else model
+        try:
+            return cls(connect(name, access, clock=clock), ours=True)
+        except Mistake as error:
+            return cls(None, str(error))
+
+    async def close(self) -> None:
+        if self.ours and (end := getattr(self.model, "close", None)):
+            with anyio.CancelScope(shield=True):
+                await end()
+
+
+class CallersTools:
+    """The caller runs its tools itself."""
+
+    def safe(self, use: ToolUse) -> bool:
+        return False
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        raise Mistake(f"{use.name} is a tool of the caller, who runs it")
+
+
+class OwnLoop:
+    """Lets plain code run async work, always in the same event loop: connections are bound to theirs."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._close: Callable[[], object] = lambda: None
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if _in_a_loop():
+            raise Mistake("rest_sync() is for code without an event loop: here, await rest()")
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+            self._close = weakref.finalize(self, _closed, self._runner)
+        self._runner.run(work())
+
+    def close(self, model: Model) -> None:
+        """What the model has connected in here ends with this; ours connect anew when asked again."""
+        end = getattr(model, "close", None)
+        if self._runner is not None and end is not None and not _in_a_loop():
+            self._runner.run(end())
+        self._close()
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _closed(runner: asyncio.Runner) -> None:
+    if _in_a_loop():  # nothing of it can run any more
+        runner.get_loop().close()
+    else:
+        runner.close()
+
+
+class NothingWaiting:
+    """No work is going on between two calls of the caller."""
+
+    def start(self, name: str, work: Work) -> None:
+        raise Mistake(f"{name} can only work inside rest()")
+
+    def collect(self) -> list[tuple[str, Sequence[Handback]]]:
+        return []
+
+
+_model: type[Model] = Named
+_tools: type[Tools] = CallersTools
+_background: type[Background] = NothingWaiting
+
+
+OURS: Final[Json] = {"kind": BY}
+"""What the first record of a transcript says, if a `Context` wrote it."""
+
+
+def conversation_id(id: str) -> str:
+    """The id as given, if it can be one."""
+    try:
+        return checked_id(id)
+    except SessionNotFound:
+        raise Mistake(
+            f"{id!r} cannot be the id of a Context, as it names a file: use letters, digits, '-', '_' "
+            "and '.'"
+        ) from None
+
+
+class Kept:
+    """The transcript of one conversation, and the folder for what is too big for it."""
+
+    def __init__(self, state: str | Path | None, id: str, clock: Clock, emit: Emit) -> None:
+        self._recording: Recording | None = None
+        self._temporary: Path | None = None
+        self.transcript = Transcript(clock.now)
+        self.frame: Frame | None = None
+        """The last one that was written down."""
+        self._used: Frame | None = None
+        if state is None:
+            return
+        folder = make_private_dir(Path(state).expanduser().absolute())
+        self._recording = recording = Recording(folder / f"{id}.jsonl", clock, emit)
+        if recording.path.is_file():
+            recording.load(clock)
+            self.frame = recording.frame()
+        self.transcript = recording.transcript
+        if self.transcript.view.marks.get("session", OURS).get("kind") != BY:
+            recording.close()
+            raise Mistake(
+                f"{recording.path} is the transcript of a session, which a Context cannot go on with: "
+                "give it another id, or another folder"
+            )
+        for lost in self.transcript.problems:  # the caller still has what was said there
+            where = f"{recording.path.name}:{lost.line}"
+            emit(Notice(f"{where} cannot be read and was passed over: {lost.why}", "warning"))
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the transcript, if it has one."""
+        return self._recording.path if self._recording else None
+
+    def results(self) -> Path:
+        """The folder for whole tool results."""
+        if self._recording:
+            return self._recording.path.with_suffix("") / RESULTS
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
+        return self._temporary
+
+    def keep(self, about: Json, frame: Frame) -> None:
+        """Write down what a later process needs to go on: what this is, and how it is asked."""
+        used, self._used = self._used, frame
+        if self._recording is None or frame is self.frame:
+            return
+        if "session" not in self.transcript.view.marks:
+            self._recording.begin({**OURS, **about}, frame, None)
+        elif frame is used or self.frame is None:
+            self.transcript.add(frame_mark(frame), by=BY)
+        else:  # one that changes with every request is not worth a line each time
+            return
+        self.frame = frame
+
+    def sync(self) -> None:
+        if self._recording:
+            self._recording.sync()
+
+    def close(self) -> None:
+        if self._recording:
+            self._recording.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+
+def weakly(emit: Emit) -> Emit:
+    """The same without holding on to whose it is, who could then never be forgotten."""
+    method = weakref.WeakMethod(emit)
+
+    def told(event: Event) -> None:
+        if (tell := method()) is not None:
+            tell(event)
+
+    return told
+
+
+UNKNOWN_GAP: Final = 0.2
+"""The part that has to go when the provider says "too long" and not by how much."""
+_SOMEBODY: Final = Provider("the provider", "", "", "")
+
+
+def refusal(error: BaseException, model: str) -> PromptTooLong | None:
+    """The refusal as ours, with its two numbers where they are found; None: it was about something else.
+
+    The SDKs keep the status and the body of the answer with what they raise; of others only the text
+    is known.
+    """
+    if isinstance(error, ModelFailure):
+        return error if isinstance(error, PromptTooLong) else None
+    body: Any = getattr(error, "body", None)
+    status = getattr(error, "status_code", None)
+    said = told(
+        _SOMEBODY,
+        body if isinstance(body, dict) and body else str(error),
+        status=status if isinstance(status, int) else None,
+        model=model,
+    )
+    return too_long(said)
+
+
+def still_too_long(refused: PromptTooLong, sent: View, now: View) -> bool:
+    """Whether the conversation is still about what was refused: the caller may have shortened it."""
+    wanted = refused.over or int(sent.tokens * UNKNOWN_GAP)
+    return sent.tokens - now.tokens < wanted

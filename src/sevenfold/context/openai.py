@@ -1,0 +1,251 @@
+"""Conversations in the chat-completions format, as the openai SDK and its many relatives take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.context.formats import Asked, Format, Spoken, Written, mended, plain, snapshot
+from sevenfold.errors import Mistake
+from sevenfold.messages import (
+    Block,
+    Image,
+    Json,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from sevenfold.models.capabilities import wire_name
+from sevenfold.models.jsontext import NotJson, decode_object
+from sevenfold.models.openai import encode_message
+from sevenfold.models.openai_stream import STOPS, usage_of
+from sevenfold.request import Frame, Request, Ttl
+from sevenfold.transcript import Reply
+
+INSTRUCTIONS: Final = frozenset({"system", "developer"})
+ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
+CACHED: Final = frozenset({"functions", "response_format"})
+"""Parameters of a request on which the provider's cache depends."""
+THOUGHTS: Final = ("reasoning_content", "reasoning")
+"""Fields in which servers tell what a model thought."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class OpenAiFormat:
+    """Implements `formats.Format`."""
+
+    is_messages_api = False  # the cache of this API keeps by itself what it has seen
+
+    def leading(self, messages: Sequence[Any]) -> int:
+        n = 0
+        while n < len(messages) and _role(messages[n]) in INSTRUCTIONS:
+            n += 1
+        return n
+
+    def spoken(self, message: Json, where: str) -> Spoken:
+        role = message.get("role")
+        if role not in ROLES:
+            raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
+        if role == "assistant":
+            return Spoken("assistant", (*_thoughts(message), *_said(message, where)), "model")
+        blocks = tuple(_parts(message.get("content"), where))
+        if role != "tool":
+            by = "system" if role in INSTRUCTIONS else "tools" if role == "function" else "user"
+            return Spoken("user", blocks, by)
+        id = message.get("tool_call_id")
+        if not isinstance(id, str):
+            raise Mistake(f"{where} has no tool_call_id: name the call that it answers")
+        content = message.get("content")
+        shown = content if isinstance(content, str) else blocks
+        return Spoken("user", (ToolResult(id, shown),), "tools")
+
+    # --- messages out -----------------------------------------------------------------------------------
+
+    def rewritten(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        out = dict(message)
+        if any(new is None for new in after):
+            for name in THOUGHTS:
+                out.pop(name, None)
+        for old, new in zip(before, after, strict=True):
+            if new is not old and isinstance(new, ToolResult):
+                out["content"] = new.content if isinstance(new.content, str) else _texts(new)
+        return out
+
+    def told(self, message: Message) -> list[Json]:
+        return _decode(b"[" + encode_message(message) + b"]")  # type: ignore[no-any-return]
+
+    # --- the request ------------------------------------------------------------------------------------
+
+    def frame(self, asked: Asked, ttl: Ttl) -> Frame:
+        params = {key: value for key, value in asked.params.items() if key in CACHED}
+        return Frame(
+            asked.model,
+            tuple(mended(part) for part in _instructions(asked)),
+            tuple(mended(_tool(tool)) for tool in _tools(asked.tools)),
+            mended(plain(params, "params")),
+            ttl,
+        )
+
+    def request(self, asked: Asked, request: Request, written: Written, most: int) -> Json:
+        first = [{"role": "system", "content": asked.system}] if asked.system else []
+        leading = [plain(message, "messages") for message in asked.leading]
+        out: Json = {"model": wire_name(request.frame.model)}
+        if asked.tools:
+            out["tools"] = [t if type(t) is dict else plain(t, "tools") for t in asked.tools]
+        out["messages"] = [*first, *leading, *written.messages]
+        return {**out, **asked.params}
+
+    # --- the reply --------------------------------------------------------------------------------------
+
+    def reply(self, response: Json) -> Reply | None:
+        choices = response.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return None
+        choice: Json = choices[0]
+        said = {"role": "assistant", **(choice.get("message") or {})}
+        message = Message("assistant", self.spoken(said, "the response").blocks)
+        stop = STOPS.get(str(choice.get("finish_reason")), "end_turn")
+        return Reply(
+            message,
+            usage_of(response.get("usage") or {}),
+            "tool_use" if message.tool_uses and stop == "end_turn" else stop,
+            model=str(response.get("model") or ""),
+            diagnostics={"message_id": response["id"]} if response.get("id") else {},
+        )
+
+    def tool(self, schema: Json) -> Json:
+        function = {"name": schema["name"], "description": schema["description"]}
+        function["parameters"] = snapshot(schema["input_schema"])
+        return {"type": "function", "function": function}
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, dict) else getattr(message, "role", None)
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def _thoughts(message: Json) -> Iterator[Block]:
+    for name in THOUGHTS:
+        if isinstance(thought := message.get(name), str) and thought:
+            yield Thinking(thought)
+            return
+
+
+def _said(message: Json, where: str) -> Iterator[Block]:
+    yield from _parts(message.get("content"), where)
+    if isinstance(refusal := message.get("refusal"), str) and refusal:
+        yield Text(refusal)
+    for name in ("audio", "function_call"):
+        if message.get(name):
+            yield Opaque(name, _text_of({"type": name, name: message[name]}))
+    for call in message.get("tool_calls") or ():
+        yield _use(call, where)
+
+
+def _parts(content: Any, where: str) -> Iterator[Block]:
+    if isinstance(content, str):
+        if content:
+            yield Text(content)
+        return
+    if not isinstance(content, list | None):
+        raise Mistake(f"{where} has content that is neither a text nor a list of parts")
+    for part in content or ():
+        if isinstance(part, str):
+            yield Text(part)
+        elif not isinstance(part, dict):
+            raise Mistake(f"{where} has a part that is no object")
+        else:
+            yield _part(part)
+
+
+def _part(part: Json) -> Block:
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return Text(text)
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return Image({"type": "url", "url": url})
+    return Opaque(str(part.get("type", "")), _text_of(part))
+
+
+def _use(call: Any, where: str) -> ToolUse:
+    if not isinstance(call, dict):
+        raise Mistake(f"{where} has a tool call that is no object")
+    match call:
+        case {"custom": {"name": str(name), "input": given}}:
+            return ToolUse(str(call.get("id") or ""), name, {"input": given})
+        case {"function": {"name": str(name)} as function}:
+            return ToolUse(str(call.get("id") or ""), name, _arguments(function))
+    raise Mistake(f"{where} has a tool call without the name of a function")
+
+
+def _arguments(function: Json) -> Json:
+    given = function.get("arguments")
+    if isinstance(given, dict):  # as Ollama has it
+        return given
+    try:
+        return (
+            decode_object(given or "{}") if isinstance(given, str | None) else {"arguments": given}
+        )
+    except NotJson:  # a model's slip: it is sent as it is, and measured
+        return {"arguments": given}
+
+
+def _text_of(value: Any) -> str:
+    return str(_encode(value), "utf-8")
+
+
+def _texts(result: ToolResult) -> str:
+    return "\n\n".join(b.text for b in result.content if isinstance(b, Text))
+
+
+# --- the frame --------------------------------------------------------------------------------------------
+
+
+def _instructions(asked: Asked) -> Iterator[str]:
+    """The system prompt, in parts: what was given beside the messages, then what leads them."""
+    if asked.system:
+        if not isinstance(asked.system, str):
+            raise Mistake(
+                "system must be a text here; give parts as a message of the role 'system'"
+            )
+        yield asked.system
+    for message in asked.leading:
+        told = plain(message, "messages")
+        content = told.get("content")
+        yield content if isinstance(content, str) else _text_of(told)
+
+
+def _tools(tools: Any) -> Iterator[Json]:
+    for n, tool in enumerate(tools or ()):
+        told = plain(tool, f"tools[{n}]")
+        if not isinstance(told, dict):
+            raise Mistake(f"tools[{n}] is a {type(tool).__name__}: give each tool as an object")
+        yield told
+
+
+def _tool(tool: Json) -> Json:
+    """A definition as our frame has it, with the name where the ledger looks for it."""
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return {"name": str(tool.get("type")), **tool}
+    return {
+        "name": function.get("name"),
+        "description": function.get("description", ""),
+        "input_schema": function.get("parameters") or {},
+        "extra": {
+            k: v for k, v in function.items() if k not in ("name", "description", "parameters")
+        },
+    }
+
+
+_check: type[Format] = OpenAiFormat

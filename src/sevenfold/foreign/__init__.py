@@ -1,1 +1,0 @@
-"""Other people's conversations: their messages, in their format, recognised when they come again."""

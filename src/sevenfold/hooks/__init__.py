@@ -1,0 +1,1 @@
+"""Commands of the user that run at fixed moments, and what they are told."""

@@ -1,0 +1,278 @@
+"""The user's own commands, run at fixed moments: they see JSON and may add, change or refuse.
+
+What a hook is told and what its answer means is in `hook_contract`. Hooks reach this module as values:
+whether a settings file may bring any is decided where it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from msgspec.structs import replace
+
+from sevenfold.events import Denied, Emit, HookRan, Notice
+from sevenfold.hooks.contract import (
+    MATCHED_ON,
+    MOST_OUTPUT,
+    NO_REASON,
+    NOTHING,
+    HookCommand,
+    HookEvents,
+    Matchers,
+    Outcome,
+    Ran,
+    bounded,
+    judge,
+    short,
+    together,
+)
+from sevenfold.messages import Json, Text, ToolResult, ToolUse
+from sevenfold.protocols import Tools
+
+__all__ = ["HookedTools", "Hooks", "Outcome"]
+
+GRACE: Final = 1.0
+"""How long the output of a finished hook is read on when something it started still holds it open."""
+
+
+@dataclass(slots=True)
+class Hooks:
+    """Runs the user's hooks for one session. With none configured it does nothing, at once."""
+
+    configured: HookEvents
+    session_id: str
+    transcript_path: Path
+    project: Path
+    cwd_of: Callable[[], Path]
+    """Where the session works now: hooks run there."""
+    environment: Mapping[str, str]
+    """All that hooks get to see of the environment, apart from the name of the project folder."""
+    emit: Emit
+    mode_of: Callable[[], str] = lambda: "default"
+    """The permission mode as it is now."""
+    _by_event: dict[str, Matchers] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = zip(HookEvents.__struct_encode_fields__, HookEvents.__struct_fields__, strict=True)
+        pairs = ((event, getattr(self.configured, name)) for event, name in names)
+        self._by_event = {event: matchers for event, matchers in pairs if matchers}
+
+    async def run(self, event: str, fields: Json, match: str | None = None) -> Outcome:
+        """Run what matches this moment, side by side, and say what it comes to.
+
+        `match` is what matchers are compared with; by default the field that belongs to the event.
+        """
+        if event not in self._by_event:
+            return NOTHING
+        if match is None and event in MATCHED_ON:
+            match = str(fields.get(MATCHED_ON[event], ""))
+        hooks = self._matching(event, match)
+        if not hooks:
+            return NOTHING
+        payload = json.dumps(self._shared(event) | fields).encode("ascii")
+        outcomes = [NOTHING] * len(hooks)
+
+        async def one(i: int, hook: HookCommand) -> None:
+            outcomes[i] = await self._one(event, hook, payload)
+
+        async with anyio.create_task_group() as tasks:
+            for i, hook in enumerate(hooks):
+                tasks.start_soon(one, i, hook)
+        return together(outcomes)
+
+    def _matching(self, event: str, match: str | None) -> list[HookCommand]:
+        """Each command once, even when several matchers name it. None: this event has no matchers."""
+        found: dict[str, HookCommand] = {}
+        for matcher in self._by_event[event]:
+            if match is None or matcher.matches(match):
+                for hook in matcher.hooks:
+                    if hook.type == "command":
+                        found.setdefault(hook.command, hook)
+        return list(found.values())
+
+    def _shared(self, event: str) -> Json:
+        return {
+            "session_id": self.session_id,
+            "transcript_path": str(self.transcript_path),
+            "cwd": str(self.cwd_of()),
+            "permission_mode": self.mode_of(),
+            "hook_event_name": event,
+        }
+
+    async def _one(self, event: str, hook: HookCommand, payload: bytes) -> Outcome:
+        try:
+            ran = await self._execute(hook, payload)
+        except (OSError, ValueError) as error:  # no such folder, no shell, a NUL in the command
+            said = f"{event} hook could not be started: {error}"
+            how, outcome = "failed", Outcome(messages=(said,))
+        else:
+            how, outcome = judge(event, hook, ran)
+        said = "\n".join(filter(None, (outcome.reason, *outcome.messages)))
+        self.emit(HookRan(event, short(hook.command), how, said))
+        level = "info" if how in ("ok", "blocked") else "warning"
+        for text in outcome.messages:
+            self.emit(Notice(text, level))
+        return outcome
+
+    def hears(self, event: str) -> bool:
+        """Whether anything runs at this moment at all."""
+        return event in self._by_event
+
+    async def notify(self, kind: str, text: str) -> tuple[()]:
+        """The user is told something, wherever they look: work for the background."""
+        await self.run("Notification", {"message": text, "notification_type": kind})
+        return ()
+
+    async def _execute(self, hook: HookCommand, payload: bytes) -> Ran:
+        names = ("CLAUDE_PROJECT_DIR", "SEVENFOLD_PROJECT_DIR")
+        # Cut while starting, only the shell would be ended, and not what it has started by then.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                ["/bin/sh", "-c", hook.command],
+                cwd=self.cwd_of(),
+                env={**self.environment, **dict.fromkeys(names, str(self.project))},
+                start_new_session=True,
+            )
+        out, err, code = _Kept(), _Kept(), None
+        try:
+            with anyio.move_on_after(hook.timeout):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_feed, process.stdin, payload)
+                    tasks.start_soon(out.take, process.stdout)
+                    tasks.start_soon(err.take, process.stderr)
+                    code = await process.wait()
+                    tasks.cancel_scope.deadline = anyio.current_time() + GRACE
+        finally:
+            await _end(process)
+        return Ran(code, out.text, err.text, out.cut or err.cut)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a process has said so far, up to the limit."""
+
+    data: bytearray = field(default_factory=bytearray)
+    cut: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace").strip()
+
+    async def take(self, stream: ByteReceiveStream | None) -> None:
+        if stream is not None:
+            async for part in stream:
+                room = MOST_OUTPUT - len(self.data)
+                self.data += part[:room]
+                self.cut = self.cut or len(part) > room
+
+
+async def _feed(stdin: ByteSendStream | None, payload: bytes) -> None:
+    if stdin is not None:
+        # A hook need not read what it is given.
+        with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await stdin.send(payload)
+        await stdin.aclose()
+
+
+async def _end(process: Process) -> None:
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        await process.aclose()
+
+
+# --- around the tools -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class HookedTools:
+    """Tools with the user's hooks before and after each call."""
+
+    inner: Tools
+    hooks: Hooks
+    approve: Callable[[str], Any] | None = None
+    """Told the id of a call that a hook allowed: it need not be asked about. Rules that deny still do."""
+    confirm: Callable[[str, str], Any] | None = None
+    """Told the id of a call that must be asked about, and why. Without it such a call is refused."""
+    stop: Callable[[str], Any] | None = None
+    """Told why, when a hook wants everything to end after this call."""
+    forget: Callable[[str], Any] | None = None
+    """Told the id of a call that is over, so that nothing said about it counts for another."""
+
+    def safe(self, use: ToolUse) -> bool:
+        return self.inner.safe(use)
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        fields: Json = {"tool_name": use.name, "tool_input": use.input, "tool_use_id": use.id}
+        before = await self.hooks.run("PreToolUse", fields)
+        if refusal := self._refusal(use, before):
+            self.hooks.emit(Denied(use, refusal))
+            return ToolResult(use.id, f"A hook refused this call: {refusal}", True)
+        if before.updated_input is not None:
+            use = replace(use, input=before.updated_input)
+        try:
+            result = await self.inner.call(use)
+        finally:
+            if self.forget is not None:
+                self.forget(use.id)
+        after = NOTHING
+        if not result.is_error:
+            fields |= {"tool_input": use.input, "tool_response": _response(use, result)}
+            after = await self.hooks.run("PostToolUse", fields)
+        if after.stop:
+            self._stop(after.reason)
+        said = (after.reason,) if after.block and not after.stop else ()
+        return _with(result, (*before.contexts, *said, *after.contexts))
+
+    def _refusal(self, use: ToolUse, before: Outcome) -> str:
+        """Why this call may not run; empty: it may, as far as hooks are concerned."""
+        if before.stop:
+            self._stop(before.reason)
+            return before.reason
+        if before.block or before.permission == "deny":
+            return before.permission_reason or before.reason or NO_REASON
+        if before.permission == "ask":
+            why = before.permission_reason or "a hook wants it confirmed"
+            if self.confirm is None:
+                return f"{why} (it has to be confirmed, and nobody can be asked here)"
+            self.confirm(use.id, why)
+        if before.permission == "allow" and self.approve is not None:
+            self.approve(use.id)
+        return ""
+
+    def _stop(self, reason: str) -> None:
+        if self.stop is not None:
+            self.stop(reason)
+
+
+def _response(use: ToolUse, result: ToolResult) -> Json:
+    """The result under the names that hook scripts look for."""
+    text = bounded(result.text)
+    response: Json = {"success": True, "content": text}
+    if "file_path" in use.input:
+        response["filePath"] = use.input["file_path"]
+    if use.name == "Bash":
+        response |= {"stdout": text, "stderr": "", "interrupted": False}
+    return response
+
+
+def _with(result: ToolResult, added: tuple[str, ...]) -> ToolResult:
+    if not added:
+        return result
+    text = "\n\n".join(f"[said by a hook] {part}" for part in added)
+    if isinstance(result.content, str):
+        return replace(result, content=f"{result.content}\n\n{text}".lstrip())
+    return replace(result, content=(*result.content, Text(text)))
+
+
+_check: type[Tools] = HookedTools

@@ -1,0 +1,279 @@
+"""The provider's own context management: one parameter, set when a session begins, and its reports.
+
+The parameter is part of the frame, which is stored with the session and sent again on resume: a session
+that began without it goes on without it. What the server clears stays in the transcript as it was; the
+server says only how much it took out, and clears anew for each request from the whole history.
+
+Where the provider can delete from its cached prefix: old results go, and the prompt keeps every
+byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Prices
+from sevenfold.errors import StorageFailure
+from sevenfold.events import Cleared, Emit, Failed
+from sevenfold.layers.l2_microcompaction.candidates import Candidate, Scan, named
+from sevenfold.layers.settings import MicroSettings, Switches
+from sevenfold.messages import Json, Message, user
+from sevenfold.protocols import Accounts, Capabilities, Fit, Handback
+from sevenfold.request import Frame, Request
+from sevenfold.storage.results import ResultStore
+from sevenfold.tokens import Pressure, Size, scaled
+from sevenfold.transcript import Entry, Pin, Reply, View
+
+PARAMETER: Final = "context_management"
+TOOL_USES: Final = "clear_tool_uses_20250919"
+THINKING: Final = "clear_thinking_20251015"
+TRIGGER: Final = 180_000
+"""Input tokens from which the provider clears."""
+AT_LEAST: Final = 140_000
+"""Less than this is not worth the cache that is lost by it."""
+SPARED: Final = ("Edit", "Write")
+"""What the model itself changed is short, and it must not do it twice."""
+
+
+def wanted(switches: Switches, settings: MicroSettings) -> bool:
+    """Where our own cost model clears, the provider does not: it would clear anew at every request."""
+    ours = switches.micro_cost and settings.policy == "cost"
+    return switches.micro_api and not ours
+
+
+def managed(frame: Frame, able: Capabilities, settings: MicroSettings) -> Frame:
+    """The frame with the provider's context management, where there is any and none was asked for."""
+    if not able.context_management or PARAMETER in frame.params:
+        return frame
+    clear: Json = {
+        "type": TOOL_USES,
+        "trigger": _tokens(TRIGGER, able.window),
+        "keep": {"type": "tool_uses", "value": settings.keep_recent},
+        "clear_at_least": _tokens(AT_LEAST, able.window),
+        "exclude_tools": _excluded(frame, settings),
+    }
+    edits = [clear]
+    if _thinks(frame):  # first, or it is refused; thinking that stays keeps the prefix as it was
+        edits.insert(0, {"type": THINKING, "keep": "all"})
+    return replace(frame, params={**frame.params, PARAMETER: {"edits": edits}})
+
+
+def clears(frame: Frame) -> bool:
+    """Whether the provider was asked to clear results: then we do not clear beside it."""
+    edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
+    return any(isinstance(edit, dict) and edit.get("type") == TOOL_USES for edit in edits)
+
+
+def _tokens(constant: int, window: int) -> Json:
+    return {"type": "input_tokens", "value": int(scaled(constant, window))}
+
+
+def _excluded(frame: Frame, settings: MicroSettings) -> list[str]:
+    """Results of other tools are not cleared by us, so not by the provider either."""
+    names = (str(tool.get("name")) for tool in frame.tools)
+    return [*SPARED, *(n for n in names if n not in settings.tools and n not in SPARED)]
+
+
+def _thinks(frame: Frame) -> bool:
+    thinking = frame.params.get("thinking") or {}
+    return thinking.get("type") in ("enabled", "adaptive")
+
+
+class ProviderEdits:
+    """Accounts that also take down what the provider cleared, before the ledger wonders at the break."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        expect: Callable[[str], object],
+        emit: Emit,
+        entries: Iterable[Entry] = (),
+    ) -> None:
+        """`entries` are those of a transcript that goes on: what they report is not told again."""
+        self._accounts, self._expect, self._emit = accounts, expect, emit
+        replies = [e.what for e in entries if isinstance(e.what, Reply)]
+        self._known = cleared_in(replies[-1]) if replies else (0, 0)
+
+    def before(self, request: Request) -> None:
+        self._accounts.before(request)
+
+    def after(self, request: Request, reply: Reply) -> float | None:
+        if request.source == "main" and reply.usage.total:
+            told = newly_cleared(request, reply, self._known)
+            self._known = cleared_in(reply)
+            if told is not None:
+                self._expect(told.why)
+                self._emit(told)
+        return self._accounts.after(request, reply)
+
+
+def cleared_in(reply: Reply) -> tuple[int, int]:
+    """How many results, and how many tokens, the provider reports to have cleared for this reply."""
+    edits = [edit for edit in reply.applied if edit.get("type") == TOOL_USES]
+    return _sum(edits, "cleared_tool_uses"), _sum(edits, "cleared_input_tokens")
+
+
+def _sum(edits: Iterable[Json], key: str) -> int:
+    values = (edit.get(key) for edit in edits)
+    return sum(value for value in values if isinstance(value, int) and value > 0)
+
+
+def newly_cleared(
+    request: Request, reply: Reply, known: tuple[int, int] = (0, 0)
+) -> Cleared | None:
+    """What the provider has cleared beyond what is known already; None when that is nothing."""
+    results, tokens = cleared_in(reply)
+    if results <= known[0]:
+        return None
+    came = results - known[0]
+    freed = max(0, tokens - known[1])
+    return Cleared(
+        by="provider",
+        use_ids=_oldest(request)[known[0] : results],
+        tokens=freed,
+        rewritten=reply.usage.cache_write,
+        saving=0.0,
+        price=0.0,
+        why=f"the provider cleared {came} tool results of {freed:,} tokens, as its context management "
+        f"says; {results} of {tokens:,} tokens in all",
+    )
+
+
+def _oldest(request: Request) -> tuple[str, ...]:
+    """The results in the order in which the provider clears them; it does not say which they were."""
+    spared = _spared(request.frame)
+    uses = {use.id: use.name for placed in request.view for use in placed.message.tool_uses}
+    return tuple(id for id in _answered(request.view) if uses.get(id) not in spared)
+
+
+def _answered(view: View) -> Iterable[str]:
+    return (result.tool_use_id for placed in view for result in placed.message.results)
+
+
+def _spared(frame: Frame) -> frozenset[str]:
+    edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
+    return frozenset(name for edit in edits for name in edit.get("exclude_tools") or ())
+
+
+_check: type[Accounts] = ProviderEdits
+
+
+KIND: Final = "cache_edits"
+LINE: Final = 45
+"""Tokens of the line by which the model is told about one deleted result."""
+GONE: Final = (
+    "To make room, the results of these earlier calls were taken out of what you see. Each is whole in the "
+    "file named beside it: read that if you need it again."
+)
+
+
+class CacheEditing:
+    """Deletes the oldest results in one batch once there are many. The main conversation only."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        settings: MicroSettings,
+        prices: Prices,
+        able: Callable[[], Capabilities],
+        emit: Emit,
+        memory: Sequence[Path] = (),
+    ) -> None:
+        self._store, self._settings, self._prices = store, settings, prices
+        self._able, self._emit = able, emit
+        self._scan = Scan(settings.tools, memory)
+        self._seen: tuple[object, object] = (None, None)
+        self._gone: frozenset[str] = frozenset()
+        self._many = 0
+        self._not_before = 0
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        view = request.view
+        if request.source != "main" or not self._able().edits_cache or not len(view):
+            return ()
+        self._follow(view)
+        left = len(self._scan.found) - self._many
+        if left <= max(self._settings.cache_edit_trigger, self._not_before):
+            return ()
+        return self._delete(request, left)
+
+    def _follow(self, view: View) -> None:
+        """Look at what is new, and at the deletions only when there is another one."""
+        self._scan.follow(view)
+        seen = view.pins, view.buffer
+        if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
+            self._seen, self._gone = seen, deleted(view)
+            self._many = sum(one.use.id in self._gone for one in self._scan.found)
+
+    def _delete(self, request: Request, left: int) -> Sequence[Handback]:
+        view = request.view
+        here = [one for one in self._scan.found if one.use.id not in self._gone]
+        unread = (
+            self._scan.requests
+        )  # nothing is deleted that the model has not had a chance to read
+        old = [one for one in here[: -self._settings.keep_recent] if one.request < unread]
+        if freed(old, view) <= LINE * len(old):
+            return ()
+        kept = self._kept(old, view)
+        if len(kept) < len(old):  # the disk said no, and would say so again at the next step
+            self._not_before = left + self._settings.keep_recent
+        if not kept:
+            return ()
+        done = [one for one, _ in kept]
+        ids, frees = tuple(one.use.id for one in done), freed(done, view)
+        self._tell(request, ids, frees)
+        # First where they are: a write that is torn between the two deletes nothing.
+        return (note(kept), Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees))
+
+    def _kept(self, old: Sequence[Candidate], view: View) -> list[tuple[Candidate, Path]]:
+        """Those that are on disk, each with its path. What is not on disk is not deleted."""
+        kept: list[tuple[Candidate, Path]] = []
+        for one in old:
+            results = view[one.at].message.results
+            result = next(r for r in results if r.tool_use_id == one.use.id)
+            try:
+                kept.append((one, self._store.keep(one.use.id, result.content)))
+            except StorageFailure as error:
+                self._emit(Failed("cache editing", f"a result was not deleted: {error}"))
+                break
+        return kept
+
+    def _tell(self, request: Request, ids: tuple[str, ...], frees: int) -> None:
+        price = self._prices.of(request.frame.model)
+        saving = frees * (price.read if price else 0.0) * self._settings.requests_ahead
+        why = (
+            f"{len(ids)} results of {frees:,} tokens were deleted from the provider's cache; "
+            "the prefix is unchanged, so nothing is written again"
+        )
+        self._emit(Cleared("cache edit", ids, frees, 0, saving, 0.0, why))
+
+
+def deleted(view: View) -> frozenset[str]:
+    """The tool uses whose results were deleted from the cache."""
+    payloads = (pin.payload for pin in view.pins)
+    return frozenset(
+        str(id) for what in payloads if what.get("type") == KIND for id in what.get("delete") or ()
+    )
+
+
+def freed(candidates: Sequence[Candidate], view: View) -> int:
+    """What the provider will count less, in the measure of what it has counted last."""
+    tokens = view.calibration.tokens(sum((one.size for one in candidates), Size()))
+    if view.reported is None:
+        return tokens
+    counted = view.calibration.tokens(view.reported.size)
+    return int(tokens * min(1.0, view.reported.tokens / max(1, counted)))
+
+
+def note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
+    """What the model is told: which results are gone, and where they are."""
+    lines = [GONE, *(f"- {named(one.use)}: {path}" for one, path in kept)]
+    text = "\n".join(lines).replace("</context", "&lt;/context")  # a call may quote anything
+    return user(f"<context>\n{text}\n</context>")
+
+
+_check_cache_editing: type[Fit] = CacheEditing

@@ -1,0 +1,489 @@
+"""What a compaction would replace, what it would keep, and what the request may come to.
+
+Which stretch of a view is summed up: its rounds, where a tail may begin, what stood before it.
+Whether a summary pays although the window is not full: the sums, in base-price input tokens. When
+to stop asking for summaries: too many failures in a row, or a window that fills up at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice, pairwise
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Price
+from sevenfold.errors import Mistake, Refused
+from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.shared.boundary import (
+    SPOKEN,
+    aim,
+    allowed,
+    applied,
+    around,
+    asked_within,
+    collected,
+    fixed_tokens,
+    last_boundary,
+    last_typed,
+    may_begin,
+    may_cut,
+    padded,
+    record_of,
+    said_in,
+    size_of,
+    thinking_loop,
+    tokens_of,
+    typed,
+)
+from sevenfold.layers.shared.facts import LONG, Facts, call_of
+from sevenfold.layers.shared.restore import Back, Stands
+from sevenfold.messages import Text, user
+from sevenfold.protocols import Capabilities
+from sevenfold.request import TTL_SECONDS, Request, Ttl, open_uses
+from sevenfold.tokens import TEXT_RATE, Pressure, Size, Usage, scaled
+from sevenfold.transcript import Id, Mark, Placed, Replace, View
+
+
+def rounds(placed: Sequence[Placed]) -> list[Sequence[Placed]]:
+    """By API round: a reply of the model and all that came until the next one."""
+    starts = [
+        at
+        for at in range(1, len(placed))
+        if placed[at].message.role == "assistant" and placed[at - 1].message.role != "assistant"
+    ]
+    bounds = [0, *starts, len(placed)]
+    return [placed[a:b] for a, b in pairwise(bounds) if a < b]
+
+
+def tails(view: View) -> Iterator[int]:
+    """Where what is kept may begin, the gentlest first: the newest round, what came after its results,
+    and the end, where nothing is kept.
+    """
+    loop = thinking_loop(view)
+    newest = len(view) - len(rounds(list(view))[-1]) if len(view) else 0
+    answered = next((at for at in range(newest + 1, len(view)) if may_cut(view, at)), len(view))
+    for at in dict.fromkeys((newest, answered, len(view))):
+        if may_begin(view, at, loop):
+            yield at
+
+
+def replied(view: View, at: int) -> int:
+    """Where the reply that begins here ends; here, if none does."""
+    while at < len(view) and view[at].message.role == "assistant":
+        at += 1
+    return at
+
+
+def widened(view: View, first: int, cut: int) -> tuple[int, int]:
+    """The same stretch, with what may not be torn from it."""
+    while not may_cut(view, first):
+        first -= 1
+    while not may_cut(view, cut):
+        cut += 1
+    return first, cut
+
+
+def beginning(view: View, cut: int) -> View:
+    """The view as it was when it ended before this message: the same bytes, so the same cache."""
+    here = [view[i] for i in range(cut)]
+    ids = {placed.id for placed in here}
+    pins = tuple(pin for pin in view.pins if pin.after in ids)
+    return replace(view, length=cut, size=size_of(here), pins=pins)
+
+
+def unread(view: View) -> tuple[tuple[str, str], ...]:
+    """The newest calls and their results, when nobody has answered them yet."""
+    if len(view) < 2 or not (results := view[-1].message.results):
+        return ()
+    uses = {use.id: use for use in view[-2].message.tool_uses}
+    return tuple(
+        (call_of(uses[r.tool_use_id]).name, r.text) for r in results if r.tool_use_id in uses
+    )
+
+
+BY: Final = "Compaction"
+AHEAD: Final = "ahead"
+"""The trigger of a summary that was prepared before it was needed."""
+PRICE: Final = "price"
+"""The trigger of a summary that pays although the window is not full."""
+AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)
+"""The triggers that nobody pulled by hand."""
+NEWEST: Final = 0.75
+"""The most of the room that what is kept may take."""
+LEAST: Final = 500
+"""Tokens of the smallest summary: what is not larger is not worth one."""
+
+
+class Plan(msgspec.Struct, frozen=True, dict=True):
+    """What is replaced: from message `first` to before message `cut`, in the view of `request`.
+
+    What has to be looked for in the view is looked for once.
+    """
+
+    request: Request
+    pressure: Pressure
+    trigger: str
+    first: int
+    cut: int
+    before: int
+    """Tokens of the request as it is ..."""
+    most: int
+    """... and the most that it should come to."""
+    stands: Stands | None = None
+    """What comes back after every compaction: it is replaced, and yet it stays."""
+
+    @property
+    def view(self) -> View:
+        return self.request.view
+
+    @cached_property
+    def stretch(self) -> list[Placed]:
+        return [self.view[at] for at in range(self.first, self.cut)]
+
+    @cached_property
+    def apart(self) -> int | None:
+        """Where what the user said last is, if it is more than words: then it stays as it is."""
+        last = last_typed(self.view)
+        if last is None or not self.first <= last < self.cut:
+            return None
+        plain = all(isinstance(block, Text) for block in self.view[last].message.content)
+        return None if plain else last
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What is known of what is replaced."""
+        apart = self.apart
+        gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
+        return collected(gone, self.view.marks)
+
+    @cached_property
+    def said(self) -> list[int]:
+        """Tokens of each thing that the user said in it, as `facts` has them, without looking for more."""
+        apart, rate = self.apart, TEXT_RATE * self.view.calibration.factors[0]
+        gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
+        return [int(size * rate) for size in said_in(gone, self.view.marks)]
+
+    @cached_property
+    def asked_within(self) -> bool:
+        """Whether what the user said last is only in what takes the place."""
+        return self.apart is None and asked_within(self.view, self.cut)
+
+    @property
+    def tokens(self) -> int:
+        """Of what is replaced."""
+        return self.view.calibration.tokens(self._size)
+
+    @property
+    def removed(self) -> int:
+        """The same without what stays apart, and what comes back."""
+        gone = self._size if self.apart is None else self._size - self.view[self.apart].size
+        return max(0, self.view.calibration.tokens(gone) - self.back)
+
+    @cached_property
+    def back(self) -> int:
+        """Tokens of what is replaced that come back as they were."""
+        room = self.most - fixed_tokens(self.request, self.before)
+        return Back(self.view, self.stands, room).between(self.first, self.cut)
+
+    @cached_property
+    def _size(self) -> Size:
+        """Worked out from what is not replaced, where that is less: nearly always it is."""
+        view, first, cut = self.view, self.first, self.cut
+        if 2 * (cut - first) < len(view):
+            return size_of(self.stretch)
+        rest = chain(range(first), range(cut, len(view)))
+        return view.size - size_of(view[at] for at in rest)
+
+    @property
+    def automatic(self) -> bool:
+        return self.trigger in AUTOMATIC
+
+    @property
+    def full(self) -> bool:
+        return self.before > self.pressure.thresholds.auto_compact
+
+    @property
+    def full_from_the_start(self) -> bool:
+        """Whether what is replaced is the older part of a full window."""
+        return self.full and self.first == 0
+
+    @property
+    def promising(self) -> bool:
+        """Whether a summary could help at all: it takes some room itself, and the user's words stay."""
+        count = self.view.calibration.tokens
+        words = sum(count(placed.size) for placed in self.stretch if typed(placed))
+        if self.tokens - self.back - words <= LEAST:
+            return False
+        said = self.said
+        whole = len(said) - self.asked_within
+        cut = [min(one, int(LONG * TEXT_RATE)) for one in said[:whole]]
+        least = LEAST + self.back + sum(cut) + sum(said[whole:])
+        return not self.automatic or self.before - self.tokens + least <= self.most
+
+    def edits(self, text: str) -> tuple[Replace, ...]:
+        return around(self.view, self.first, self.cut, self.apart, user(text))
+
+    def after(self, edits: tuple[Replace, ...]) -> View:
+        return applied(self.view, edits, BY)
+
+    def tokens_with(self, view: View) -> int:
+        return tokens_of(replace(self.request, view=view), self.pressure)
+
+    def helped_by(self, after: View, able: Capabilities) -> bool:
+        """Smaller than before, small enough if it must be, and allowed; what comes back counts."""
+        tokens = self.tokens_with(after) + self.back
+        small = tokens < self.before and (tokens <= self.most or not self.automatic)
+        return small and allowed(self.view, after, able)
+
+
+def everything(request: Request, pressure: Pressure, trigger: str) -> Plan:
+    """Nothing is kept."""
+    before = tokens_of(request, pressure)
+    return Plan(request, pressure, trigger, 0, len(request.view), before, aim(before, pressure))
+
+
+def plan(
+    request: Request,
+    pressure: Pressure,
+    trigger: str,
+    able: Capabilities,
+    first: Id | None = None,
+    last: Id | None = None,
+    stands: Stands | None = None,
+) -> Plan | None:
+    """From entry `first` to entry `last`; without either, all but the newest round, if there is one.
+
+    `stands`: which messages come back after every compaction.
+    """
+    view = request.view
+    if not len(view):
+        return None
+    whole = replace(everything(request, pressure, trigger), stands=stands)
+    if open_uses(view):
+        if whole.automatic:
+            return None
+        raise Refused("tools are still running: wait for them, or stop them, before compacting")
+    if first is None and last is None:
+        return _keeping_the_newest(whole, able)
+    start = 0 if first is None else _place(view, first)
+    end = len(view) if last is None else _place(view, last) + 1
+    if end <= start:
+        raise Mistake(f"message {last} comes before message {first}: give them in their order")
+    start, end = widened(view, start, end)
+    return replace(whole, first=start, cut=end)
+
+
+def _place(view: View, id: Id) -> int:
+    if (at := view.where(id)) is None:
+        raise Mistake(f"message {id} is not in the view any more: choose one that is")
+    return at
+
+
+def _keeping_the_newest(whole: Plan, able: Capabilities) -> Plan:
+    """The gentlest cut that leaves room for a summary, and thinking where it must stay."""
+    view = whole.view
+    room = whole.most - fixed_tokens(whole.request, whole.before)
+    for cut in tails(view):
+        kept = size_of([view[at] for at in range(cut, len(view))])
+        found = replace(whole, cut=cut)
+        small = padded(view, kept) <= (room - found.back) * NEWEST
+        if cut and small and allowed(view, found.after(found.edits("")), able):
+            return found
+    return whole
+
+
+LEFT: Final = 14_000
+"""Tokens that take the place: a summary, the user's words, files read again, names. All these shrink with
+the window; decisions 8 and 10 say where they come from."""
+ANSWER: Final = 4_500
+"""Tokens of the answer, analysis included."""
+AGAIN: Final = 1.5
+"""How often something that left is asked for again ..."""
+NEEDED: Final = 2_500
+"""... and how many tokens it has each time; the call for it costs about 600 more."""
+CALL: Final = 600
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """What a token costs, as a multiple of the plain input price."""
+
+    write: float
+    read: float
+    output: float
+
+    @classmethod
+    def of(cls, price: Price, ttl: Ttl, caches: bool) -> Rates:
+        output = price.units(Usage(output=1))
+        if not caches:
+            return cls(1.0, 1.0, output)
+        return cls(price.write_1h if ttl == "1h" else price.write_5m, price.read, output)
+
+
+class Worth(msgspec.Struct, frozen=True):
+    """What a summary now is expected to save, and what it costs."""
+
+    saving: float
+    price: float
+    freed: float
+    """Tokens by which the request would be smaller."""
+
+    @property
+    def times(self) -> float:
+        return self.saving / self.price if self.price > 0 else 0.0
+
+
+def worth(planned: Plan, rates: Rates, settings: CompactionSettings, words: int = 0) -> Worth:
+    """Of exactly what the plan takes out. `words`: tokens of what the user said in it, which stays."""
+    view, pressure = planned.view, planned.pressure
+    window, tokens, count = pressure.window, pressure.tokens, view.calibration.tokens
+    answer = scaled(ANSWER, window)
+    left = max(scaled(LEFT, window), answer + words)
+    gone = min(planned.removed, tokens)
+    freed = max(0.0, gone - left)
+    fresh = min(tokens, count(size_of(new_in(view))))
+    fixed = fixed_tokens(planned.request, tokens)
+    kept = max(0, tokens - gone - fixed - fresh)
+    after = tokens - freed
+    saving = freed * rates.read * settings.requests_ahead
+    again = AGAIN * (after * rates.read + scaled(CALL + NEEDED * rates.write, window))
+    if pressure.warm:
+        # What is kept stands behind the summary: it was in the cache, and is written anew.
+        asking = (tokens - fresh) * rates.read + fresh * rates.write + answer * rates.output
+        written = left * rates.write + kept * (rates.write - rates.read)
+        return Worth(saving, asking + written + again, freed)
+    # All of the messages have to be written anew in any case: what left need not be.
+    head = fixed if pressure.idle < TTL_SECONDS[planned.request.frame.head_ttl] else 0
+    asking = tokens - head * (1 - rates.read) + answer * rates.output
+    return Worth(saving + freed * (rates.write - rates.read), asking + again, freed)
+
+
+def new_in(view: View) -> Sequence[Placed]:
+    """What came after the last reply: no request had it yet, so it is in nobody's cache."""
+    at = len(view)
+    while at and view[at - 1].by != "model":
+        at -= 1
+    return [view[i] for i in range(at, len(view))] if at else []
+
+
+def edited(request: Request) -> bool:
+    """Whether something has left the view in this pass already. Marks alone change nothing."""
+    warm, view = request.warm, request.view
+    if warm is None or warm is view:
+        return False
+    return warm.buffer is not view.buffer or (len(warm), warm.pins) != (len(view), view.pins)
+
+
+def begins_a_turn(view: View) -> bool:
+    """Whether the user has just spoken: between two tasks less is lost than in the middle of one."""
+    last = view[-1] if len(view) else None
+    return last is not None and typed(last) and not last.message.results
+
+
+BREAKER: Final = "compaction.breaker"
+"""The name of the mark."""
+APART: Final = 8
+"""Replies of the model between a compaction of any kind and the next that is made because it pays."""
+
+
+class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How compaction went lately, with which model, and what the user was told about it."""
+
+    model: str = ""
+    failures: int = 0
+    refills: int = 0
+    """Compactions in a row after which the window was full again at once."""
+    at: Id = -1
+    """The last message when the view was last compacted."""
+    told: str = ""
+    tried: Id = -1
+    """The last message when a summary was last tried because it pays."""
+    unpaid: int = 0
+    """Such tries in a row that came to nothing."""
+
+    @classmethod
+    def of(cls, view: View, model: str) -> Breaker:
+        """As it stands; another model begins anew."""
+        try:
+            known = msgspec.convert(view.marks.get(BREAKER), cls)
+        except msgspec.ValidationError:
+            return cls(model)
+        return known if known.model == model else cls(model)
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(BREAKER, msgspec.to_builtins(self))
+
+    def full_again(self, view: View, settings: CompactionSettings) -> Breaker:
+        """The window is full: was it compacted only just now?"""
+        if self.at < 0 or self.refills >= settings.refills:
+            return self
+        if self.tried > self.at:  # there were replies enough for one that pays
+            return replace(self, refills=0)
+        replies = sum(placed.by == "model" for placed in view.since(self.at))
+        return replace(self, refills=self.refills + 1 if replies <= settings.refilled_within else 0)
+
+    def why_open(self, settings: CompactionSettings) -> str:
+        """Why no summary is to be asked for, in a sentence for people; nothing while it is closed."""
+        if self.failures >= settings.failures:
+            return (
+                f"{self.failures} summaries in a row have failed: from now on a full window is "
+                "shortened without a model; /compact or another model tries again"
+            )
+        if self.refills >= settings.refills:
+            return (
+                f"the window was full again within {settings.refilled_within} replies after each of "
+                f"the last {self.refills} compactions, so no more summaries are asked for: what is "
+                "read is too large for this window; read it in parts, or use a larger window; "
+                "/compact tries again"
+            )
+        return ""
+
+    def failed(self) -> Breaker:
+        return replace(self, failures=self.failures + 1)
+
+    def compacted(self, view: View) -> Breaker:
+        """The view is about to be shortened; from here on replies are counted."""
+        return replace(self, at=view[-1].id)
+
+    def succeeded(self, view: View) -> Breaker:
+        return replace(self.compacted(view), failures=0, told="", unpaid=0)
+
+    # --- because it pays --------------------------------------------------------------------------------
+
+    def rests(self, view: View, settings: CompactionSettings) -> bool:
+        """Whether it is too early, or of no use, to try one that pays."""
+        if self.unpaid >= settings.failures or self.why_open(settings):
+            return True
+        apart = max(APART, settings.refilled_within + 1)
+        if self.tried >= 0 and not _answered(view, self.tried, apart):
+            return True
+        last = max(self.tried, _last_compacted(view))
+        return last >= 0 and not _answered(view, last, apart)
+
+    def unpaying(self, view: View) -> Breaker:
+        """It was tried here and came to nothing."""
+        return replace(self, tried=view[-1].id, unpaid=self.unpaid + 1)
+
+    def paid(self, view: View) -> Breaker:
+        """It was made here."""
+        return replace(self, tried=view[-1].id, unpaid=0, failures=0, told="")
+
+
+def _answered(view: View, since: Id, times: int) -> bool:
+    """Whether the model has replied so many times since then: what is newest says so first."""
+    replies = (placed for placed in reversed(view) if placed.by == "model" and placed.id > since)
+    return sum(1 for _ in islice(replies, times)) == times
+
+
+def _last_compacted(view: View) -> Id:
+    """The newest message that stands for others; what was said before it has a smaller id."""
+    boundary = last_boundary(view)
+    if boundary is None:
+        return -1
+    others = [placed for placed in view if placed.by not in SPOKEN]
+    stand_ins = (placed.id for placed in others if record_of(placed, view.marks) is not None)
+    return max(stand_ins, default=boundary.last)

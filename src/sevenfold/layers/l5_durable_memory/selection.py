@@ -1,0 +1,448 @@
+"""How memories are chosen for a question: by search, by a model, or by a model from what a search found.
+
+    hybrid          the search alone: plain code, milliseconds
+    model           a model chooses from the newest 200
+    hybrid+model    a model chooses from the best 20 of the search
+
+Whatever a model cannot answer, the search does, and an event says so.
+
+A model chooses memories by their descriptions: one small question beside the conversation. Recalled
+memories as a message: delimited as data, with name, type, age and path, and cut to size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from sevenfold.clock import date_of
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Emit, Failed, Notice
+from sevenfold.layers.settings import RecallSettings, SelectorName
+from sevenfold.layers.shared.restore import touched
+from sevenfold.memory.recalled import BY, TAG, Recalled, age, caveat, is_recalled
+from sevenfold.messages import Json, Message, ToolUse, user, whole_characters
+from sevenfold.models.directives import write_directive
+from sevenfold.protocols import Capabilities, Forker, Work
+from sevenfold.request import Frame, Request
+from sevenfold.tokens import byte_length
+from sevenfold.transcript import Mark, View
+
+CANDIDATES: Final = 20
+"""Memories that the search puts before a model."""
+NEWEST: Final = 200
+"""Memories that a model chooses from where there is no search before it."""
+FAILURES: Final = 3
+"""After so many failures in a row the model is not asked any more."""
+
+Find: TypeAlias = Callable[[str, int, frozenset[str]], Sequence[Recalled]]
+"""Searches for a text: at most so many, best first, without these files. Called in a thread."""
+Newest: TypeAlias = Callable[[int], Sequence[Recalled]]
+"""The newest so many memories, newest first. Called in a thread."""
+Start: TypeAlias = Callable[[str, Work], object]
+"""Starts work beside the conversation, under a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What recall needs of a conversation and its memory."""
+
+    folder: Path
+    """The memory folder: what the model has read below it is not recalled."""
+    find: Find
+    able: Callable[[], Capabilities] = Capabilities
+    """What the model of the conversation can do; recalled memories take less of a small window."""
+    newest: Newest = lambda most: ()
+    fork: Forker | None = None
+    """Asks the model that chooses. Without it, and without `start`, the search decides."""
+    model: Callable[[], str] = lambda: ""
+    """The name of the model that chooses; an error of ours where it cannot be asked."""
+    start: Start | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What memories are wanted for."""
+
+    text: str
+    limit: int
+    skip: frozenset[str]
+    """Files that are in view already."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was chosen, best first, by whom, and how long that took."""
+
+    memories: tuple[Recalled, ...]
+    selector: SelectorName
+    milliseconds: float
+
+
+class Choose(Protocol):
+    """Lets a model choose; `NotChosen` when there is no answer."""
+
+    async def __call__(
+        self, wanted: Wanted, candidates: Sequence[Recalled], *, standing: bool
+    ) -> tuple[Recalled, ...]:
+        """`standing`: the candidates are the same for every question, as far as nobody saves."""
+        ...
+
+
+class NotChosen(Exception):
+    """The model has chosen nothing that counts; the message says why, for people."""
+
+
+def by_search(find: Find, wanted: Wanted, limit: int = 0) -> Found:
+    """The search alone."""
+    began = perf_counter()
+    found = find(wanted.text, limit or wanted.limit, wanted.skip)
+    memories = tuple(m for m in found if m.file not in wanted.skip)
+    return Found(memories, "hybrid", 1_000 * (perf_counter() - began))
+
+
+@dataclass(slots=True)
+class ByModel:
+    """A model chooses, from everything or from what a search found."""
+
+    sources: Sources
+    choose: Choose
+    selector: SelectorName
+    emit: Emit
+    _failed: int = field(default=0, init=False)
+
+    @property
+    def gave_up(self) -> bool:
+        return self._failed >= FAILURES
+
+    async def __call__(self, wanted: Wanted) -> Found:
+        began = perf_counter()
+        alone = self.selector == "model"
+        gather = partial(self._newest if alone else self._best, wanted)
+        candidates = await anyio.to_thread.run_sync(gather, abandon_on_cancel=True)
+        if all(one.file in wanted.skip for one in candidates):
+            return Found((), self.selector, 1_000 * (perf_counter() - began))
+        try:
+            chosen = await self.choose(wanted, candidates, standing=alone)
+        except (NotChosen, SevenfoldError) as error:
+            return await self._instead(wanted, candidates, str(error))
+        self._failed = 0
+        return Found(chosen, self.selector, 1_000 * (perf_counter() - began))
+
+    async def _instead(self, wanted: Wanted, candidates: Sequence[Recalled], why: str) -> Found:
+        """What the search says, where the model said nothing."""
+        self._failed += 1
+        self.emit(Failed(BY, f"the model did not choose, and the search does: {why}"))
+        if self.gave_up:
+            said = f"memories are chosen by search alone from now on: the model failed {FAILURES} times"
+            self.emit(Notice(said, "warning"))
+        if self.selector == "hybrid+model":
+            return Found(tuple(candidates[: wanted.limit]), "hybrid", 0.0)
+        search = partial(by_search, self.sources.find, wanted)
+        return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+
+    def _best(self, wanted: Wanted) -> Sequence[Recalled]:
+        return by_search(self.sources.find, wanted, CANDIDATES).memories
+
+    def _newest(self, wanted: Wanted) -> Sequence[Recalled]:
+        return self.sources.newest(NEWEST)
+
+
+KIND: Final = "recall-plain"
+"""A column of its own in the ledger: it shares no prefix with the conversation."""
+TOOL: Final = "choose_memories"
+ANSWER: Final = 256
+"""Tokens of the answer."""
+HEAD: Final = 30
+"""Lines of a memory that are looked at where it has no description."""
+DESCRIPTION: Final = 300
+SHOWN: Final = 50
+"""Files in view already that are named to the model."""
+
+
+class ModelSelector:
+    """Asks, and takes of the answer what is in the manifest."""
+
+    def __init__(self, fork: Forker, model: Callable[[], str], settings: RecallSettings) -> None:
+        self._fork, self._model, self._settings = fork, model, settings
+
+    async def __call__(
+        self, wanted: Wanted, candidates: Sequence[Recalled], *, standing: bool
+    ) -> tuple[Recalled, ...]:
+        listed = manifest(candidates)
+        system = (_prompt(), listed) if standing else (_prompt(),)
+        request = Request(Frame(self._model(), system, (_tool(wanted.limit),), _FORCED), View())
+        body = _asking(wanted, "" if standing else listed)
+        directive = user(write_directive(KIND, "r-1", body))
+        seconds = self._settings.timeout_seconds
+        try:
+            with anyio.fail_after(seconds):
+                said = await self._fork(request, directive, kind=KIND, max_tokens=ANSWER)
+        except TimeoutError:
+            raise NotChosen(f"no answer within {seconds:g} s") from None
+        by_file = {one.file: one for one in candidates}
+        names = dict.fromkeys(name for name in chosen_in(said.reply.message) if name in by_file)
+        return tuple(by_file[name] for name in names)
+
+
+def manifest(memories: Sequence[Recalled]) -> str:
+    """One line each: `- [type] file (day): description`. Nothing in it can end it."""
+    lines = [
+        f"- [{one.type or 'untyped'}] {one.file} ({_day(one)}): {_described(one)}"
+        for one in memories
+    ]
+    inside = "\n".join(lines).replace("</manifest", "&lt;/manifest")
+    return whole_characters(f"<manifest>\n{inside}\n</manifest>")
+
+
+def _day(memory: Recalled) -> str:
+    try:
+        return date_of(memory.modified)
+    except (OverflowError, OSError, ValueError):  # a year that no calendar knows
+        return "no date"
+
+
+def _described(memory: Recalled) -> str:
+    text = memory.description or " ".join(memory.text[: 10 * DESCRIPTION].split("\n")[:HEAD])
+    flat = " ".join(text.split())
+    return flat if len(flat) <= DESCRIPTION else f"{flat[: DESCRIPTION - 1]}…"
+
+
+def chosen_in(reply: Message) -> list[str]:
+    """The files that an answer names, as a call of the tool or as JSON in words."""
+    for use in reply.tool_uses:
+        if use.name == TOOL:
+            return _files(use.input)
+    text = reply.text
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        try:
+            return _files(msgspec.json.decode(text[start : end + 1].encode("utf-8", "replace")))
+        except msgspec.DecodeError:
+            pass
+    raise NotChosen("the model's answer is not a list of files")
+
+
+def _files(given: Any) -> list[str]:
+    files = given.get("files") if isinstance(given, dict) else None
+    if not isinstance(files, list):
+        raise NotChosen("the model's answer is not a list of files")
+    return [file for file in files if isinstance(file, str)]
+
+
+def _asking(wanted: Wanted, listed: str) -> str:
+    said = wanted.text.replace("</said", "&lt;/said")
+    parts = [listed, f"What the user has just said:\n<said>\n{said}\n</said>"]
+    if wanted.skip:
+        names = ", ".join(sorted(wanted.skip)[:SHOWN])
+        parts.append(f"In view already, so leave them out: {names}")
+    parts.append(f"Choose at most {wanted.limit} with {TOOL}, or none.")
+    return "\n\n".join(filter(None, parts))
+
+
+def _tool(limit: int) -> Json:
+    files = {
+        "type": "array",
+        "items": {"type": "string"},
+        "maxItems": limit,
+        "description": "File names exactly as in the manifest, the most useful first.",
+    }
+    return {
+        "name": TOOL,
+        "description": "Names the memories that will help with what the user has just said.",
+        "input_schema": {"type": "object", "properties": {"files": files}, "required": ["files"]},
+    }
+
+
+_FORCED: Final[Json] = {"tool_choice": {"type": "tool", "name": TOOL}}
+
+
+@cache
+def _prompt() -> str:
+    return Path(__file__).with_name("select.md").read_text(encoding="utf-8").strip()
+
+
+_check: type[Choose] = ModelSelector
+
+
+MARK: Final = "recalled:"
+"""How the names of our marks begin; the number of the message follows."""
+NAME: Final = 200
+PATH: Final = 4_096
+"""Characters of a name and of a path that are shown."""
+LEAST: Final = 512
+"""Bytes below which showing a memory is not worth it."""
+_NUMBER: Final = re.compile(rf'<{TAG} n="([0-9]{{1,9}})">')
+_TAGS: Final = re.compile(
+    rf"<(?=\s*/?\s*(?:{TAG}|memory|context|system-reminder|directive)\b)", re.IGNORECASE
+)
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
+)
+"""What is not seen, or turns what is seen around."""
+_CLOSING: Final = "</memory>"
+_END: Final = f"</{TAG}>"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How many memories a message shows, and how much of each and of all."""
+
+    count: int
+    lines: int
+    each: int
+    """Bytes of one, with its tags."""
+    left: int
+    """Bytes of all, with everything around them."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a view shows of recalled memories now, and the number of the next message."""
+
+    files: frozenset[str]
+    bytes: int
+    next: int
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """The message, and the mark that goes before it in the same write."""
+
+    message: Message
+    mark: Mark
+    shown: tuple[Recalled, ...]
+    bytes: int
+
+
+# --- what is there already ------------------------------------------------------------------------------
+
+
+def shown_in(view: View) -> Shown:
+    """By the messages that are in the view still: what has left it may be recalled again."""
+    files: set[str] = set()
+    size = 0
+    for placed in view:
+        if is_recalled(placed):
+            text = placed.message.text
+            size += byte_length(text)
+            if found := _NUMBER.match(text):
+                files.update(_marked_files(view.marks.get(f"{MARK}{found[1]}")))
+    numbers = [_number(name) for name in view.marks if name.startswith(MARK)]
+    return Shown(frozenset(files), size, 1 + max(numbers, default=0))
+
+
+def _marked_files(value: object) -> Iterable[str]:
+    files = value.get("files") if isinstance(value, dict) else None
+    return [file for file in files if isinstance(file, str)] if isinstance(files, list) else ()
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix(MARK)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
+
+
+def read_in(view: View, folder: Path) -> frozenset[str]:
+    """The memories that the model has itself read or written in this view, by their files."""
+    name = folder.name
+    there = [p for p in view if any(_may_be_below(name, use) for use in p.message.tool_uses)]
+    if not there:
+        return frozenset()
+    results = (view.result_at(use.id) for p in there for use in p.message.tool_uses)
+    there += [view[at] for at in results if at is not None]
+    return frozenset(file for path in touched(there) if (file := _below(folder, path)))
+
+
+def _may_be_below(name: str, use: ToolUse) -> bool:
+    """Cheap: a view has thousands of calls, and few are about memory."""
+    return any(isinstance(value, str) and name in value[:PATH] for value in use.input.values())
+
+
+def _below(folder: Path, path: str) -> str:
+    if path.startswith("~"):
+        try:
+            path = str(Path(path).expanduser())
+        except RuntimeError:  # of a user that there is not
+            return ""
+    whole = Path(path)
+    return whole.relative_to(folder).as_posix() if whole.is_relative_to(folder) else ""
+
+
+# --- the message ----------------------------------------------------------------------------------------
+
+
+def attachment(
+    memories: Sequence[Recalled], number: int, now: float, limits: Limits
+) -> Attachment | None:
+    """The message for as many of these as there is room for, in their order; None when there is none."""
+    head = f'<{TAG} n="{number}">\n{_about()}'
+    parts, shown = [head], list[Recalled]()
+    left = limits.left - byte_length(head) - byte_length(_END) - 1
+    for memory in memories:
+        if len(shown) == limits.count:
+            break
+        part = element(memory, now, limits)
+        if (size := byte_length(part) + 1) <= left:
+            parts.append(part)
+            shown.append(memory)
+            left -= size
+    if not shown:
+        return None
+    message = user("\n".join([*parts, _END]))
+    size = byte_length(message.text)
+    mark = Mark(f"{MARK}{number}", {"files": [one.file for one in shown], "bytes": size})
+    return Attachment(message, mark, tuple(shown), size)
+
+
+@cache
+def _about() -> str:
+    return Path(__file__).with_name("recalled.md").read_text(encoding="utf-8").strip()
+
+
+def element(memory: Recalled, now: float, limits: Limits) -> str:
+    """One memory between its tags; one that is cut says so, and where the rest is."""
+    path = _attribute(str(memory.path), PATH)
+    opening = (
+        f'<memory name="{_attribute(memory.name)}" type="{_attribute(memory.type or "untyped")}" '
+        f'saved="{age(memory.modified, now)}" path="{path}">'
+    )
+    above = [opening, *filter(None, [caveat(memory.modified, now)])]
+    room = limits.each - sum(byte_length(text) + 1 for text in above) - len(_CLOSING)
+    lines = limits.lines - len(above) - 1
+    return "\n".join([*above, _cut(_whole(memory), max(2, lines), max(256, room), path), _CLOSING])
+
+
+def _whole(memory: Recalled) -> str:
+    """The body, and above it the description, unless the body says the same."""
+    body, description = memory.text.strip(), " ".join(memory.description.split())[: 2 * NAME]
+    if not description or description.casefold() in " ".join(body[:4_096].split()).casefold():
+        return body
+    return f"{description}\n\n{body}".strip()
+
+
+def _cut(text: str, lines: int, room: int, path: str) -> str:
+    """At most so many lines and bytes, the note about the rest included; no character is halved."""
+    whole = _data(text[: room + 1])
+    if len(text) <= room and byte_length(whole) < room and whole.count("\n") < lines:
+        return whole
+    note = f"[cut here; the rest is in {path}]"
+    kept = whole.encode("utf-8")[: max(0, room - byte_length(note) - 2)].decode("utf-8", "ignore")
+    kept = "\n".join(kept.split("\n")[: max(0, lines - 1)])
+    return f"{kept.rstrip()}\n{note}"
+
+
+def _data(text: str) -> str:
+    """Without anything that could end this element, look like another message, or steer a terminal."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return whole_characters(_TAGS.sub("&lt;", _CONTROL.sub("", plain)))
+
+
+def _attribute(text: str, most: int = NAME) -> str:
+    flat = _CONTROL.sub("", text[:most]).replace("\n", " ").replace("\t", " ")
+    for character, name in (('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
+        flat = flat.replace(character, name)
+    return whole_characters(flat)

@@ -1,0 +1,208 @@
+"""A fork: the model is asked something beside the conversation, on the very prefix it has in its cache.
+
+A fork sends the same system bytes, tools, model, parameters and messages as its parent, and one message
+more: the directive. What its tools may do is decided when they are called, because another list of tools
+would be another prefix. It writes nothing to the parent's transcript and hands back what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
+from msgspec.structs import replace
+
+from sevenfold.cache.ledger import FORK, MAIN, OF
+from sevenfold.errors import Refused, StepLimitReached
+from sevenfold.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
+from sevenfold.messages import Message, ToolResult, ToolUse, assistant
+from sevenfold.models.directives import parse_directive
+from sevenfold.protocols import (
+    Accounts,
+    Clock,
+    Forker,
+    ForkReply,
+    Handback,
+    Layers,
+    Model,
+    Tools,
+    Work,
+)
+from sevenfold.request import Request, open_uses, pressure_of
+from sevenfold.tokens import Thresholds, Usage
+from sevenfold.transcript import Reply, Transcript, View
+from sevenfold.turn import Turn
+
+SOURCE: Final = FORK
+"""How the source of a fork's requests begins; the ledger keeps a column for each kind."""
+PLACEHOLDER: Final = "[still running: its result goes to the conversation this was taken from]"
+"""What forks see for a tool of their parent that has not answered. The same for all: one prefix."""
+PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
+"""What happens in a fork and concerns the session; what it says and does is its own."""
+
+
+def passed_on(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Event | None:
+    """What the session is told of an event beside it: of a reply what it used, and not its words."""
+    if isinstance(event, Replied):
+        return replace(event, message=assistant())
+    return event if isinstance(event, kinds) else None
+
+
+def source_of(kind: str, parent: str) -> str:
+    """What the ledger calls a fork; one of an agent is compared with that agent's requests."""
+    return SOURCE + kind + ("" if parent == MAIN else f"{OF}{parent}")
+
+
+def placeholders(view: View) -> tuple[Message, ...]:
+    """An answer to every open call, the same in every fork; none where none is open."""
+    results = tuple(ToolResult(id, PLACEHOLDER) for id in open_uses(view))
+    return (Message("user", results),) if results else ()
+
+
+class NoTools:
+    """Every call is answered with the reason why it is not run."""
+
+    def __init__(self, why: str = "tools are not run here: answer in words") -> None:
+        self._why = why
+
+    def safe(self, use: ToolUse) -> bool:
+        return True
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        return ToolResult(use.id, self._why, is_error=True)
+
+
+class Permitted:
+    """The parent's tools, as far as `allow` lets them run: it gives None, or the reason why not."""
+
+    def __init__(self, tools: Tools, allow: Callable[[ToolUse], str | None]) -> None:
+        self._tools, self._allow = tools, allow
+        self.denied = 0
+
+    def safe(self, use: ToolUse) -> bool:
+        return self._tools.safe(use)
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        if (why := self._allow(use)) is None:
+            return await self._tools.call(use)
+        self.denied += 1
+        return ToolResult(use.id, f"not allowed here: {why}", is_error=True)
+
+
+class NoBackground:
+    """A fork starts nothing beside itself."""
+
+    def start(self, name: str, work: Work) -> None:
+        return None
+
+    def collect(self) -> list[tuple[str, Sequence[Handback]]]:
+        return []
+
+
+@dataclass
+class Forks:
+    """Implements `protocols.Forker` for one conversation. A fork cannot fork."""
+
+    model: Callable[[], Model]
+    accounts: Accounts
+    clock: Clock
+    emit: Emit
+    thresholds: Callable[[], Thresholds]
+    layers: Layers = field(default_factory=Layers)
+    """What a fork's own tool results go through: layer 1 and nothing else."""
+
+    async def __call__(
+        self,
+        request: Request,
+        directive: Message,
+        *,
+        kind: str,
+        steps: int = 1,
+        tools: Tools | None = None,
+        max_tokens: int = 0,
+    ) -> ForkReply:
+        if request.source.startswith(SOURCE):
+            raise Refused(f"a fork ({request.source}) cannot fork again, and {kind} was asked for")
+        if parse_directive(directive.text) is None:
+            raise ValueError("a directive begins with its tag: see models.directives")
+        used = Used(self.accounts)
+        turn = self._child(request, used, kind, steps, tools or NoTools(), max_tokens)
+        began = perf_counter()
+        try:
+            reply = await turn.run(directive)
+        except StepLimitReached:  # it was given so many steps: what it has done stands
+            reply = used.replies[-1]
+        denied = getattr(tools, "denied", 0)
+        self.emit(
+            Forked(
+                kind,
+                len(used.replies),
+                used.usage,
+                used.usage.hit_rate,
+                denied,
+                perf_counter() - began,
+            )
+        )
+        return ForkReply(reply, used.usage, len(used.replies), denied)
+
+    def _child(
+        self,
+        request: Request,
+        accounts: Accounts,
+        kind: str,
+        steps: int,
+        tools: Tools,
+        max_tokens: int,
+    ) -> Turn:
+        transcript = Transcript.on(request.view, self.clock.now)
+        if answers := placeholders(request.view):
+            transcript.add(*answers, by="fork")
+        return Turn(
+            model=self.model(),
+            frame=request.frame,
+            tools=tools,
+            layers=Layers(intake=self.layers.intake),
+            transcript=transcript,
+            background=NoBackground(),
+            accounts=accounts,
+            clock=self.clock,
+            emit=self._aside,
+            thresholds=self.thresholds(),
+            max_steps=steps,
+            max_tokens=max_tokens,
+            extends=False,  # whoever asked said how long it may get, and a runaway is paid for each time
+            source=source_of(kind, request.source),
+            writes=self._writes(request, steps),
+        )
+
+    def _writes(self, request: Request, steps: int) -> bool | None:
+        """A prefix that nobody reads again is not worth its price, least of all a cold one."""
+        if steps > 1:
+            return True
+        return False if pressure_of(request, self.thresholds(), self.clock.now()).warm else None
+
+    def _aside(self, event: Event) -> None:
+        if (told := passed_on(event)) is not None:
+            self.emit(told)
+
+
+class Used:
+    """The session's accounts, and what this one conversation used."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self.replies: list[Reply] = []
+        self.usage = Usage()
+
+    def before(self, request: Request) -> None:
+        self._accounts.before(request)
+
+    def after(self, request: Request, reply: Reply) -> float | None:
+        self.replies.append(reply)
+        self.usage += reply.usage
+        return self._accounts.after(request, reply)
+
+
+_check: type[Forker] = Forks

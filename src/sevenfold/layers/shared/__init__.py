@@ -1,0 +1,1 @@
+"""What more than one layer needs: boundaries, restoring, facts, fidelity, background work."""

@@ -1,0 +1,321 @@
+"""What every kind of compaction writes down, in one form: where it was, and what its messages stand for.
+
+    compacted        the boundary: who, why, how much, up to where. The event has the same numbers.
+    stands_for:…     one for each message that stands for others: the facts behind it, and among them all
+                     that the user said, word for word, however little of that the message shows
+
+Whoever compacts next goes on from these records (`collected`) and takes nothing from a text. So what the
+user said outlives any chain of compactions, and comes back whole when there is room for it again.
+
+Where a view may be cut, what has to stay, and what the request then comes to in tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.events import Compacted
+from sevenfold.layers.shared.facts import TYPED, Collector, Facts, Remembered
+from sevenfold.messages import THOUGHTS, Message, ToolResult
+from sevenfold.protocols import Capabilities
+from sevenfold.request import Request, breaks_open_loop, open_loop, pressure_of, safe_cut, unbound
+from sevenfold.tokens import TAIL_PADDING, Pressure, Size, Usage, byte_length
+from sevenfold.transcript import Entry, Id, Mark, Placed, Replace, View
+
+BOUNDARY: Final = "compacted"
+"""The name of the mark. The last one counts; the log has them all."""
+STANDS_FOR: Final = "stands_for"
+"""How the names of records begin; the rest is the fingerprint of the message."""
+SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hooks", "system"})
+"""Who says something himself; everybody else is a layer."""
+_WORKING: Final = frozenset({"model", "tools"})
+"""Who is neither the user nor a layer: most messages of a long turn are theirs."""
+COMPACTIONS: Final = frozenset(
+    {
+        *("Snip", "Collapse", "PayOut", "Compaction", "Digest"),
+        *("OnDemand", "ServerCompaction", "PreCold"),
+    }
+)
+"""The layers that put messages in place of others."""
+TITLES: Final = (
+    "Primary request and intent",
+    "Key technical concepts",
+    "Files and code",
+    "Errors and fixes",
+    "Problem solving",
+    "All user messages",
+    "Pending tasks",
+    "Current work",
+    "Next step",
+)
+"""The headings of a summary, in their order."""
+STAND_INS: Final = 8
+"""Messages and their records that are remembered; a view has a handful of them."""
+_GIVEN_BACK: Final = "<context>"
+"""How a message begins that a compaction adds: files as they are now, words that stand elsewhere too."""
+
+
+# --- the boundary ---------------------------------------------------------------------------------------
+
+
+class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One compaction: who made it, why, how much it took away, and up to where."""
+
+    by: str
+    """summary, notes, digest, snip, collapse, server, or what another tool recorded."""
+    trigger: str
+    """auto, price, manual, refused, from, up_to, ahead."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    last: Id = -1
+    """The last entry that it covers."""
+    kept_from: Id = -1
+    """The first message that stayed word for word; -1 when none did."""
+    fidelity: float | None = None
+    """The share of what was said that can still be found; see `fidelity`."""
+    instructions: str = ""
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(BOUNDARY, msgspec.to_builtins(self))
+
+    def event(self, seconds: float = 0.0, usage: Usage | None = None) -> Compacted:
+        """The same for whoever listens, with how long it took and what asking for it used."""
+        told = (self.by, self.trigger, self.tokens_before, self.tokens_after, self.fidelity)
+        return Compacted(*told, seconds, usage or Usage())
+
+
+def last_boundary(view: View) -> Boundary | None:
+    """The newest one of this conversation, as far as its record can be read."""
+    return read_boundary(view.marks.get(BOUNDARY))
+
+
+def read_boundary(value: Any) -> Boundary | None:
+    try:
+        return msgspec.convert(value, Boundary, strict=False)
+    except msgspec.ValidationError:
+        return None
+
+
+# --- what a message stands for --------------------------------------------------------------------------
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a message stands for."""
+
+    facts: Facts
+    rounds: int = 0
+    """Replies of the model among it, where they can be put back ..."""
+    tokens: int = 0
+    """... and what they would take then."""
+
+    def mark(self, message: Message) -> Mark:
+        """A name of its own for each message: they all count."""
+        value = msgspec.to_builtins(self)
+        facts = value[
+            "facts"
+        ].items()  # as they will be read back; the words themselves are not copied
+        value["facts"] = {k: list(v) if isinstance(v, tuple) else v for k, v in facts}
+        return Mark(_named(message), value)
+
+
+def record_name(message: Message) -> str:
+    return _NAMES.of(message)
+
+
+def record_of(placed: Placed, marks: Mapping[str, Any]) -> Record | None:
+    """What this message stands for, if a compaction has put it in place of others."""
+    if placed.by in SPOKEN or (value := marks.get(record_name(placed.message))) is None:
+        return None
+    return _RECORDS.of(value)
+
+
+def _named(message: Message) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(message)).hexdigest()
+    return f"{STANDS_FOR}:{digest[:32]}"
+
+
+def _read(value: Any) -> Record | None:
+    try:
+        return msgspec.convert(value, Record)
+    except msgspec.ValidationError:  # another version wrote it: its text is left
+        return None
+
+
+_NAMES, _RECORDS = Remembered(_named, STAND_INS), Remembered(_read, STAND_INS)
+
+
+def collected(
+    stretch: Iterable[Placed],
+    marks: Mapping[str, Any],
+    wanted: Callable[[Placed], bool] = lambda placed: True,
+) -> Facts:
+    """What these messages say about themselves, and what those among them stand for that stand for others.
+
+    What a compaction gave back beside its message is left out: it is given back anew. `wanted`: which of
+    the messages that stand for themselves are taken in.
+    """
+    collector = Collector()
+    for placed in stretch:
+        if (record := record_of(placed, marks)) is not None:
+            collector.go_on(record.facts)
+        elif not _given_back(placed) and wanted(placed):
+            collector.take(placed)
+    return collector.facts
+
+
+def said_in(stretch: Iterable[Placed], marks: Mapping[str, Any]) -> Sequence[int]:
+    """Bytes of each thing that the user said in these messages, or in those that they stand for."""
+    bytes_: list[int] = []
+    for placed in stretch:
+        if (record := record_of(placed, marks)) is not None:
+            bytes_ += _SAID.of(record)
+        elif placed.by in TYPED:
+            bytes_ += _lengths(Record(collected((placed,), {})))
+    return bytes_
+
+
+def _lengths(record: Record) -> list[int]:
+    return [byte_length(one.text) for one in record.facts.said]
+
+
+_SAID = Remembered(_lengths, STAND_INS)
+
+
+def _given_back(placed: Placed) -> bool:
+    return placed.by in COMPACTIONS and placed.message.text.startswith(_GIVEN_BACK)
+
+
+# --- what the user said last ----------------------------------------------------------------------------
+
+
+def typed(placed: Placed) -> bool:
+    """Whether a person said something in it; results of tools may stand beside that."""
+    return placed.by in TYPED and any(
+        not isinstance(block, ToolResult) for block in placed.message.content
+    )
+
+
+def last_typed(view: View) -> int | None:
+    """Where what the user said last is, if it is a message and can stay alone when others go."""
+    last = _last_said(view)
+    if last is None or not typed(view[last]) or view[last].message.results:
+        return None
+    beside = [view[at].id for at in (last - 1, last + 1) if 0 <= at < len(view)]
+    return None if view[last].id in beside else last
+
+
+def asked_within(view: View, cut: int) -> bool:
+    """Whether what the user said last stands before the cut, in whatever form."""
+    last = _last_said(view)
+    return last is None or last < cut
+
+
+def _last_said(view: View) -> int | None:
+    """Where the last words of the user are, or the message that stands for them."""
+    marks = view.marks
+    for at, placed in enumerate(reversed(list(view)), 1):
+        if placed.by in _WORKING:
+            continue
+        if typed(placed) or ((record := record_of(placed, marks)) and record.facts.said):
+            return len(view) - at
+    return None
+
+
+UNKNOWN_GAP: Final = 0.2
+"""The part to free when the provider says "too long" and not by how much."""
+
+
+# --- how much -------------------------------------------------------------------------------------------
+
+
+def tokens_of(request: Request, pressure: Pressure) -> int:
+    """What we count ourselves, whatever the provider said."""
+    return pressure_of(request, pressure.thresholds, 0.0).tokens
+
+
+def fixed_tokens(request: Request, total: int) -> int:
+    """Tokens that no replacement can free: system, tools, and what our estimate of messages misses."""
+    view = request.view
+    return max(0, total - view.calibration.tokens(view.size))
+
+
+def aim(before: int, pressure: Pressure) -> int:
+    """What the request should come to, in tokens as we count them."""
+    limit = pressure.thresholds.auto_compact
+    if not pressure.refused:
+        return limit
+    really = pressure.tokens + pressure.over  # at least the window, and we had counted less
+    gap = pressure.over * 1.1 or before * UNKNOWN_GAP
+    return int(min(limit * min(1.0, before / really), before - gap))
+
+
+def size_of(placed: Iterable[Placed]) -> Size:
+    return sum((one.size for one in placed), Size())
+
+
+def padded(view: View, size: Size) -> int:
+    """Tokens of what would be kept, measured larger than they are: no estimate may keep too much."""
+    return int(view.calibration.tokens(size) * TAIL_PADDING)
+
+
+# --- where ----------------------------------------------------------------------------------------------
+
+
+def may_cut(view: View, at: int) -> bool:
+    """No pair, no response and no replacement is split before this message."""
+    if not 0 < at < len(view):
+        return True
+    here, before = view[at], view[at - 1]
+    together = here.message.role == before.message.role == "assistant" or here.id == before.id
+    return safe_cut(view, at) and not together
+
+
+def may_begin(view: View, at: int, loop: int) -> bool:
+    """Whether what is kept may begin here: nothing is split, and a tool loop that is going on, from
+    `loop` on (`thinking_loop`), keeps the thinking it began with.
+    """
+    return may_cut(view, at) and (at <= loop or at >= len(view) or thinks(view[at]))
+
+
+def thinking_loop(view: View) -> int:
+    """Where the tool loop begins that is going on and has thinking in it; the end when there is none."""
+    loop = open_loop(view)
+    return loop if any(thinks(view[at]) for at in range(loop, len(view))) else len(view)
+
+
+def thinks(placed: Placed) -> bool:
+    return any(isinstance(block, THOUGHTS) for block in placed.message.content)
+
+
+# --- what comes of it -----------------------------------------------------------------------------------
+
+
+def around(
+    view: View, first: int, cut: int, apart: int | None, message: Message
+) -> tuple[Replace, ...]:
+    """The message in place of all from `first` to before `cut`, but for the one that stays apart."""
+    if apart is None:
+        return (Replace(view[first].id, view[cut - 1].id, (message,)),)
+    before = (Replace(view[first].id, view[apart - 1].id, (message,)),) if apart > first else ()
+    if apart + 1 == cut:
+        return before
+    return (*before, Replace(view[apart + 1].id, view[cut - 1].id, () if before else (message,)))
+
+
+def applied(view: View, whats: Iterable[Replace | Message], by: str) -> View:
+    """The view as it will be; nothing is written."""
+    free = max(placed.id for placed in view) + 1
+    for id, what in enumerate(whats, free):
+        view = view.after(Entry(id, 0.0, what, by))
+    return view
+
+
+def allowed(view: View, after: View, able: Capabilities) -> bool:
+    """Thinking that is bound goes with any change before it, and a loop that needs it as a whole."""
+    first = unbound(view, after) if able.loses_thinking else None
+    return first is None or not breaks_open_loop(after, first)

@@ -1,0 +1,621 @@
+"""What the model is given back after a compaction, so that it need not ask for it first.
+
+The files it worked on last are read again from disk; what hooks said at the start is repeated; skills,
+plans, listings, instruction files and a session title come in through the same seam, `Restorable`.
+Every message says what it is and whether it was read just now.
+
+After a compaction: the names that stood in what is gone, by the file or tool they stood in. What
+has to be in the view after every compaction: the standing instructions, the index of memory. What
+the user's hooks say to a compaction, whoever makes it: asked before, told afterwards.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from sevenfold.events import Emit, Notice
+from sevenfold.hooks.contract import NOTHING, Outcome
+from sevenfold.layers.shared.boundary import Boundary, size_of
+from sevenfold.layers.shared.facts import TYPED, call_of
+from sevenfold.layers.shared.fidelity import strings
+from sevenfold.messages import Message, ToolUse, user
+from sevenfold.tokens import Size, byte_length, scaled
+from sevenfold.transcript import Id, Placed, View
+
+ALL: Final = 50_000
+"""Tokens of everything that is given back, together. These shrink with the window."""
+FILES: Final = 5
+FILE: Final = 5_000
+START: Final = 5_000
+TEXT: Final = 5_000
+NAMED: Final = 10
+"""Files that are only named, because they are too long or no longer there."""
+SKILL: Final = 5_000
+SKILLS: Final = 25_000
+MARGIN: Final = 20
+"""Tokens that tags and rounding may take."""
+LOOKED_AT: Final = 25
+"""Files that are tried at most: a folder that was deleted need not be gone through."""
+
+TITLE: Final = "title"
+"""The name of the mark that says what a session is called."""
+
+_OPENING, _CLOSING = "<context>\n", "\n</context>"
+_FILES: Final = (
+    "The older part of the conversation was replaced. These are the files that were read or changed last"
+    " in it. They were read from disk just now: this is how they are, whatever was said of them before."
+)
+_LONG: Final = "Too long to be shown here; read what you need of them:"
+_GONE: Final = "Gone, or not to be read as text now:"
+_START: Final = (
+    "The older part of the conversation was replaced. This is what hooks said when the session began,"
+    " repeated word for word; they were not run again."
+)
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What a compaction takes out of a view, and what stays."""
+
+    view: View
+    """As it was before."""
+    gone: range
+    """The places of the messages that leave it."""
+    window: int
+
+    @property
+    def removed(self) -> Sequence[Placed]:
+        return [self.view[at] for at in self.gone]
+
+    @property
+    def kept(self) -> Sequence[Placed]:
+        return [placed for at, placed in enumerate(self.view) if at not in self.gone]
+
+    def scaled(self, tokens: int) -> int:
+        """A number of tokens of the 200,000-token world, in this window."""
+        return int(scaled(tokens, self.window))
+
+    def tokens(self, text: str) -> int:
+        return self.view.calibration.tokens(Size(text=byte_length(text)))
+
+
+class Restorable(Protocol):
+    """Something that is to be in the view again after a compaction."""
+
+    @property
+    def name(self) -> str: ...
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        """A message of at most `room` tokens, or None when there is nothing to give back."""
+        ...
+
+
+def restored(
+    view: View,
+    cut: int | range,
+    restorables: Iterable[Restorable],
+    window: int,
+    room: int | None = None,
+) -> list[Message]:
+    """What to append behind the kept messages, in the order of `restorables`, within one budget.
+
+    `cut` is where the kept messages begin, or the places that leave the view. `room` is how many tokens
+    there are before the window is full again, if that is known. What is larger than it may be is left out.
+    """
+    gone = range(cut) if isinstance(cut, int) else cut
+    here, out = Cut(view, gone, window), list[Message]()
+    left = here.scaled(ALL) if room is None else min(here.scaled(ALL), room)
+    for one in restorables:
+        message = one.restored(here, left) if left > 0 else None
+        if message is not None and (tokens := here.tokens(message.text)) <= left:
+            out.append(message)
+            left -= tokens
+    return out
+
+
+def context(text: str) -> Message:
+    """Marked as ours; what it quotes cannot end it."""
+    return user(_OPENING + _inside("context", text) + _CLOSING)
+
+
+def _inside(tag: str, text: str) -> str:
+    return text.replace(f"</{tag}", f"&lt;/{tag}")
+
+
+# --- files --------------------------------------------------------------------------------------------
+
+
+class Files:
+    """The files that were read or changed last, as they are now.
+
+    `read` gives the text of a file, or None when it is not there, not text, or not to be read: which of
+    these, and what a link leads to, is decided there. `skip` says which are not to be given back.
+    """
+
+    name = "files"
+
+    def __init__(
+        self,
+        read: Callable[[str], str | None],
+        skip: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        self._read, self._skip = read, skip
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        kept = set(touched(cut.kept))
+        paths = [p for p in touched(cut.removed) if p not in kept and not self._skip(p)]
+        found = _Found(cut, room)
+        for path in paths[:LOOKED_AT]:
+            if found.shown_or_long >= FILES:
+                break
+            found.take(path, self._text(path))
+        return found.message
+
+    def _text(self, path: str) -> str | None:
+        try:
+            return self._read(path)
+        except (OSError, ValueError):  # ValueError: not text, or no path that could be
+            return None
+
+
+class _Found:
+    """Files as they are found, newest first, as long as there is room."""
+
+    def __init__(self, cut: Cut, room: int) -> None:
+        self._cut, self._each = cut, cut.scaled(FILE)
+        self._left = room - cut.tokens(_framed("", (), (), ())) - MARGIN
+        self._shown: list[tuple[str, str]] = []
+        self._names: dict[str, list[str]] = {}
+        self._long: list[str] = []
+        self._gone: list[str] = []
+
+    @property
+    def shown_or_long(self) -> int:
+        return len(self._shown) + len(self._long)
+
+    def take(self, path: str, text: str | None) -> None:
+        if text is None:
+            self._name(self._gone, path)
+            return
+        names = self._names.setdefault(text, [])
+        if any(_same_file(path, name) for name in names):
+            return
+        names.append(path)
+        if self._cut.tokens(text) <= self._each:
+            part = _part(path, text)
+            tokens = self._cut.tokens(f"- {path}\n{part}\n") + 1  # its name is above it too
+            if tokens <= self._left:
+                self._shown.append((path, part))
+                self._left -= tokens
+                return
+        self._name(self._long, path)
+
+    def _name(self, names: list[str], path: str) -> None:
+        tokens = self._cut.tokens(f"- {path}\n") + 1
+        if len(names) < NAMED and tokens <= self._left:
+            names.append(path)
+            self._left -= tokens
+
+    @property
+    def message(self) -> Message | None:
+        if not (self._shown or self._long):
+            return None
+        parts = "\n".join(part for _, part in self._shown)
+        return context(_framed(parts, [p for p, _ in self._shown], self._long, self._gone))
+
+
+def _framed(parts: str, shown: Sequence[str], long: Sequence[str], gone: Sequence[str]) -> str:
+    lines = [_FILES, *(f"- {path}" for path in shown)]
+    lines += [_LONG, *(f"- {path}" for path in long)] if long or not parts else []
+    lines += [_GONE, *(f"- {path}" for path in gone)] if gone or not parts else []
+    return "\n".join([*lines, "", parts] if parts else lines)
+
+
+def _same_file(path: str, other: str) -> bool:
+    """Of two paths to the same text: whether one is the other in short."""
+    return path.endswith(f"/{other}") or other.endswith(f"/{path}")
+
+
+def _part(path: str, text: str) -> str:
+    quoted = _inside("context", _inside("file", text))
+    return f'<file path="{path}">\n{quoted}\n</file>'
+
+
+def touched(messages: Sequence[Placed]) -> list[str]:
+    """The files that tools read or changed here or that were given back here, the newest first."""
+    failed = {
+        result.tool_use_id
+        for placed in messages
+        for result in placed.message.results
+        if result.is_error
+    }
+    paths: dict[str, None] = {}
+    for placed in reversed(messages):
+        for path in (*_called(placed.message, failed), *_files_given_back(placed)):
+            if path.isprintable():
+                paths.setdefault(posixpath.normpath(path))
+    return list(paths)
+
+
+def _called(message: Message, failed: set[str]) -> Iterator[str]:
+    for use in reversed(message.tool_uses):
+        call = call_of(use)
+        if call.kind in ("read", "change") and use.id not in failed:
+            yield call.about
+
+
+def _files_given_back(placed: Placed) -> Iterator[str]:
+    """Files of an earlier restoration: what was worked on then may be worked on still."""
+    yield from given_back(placed, _FILES, _GONE)
+
+
+def given_back(placed: Placed, what: str, until: str = "") -> Iterator[str]:
+    """The list in a message of ours that begins with the words `what`, after an earlier compaction."""
+    if placed.message.role != "user" or placed.by in TYPED:
+        return
+    text = placed.message.text
+    if text.startswith(_OPENING + what):
+        head = text.partition("\n\n")[0]
+        head = head.partition(until)[0] if until else head
+        yield from (one[2:] for one in head.splitlines() if one.startswith("- "))
+
+
+# --- texts --------------------------------------------------------------------------------------------
+
+
+class StartContext:
+    """What hooks told the model before it first spoke."""
+
+    name = "start hooks"
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        texts = dict.fromkeys(_told_at_start(cut))
+        room = min(room, cut.scaled(START))
+        while texts:
+            message = context("\n".join([_START, "", *texts]))
+            if cut.tokens(message.text) <= room:
+                return message
+            texts.pop(next(iter(texts)))  # what was said later counts more
+        return None
+
+
+def _told_at_start(cut: Cut) -> Iterator[str]:
+    """By hooks before the first reply, or given back by us after an earlier compaction."""
+    first = True
+    for at, placed in enumerate(cut.view):
+        first = first and placed.message.role == "user"
+        if at not in cut.gone or placed.by in TYPED or placed.message.role != "user":
+            continue
+        text = placed.message.text.removeprefix(_OPENING).removesuffix(_CLOSING).strip()
+        if text.startswith(_START):
+            yield text.removeprefix(_START).strip()
+        elif first and placed.by == "hooks" and text:
+            yield text
+
+
+class Afresh:
+    """A text that is asked for again at each compaction: a plan, a listing, an instruction file, a title.
+
+    `what` is a sentence that says what it is; `read` gives it as it is now, or None.
+    """
+
+    def __init__(
+        self, name: str, what: str, read: Callable[[], str | None], most: int = TEXT
+    ) -> None:
+        self.name = name
+        self._what, self._read, self._most = what, read, most
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        text = self._read()
+        if not text or not text.strip():
+            return None
+        message = context(f"{self._what} It was read just now.\n\n{text}")
+        fits = cut.tokens(message.text) <= min(room, cut.scaled(self._most))
+        return message if fits else context(f"{self._what} It is too long to be repeated here.")
+
+
+class Several:
+    """Texts of one kind, such as the skills in use: each within a limit, and all of them within another.
+
+    `read` gives them as they are now, name and text, what matters most first. What is too long, or finds
+    no more room, is named.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        read: Callable[[], Iterable[tuple[str, str]]],
+        each: int = SKILL,
+        most: int = SKILLS,
+    ) -> None:
+        self.name = name
+        self._what, self._read, self._each, self._most = what, read, each, most
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        shown, named = list[str](), list[str]()
+        for name, text in self._read():
+            part = f"## {name}\n\n{text.strip()}"
+            tried = self._message([*shown, part], named)
+            fits = cut.tokens(text) <= cut.scaled(self._each)
+            if fits and cut.tokens(tried.text) <= min(room, cut.scaled(self._most)):
+                shown.append(part)
+            else:
+                named.append(name)
+        return self._message(shown, named) if shown or named else None
+
+    def _message(self, shown: Sequence[str], named: Sequence[str]) -> Message:
+        left = [f"Not repeated here, for want of room: {', '.join(named)}."] if named else []
+        return context("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
+
+
+_checks: tuple[type[Restorable], ...] = (Files, StartContext, Afresh, Several)
+
+
+EACH: Final = 100
+"""Names of one file or tool."""
+SHORTEST, LONGEST = 5, 60
+"""Letters of a name."""
+LONGEST_PLACE: Final = 300
+"""Of a longer path the tool is named."""
+LONG: Final = 20_000
+"""Characters of one text that are looked at."""
+_WHAT: Final = (
+    "The older part of the conversation was replaced. These names stood in what was read and written in"
+    " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
+    " more: read the place before relying on one."
+)
+_NAME: Final = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\b")
+_SHAPED: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d")
+"""Plain words say nothing about where they are from."""
+_RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
+"""How a key or a hash begins, between the dots and lines of a name."""
+_PARTS: Final = re.compile(r"[._]")
+_CREDENTIAL: Final = re.compile(
+    r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
+    r"|\w://[^/\s:@]+:[^/\s@]+@).*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_WORDS: Final = (
+    *("passw", "passphrase", "secret", "token", "apikey", "api_key", "credential", "bearer"),
+    "://",
+)
+"""One of these stands in every line that `_CREDENTIAL` finds."""
+KNOWN: Final = 20_000
+"""Names of which it is remembered whether they tell anything."""
+
+
+class Glossary:
+    """Gives back names, the newest first, as many as `most` tokens have room for; less in small windows."""
+
+    name = "names"
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def restored(self, cut: Cut, room: int) -> Message | None:
+        room = min(room, cut.scaled(self._most)) - cut.tokens(_WHAT) - MARGIN
+        rate = cut.tokens("x" * 4_000) / 4_000
+        found = _GlossaryFound(int(room / rate) if rate else 0)
+        for place, text in _texts(cut.removed):
+            if found.full:
+                break
+            found.take(place, text)
+        return context("\n".join([_WHAT, *found.lines])) if found.lines else None
+
+
+class _GlossaryFound:
+    """Names by place. Each name stands once, and so many bytes are left for more."""
+
+    def __init__(self, room: int) -> None:
+        self._left = room
+        self._seen: set[str] = set()
+        self._places: dict[str, list[str]] = {}
+
+    @property
+    def full(self) -> bool:
+        return self._left <= 0
+
+    def take(self, place: str, text: str) -> None:
+        here = self._places.get(place, [])
+        if len(here) >= EACH:
+            return
+        for name in dict.fromkeys(_NAME.findall(_harmless(text[:LONG]))):
+            if len(here) >= EACH or self._left <= 0:
+                break
+            if name in self._seen or not SHORTEST <= len(name) <= LONGEST or not _tells(name):
+                continue
+            self._seen.add(name)
+            self._left -= len(name) + len(", ") + (0 if here else len(place.encode()) + len("- : "))
+            here.append(name)
+        if here:
+            self._places[place] = here
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"- {place}: {', '.join(names)}" for place, names in self._places.items()]
+
+
+@lru_cache(maxsize=KNOWN)
+def _tells(name: str) -> bool:
+    return bool(_SHAPED.search(name)) and not any(map(_RANDOM.match, _PARTS.split(name)))
+
+
+def _harmless(text: str) -> str:
+    """Without the lines that `_CREDENTIAL` finds. Only lines that have one of the words are looked at."""
+    folded = text.casefold()
+    places = {folded.rfind("\n", 0, at) + 1 for word in _WORDS for at in _each(word, folded)}
+    if not places:
+        return text
+    if len(folded) != len(text):  # places in one are not places in the other
+        return _CREDENTIAL.sub("", text)
+    parts, kept = list[str](), 0
+    for start in sorted(places):
+        if start >= kept and (found := _CREDENTIAL.match(text, start)):
+            parts.append(text[kept:start])
+            kept = found.end()
+    return "".join([*parts, text[kept:]])
+
+
+def _each(word: str, text: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + 1)
+
+
+def _texts(removed: Sequence[Placed]) -> Iterator[tuple[str, str]]:
+    """What tools said and were told, and earlier lists of names, each with its place; the newest first."""
+    uses = {use.id: use for placed in removed for use in placed.message.tool_uses}
+    failed: set[str] = set()
+    for placed in reversed(removed):
+        yield from _listed(placed)
+        for result in reversed(placed.message.results):
+            use = uses.get(result.tool_use_id)
+            if result.is_error:
+                failed.add(result.tool_use_id)
+            elif use is not None:
+                yield _place(use), result.text
+        for use in reversed(placed.message.tool_uses):
+            if use.id not in failed:
+                yield _place(use), "\n".join(strings(use.input))
+
+
+def _listed(placed: Placed) -> Iterator[tuple[str, str]]:
+    """The lines of an earlier list: what was seen then may be needed still."""
+    for one in given_back(placed, _WHAT):
+        place, colon, names = one.rpartition(": ")
+        if colon:
+            yield place, names
+
+
+def _place(use: ToolUse) -> str:
+    call = call_of(use)
+    place = call.about if call.kind in ("read", "change") else use.name
+    return place if place.isprintable() and len(place) <= LONGEST_PLACE else use.name
+
+
+_check: type[Restorable] = Glossary
+
+
+SHARE: Final = 0.75
+"""The most of the room for messages that it may take: in the rest, work has to go on."""
+RESTORED: Final = 0.5
+"""The most of the room that a compaction leaves that everything else that is given back may take."""
+
+Stands: TypeAlias = Callable[[Placed], bool]
+"""Whether a message is such a one."""
+Restore: TypeAlias = Callable[[View, range, int, int], Sequence[Message]]
+"""What the model should see again: given the view, the places that leave it, the window and the room."""
+
+
+class Standing(Protocol):
+    """Gives it back."""
+
+    @property
+    def stands(self) -> Stands:
+        """Tells whether a message is it, or a part of it."""
+        ...
+
+    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+        """It, as it is now; nothing where it has not left the view. Of more than `room` tokens a part."""
+        ...
+
+
+class Back:
+    """How many tokens of what leaves a view come back. `room`: tokens that there are for messages."""
+
+    def __init__(self, view: View, stands: Stands | None, room: int) -> None:
+        self._view, self._most = view, max(0, int(room * SHARE))
+        self._places = [at for at, one in enumerate(view) if stands(one)] if stands else []
+
+    @property
+    def all(self) -> int:
+        return self.between(0, len(self._view))
+
+    def between(self, first: int, end: int) -> int:
+        """Where it is messages `first` to before `end` that leave."""
+        gone = [self._view[at] for at in self._places if first <= at < end]
+        return min(self._most, self._view.calibration.tokens(size_of(gone))) if gone else 0
+
+
+class Again:
+    """All that a compaction gives back: what stands, and of the rest what there is room for."""
+
+    def __init__(self, restore: Restore, standing: Standing | None = None) -> None:
+        self._restore, self._standing = restore, standing
+
+    def __call__(self, cut: Cut, room: int, whole: int) -> list[Message]:
+        """`room`: tokens that may be filled again; `whole`: the same for what has to come back."""
+        first = self._standing.again(cut, max(0, whole)) if self._standing else ()
+        room -= sum(cut.tokens(message.text) for message in first)
+        part = max(0, int(room * RESTORED))
+        return [*first, *self._restore(cut.view, cut.gone, cut.window, part)]
+
+    def at_once(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
+        """The same for whoever hands in the part of the room that is for the rest."""
+        there = int(room / RESTORED)
+        return self(Cut(view, gone, window), there, there)
+
+
+AUTO: Final = "auto"
+"""What hooks are told of a compaction that nobody asked for; else it is `manual`."""
+
+REFUSED: Final = "a hook refused the compaction: "
+
+Before: TypeAlias = Callable[[str, str], Awaitable[Outcome]]
+"""The user's hooks, with `auto` or `manual` and the instructions so far: they add to them, or refuse."""
+Afterwards: TypeAlias = Callable[[Boundary, str], Awaitable[Sequence[Message]]]
+"""The user's hooks, with the record and the text that takes the place of the older part. What they have
+to say to the model is written with the compaction."""
+
+
+async def agree(trigger: str, instructions: str) -> Outcome:
+    return NOTHING
+
+
+async def ignore(boundary: Boundary, text: str) -> Sequence[Message]:
+    return ()
+
+
+class NotAgreed(Exception):
+    """A hook of the user refused; the message is its reason."""
+
+
+class Agreement:
+    """Shared by all layers of a conversation that put something else in place of its older part."""
+
+    def __init__(self, emit: Emit, before: Before = agree, after: Afterwards = ignore) -> None:
+        self._emit, self._before, self.told = emit, before, after
+        self._asked: tuple[Id, str] | None = None
+        self._answer = NOTHING
+        self._refused = ""
+
+    async def ask(self, view: View, trigger: str = AUTO, instructions: str = "") -> str:
+        """The instructions, with what hooks add to them; `NotAgreed` when one of them refuses."""
+        outcome = await self._outcome(view, trigger, instructions)
+        if outcome.block or outcome.stop:
+            raise NotAgreed(outcome.reason)
+        self._refused = ""
+        return "\n\n".join(text for text in (instructions, *outcome.contexts) if text.strip())
+
+    async def _outcome(self, view: View, trigger: str, instructions: str) -> Outcome:
+        now = (view[-1].id if len(view) else -1, instructions)
+        if trigger == AUTO and now == self._asked:
+            return self._answer
+        outcome = await self._before(trigger, instructions)
+        if trigger == AUTO:
+            self._asked, self._answer = now, outcome
+        return outcome
+
+    def declined(self, reason: str) -> None:
+        """Say that a hook refused, if it was not the last thing that was said here."""
+        said = f"{REFUSED}{reason}"
+        if said != self._refused:
+            self._emit(Notice(said, "warning"))
+        self._refused = said

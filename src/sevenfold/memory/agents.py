@@ -1,0 +1,433 @@
+"""What a project hands an agent's memory to begin with, and whether it goes into the user's own.
+
+    <tree>/.sevenfold/agent-memory-snapshots/<type>/snapshot.json     {"updatedAt": "2026-03-01T09:00:00Z"}
+                                                    *.md              the memories
+
+    look()        `initialise`: the user has nothing yet · `update`: it is newer than what was taken over
+                  last · `nothing`. Nothing is written.
+    initialise()  copies it
+    accept()      merges it: what the user has not changed since is replaced, what they changed stays, with
+                  the new text in a file beside it
+    decline()     not offered again until there is a newer one
+
+Every text passes the guard, so that a secret is refused and an order to the agent is quarantined. What was
+taken over last is written down in `.snapshot-synced.json` in the memory folder.
+
+Merges the texts of a snapshot into a memory folder, so that nothing of the user's is overwritten.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from sevenfold.errors import Refused, SevenfoldError, StorageFailure
+from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder import files as reaching
+from sevenfold.memory.folder.files import HEAD, MemoryFiles, Opened, Overtaken
+from sevenfold.memory.folder.folder import (
+    SNAPSHOTS,
+    Desk,
+    Listing,
+    digest,
+    folder_name,
+    in_project,
+    is_topic,
+    listed,
+)
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, key
+from sevenfold.memory.folder.write import applied
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.index import over_limit
+from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.topic_file import changed, read_topic
+from sevenfold.protocols import Clock
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What became of the files of a snapshot."""
+
+    new: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Files that hold the new text of a memory that the user has changed."""
+    removed: tuple[str, ...] = ()
+    """The snapshot has them no more, and the user had not changed them; `undo` brings them back."""
+    left: tuple[str, ...] = ()
+    """The user has removed them, so they do not come back."""
+    refused: tuple[str, ...] = ()
+    """`file: why` for each that the guard held back."""
+    there: bool = False
+    """Something was there when it was to be the beginning: nothing was done."""
+
+    @property
+    def said(self) -> str:
+        """In a sentence."""
+        parts = [
+            f"{len(self.new)} new" if self.new else "",
+            f"{len(self.replaced)} replaced" if self.replaced else "",
+            f"{len(self.removed)} removed" if self.removed else "",
+            f"kept yours and put the new text beside it: {', '.join(self.beside)}"
+            if self.beside
+            else "",
+            f"held back: {'; '.join(self.refused)}" if self.refused else "",
+        ]
+        return "; ".join(filter(None, parts)) or "nothing had to change"
+
+
+class Merge:
+    """One merge, under the lock of the folder."""
+
+    def __init__(self, desk: Desk, known: Mapping[str, str], date: str) -> None:
+        """`known` are the digests of the texts as they were last taken over."""
+        self._desk, self._known, self._date = desk, known, date
+        self._author = Author("team", reason=f"snapshot of {date}")
+        self._changes: dict[str, bytes | None] = {}
+        self._refused: list[str] = []
+        self.held: set[str] = set()
+        """The files that were held back; a name may be the very secret, so it is not shown then."""
+        self._done: dict[str, list[str]] = {}
+
+    def taken(self, texts: Mapping[str, bytes]) -> Taken:
+        """Merge these files: memories by their names, and an index that counts where there is none."""
+        for file, data in texts.items():
+            if file != INDEX_NAME:
+                self._merge(file, data)
+        for file, was in self._known.items():
+            if file not in texts and file in self._desk.ledger.rows and self._digest(file) == was:
+                self._changes[file] = None
+                self._note("removed", file)
+        if INDEX_NAME not in self._desk.ledger.rows and INDEX_NAME in texts:
+            self._take_index(texts[INDEX_NAME])
+        if self._changes:
+            applied(
+                self._desk, self._changes, self._author, f"took over a snapshot of {self._date}"
+            )
+        return Taken(
+            new=self._noted("new"),
+            replaced=self._noted("replaced"),
+            beside=self._noted("beside"),
+            removed=self._noted("removed"),
+            left=self._noted("left"),
+            refused=tuple(self._refused),
+        )
+
+    def _noted(self, done: str) -> tuple[str, ...]:
+        return tuple(self._done.get(done, ()))
+
+    def _note(self, done: str, file: str) -> None:
+        self._done.setdefault(done, []).append(file)
+
+    def _merge(self, file: str, data: bytes) -> None:
+        theirs, was = digest(data), self._known.get(file)
+        if not (name := self._desk.gate.check(file.encode(), "team")).passed:
+            self.held.add(file)
+            self._refused.append(f"a file, for its name: {name.explanation}")
+            return
+        if file not in self._desk.ledger.rows:
+            if was is not None:
+                self._note("left", file)
+            elif key(file) in self._desk.listing.taken:
+                self._hold(file, "another file differs from it only in case")
+            else:
+                self._put("new", file, data, b"")
+            return
+        mine = self._digest(file)
+        if theirs in (mine, was):
+            return
+        if mine == was:
+            self._put("replaced", file, data, self._read(file))
+        else:
+            self._put_beside(file, data)
+
+    def _put(self, done: str, file: str, data: bytes, old: bytes) -> None:
+        if not self._passes(file, data, old):
+            return
+        self._changes[file] = data
+        self._note(done, file)
+
+    def _put_beside(self, file: str, data: bytes) -> None:
+        """Under a name of its own: two memories of one name could not be told apart."""
+        if not self._passes(file, data, b""):
+            return
+        topic = read_topic(data, file)
+        new = changed(topic, name=f"{topic.name} (snapshot of {self._date})")
+        path = PurePosixPath(file)
+        for count in range(1, 100):
+            more = f"-{count}" if count > 1 else ""
+            beside = path.with_name(f"{path.stem}-snapshot-{self._date}{more}.md").as_posix()
+            if beside in self._desk.ledger.rows and self._digest(beside) == digest(new):
+                return
+            if key(beside) not in self._desk.listing.taken and beside not in self._changes:
+                self._changes[beside] = new
+                self._note("beside", beside)
+                return
+        self._hold(file, "there are too many copies of it; merge them")
+
+    def _take_index(self, data: bytes) -> None:
+        """Its lines to memories that were held back go by themselves."""
+        if self._passes(INDEX_NAME, data, b"") and not over_limit(data.decode("utf-8")):
+            self._changes[INDEX_NAME] = data
+
+    def _passes(self, file: str, data: bytes, old: bytes) -> bool:
+        try:
+            data.decode("utf-8")
+            self._desk.gate.let_pass(file, data, old, self._author)
+        except UnicodeDecodeError:
+            return self._hold(file, "it is not text in UTF-8")
+        except Guarded as no:
+            return self._hold(file, no.explanation)
+        except SevenfoldError as no:  # the quarantine is full, or cannot be written
+            return self._hold(file, str(no))
+        return True
+
+    def _hold(self, file: str, why: str) -> bool:
+        self.held.add(file)
+        self._refused.append(f"{file}: {why}")
+        return False
+
+    def _digest(self, file: str) -> str:
+        """Of what is there; one that is too large to be a memory is nobody's but the user's."""
+        data = self._read(file)
+        return digest(data) if len(data) <= HEAD else ""
+
+    def _read(self, file: str) -> bytes:
+        data, stamp = self._desk.at.read(file, HEAD + 1)
+        if stamp != self._desk.stamp(file):
+            raise Overtaken
+        return data
+
+
+Action: TypeAlias = Literal["initialise", "update", "nothing"]
+
+HEAD_FILE: Final = "snapshot.json"
+MARKER: Final = ".snapshot-synced.json"
+MOST_FILES: Final = 200
+"""Memories of a snapshot: as many as an index has lines."""
+MOST_BYTES: Final = 2_000_000
+_LARGEST_HEAD: Final = 1 << 16
+_LARGEST_MARKER: Final = 1 << 20
+_AHEAD: Final = 86_400.0
+"""Seconds that a snapshot may be from the future: clocks differ, but not by more than a day."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What is to be done about a snapshot."""
+
+    action: Action
+    updated: str = ""
+    """When the snapshot was made, as it says itself."""
+    said: str = ""
+    """What the user should be told: an offer, or what is wrong."""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    updated: str = msgspec.field(name="updatedAt")
+
+
+class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was taken over last: of which snapshot, and the texts as they were in it."""
+
+    updated: str = msgspec.field(name="updatedAt", default="")
+    files: dict[str, str] = {}
+
+
+class _Damaged(Exception):
+    """Why a snapshot cannot be used."""
+
+
+class Snapshots:
+    """The snapshot of one project for one kind of agent, and the user's memory that it may go into."""
+
+    def __init__(
+        self, kind: str, store: MemoryStore, tree: Path, clock: Clock, *, trusted: bool
+    ) -> None:
+        """`store` is of the agent's memory in the scope `user`. Untrusted, there is nothing to do."""
+        self._kind, self._store, self._tree = kind, store, tree
+        self._clock, self._trusted = clock, trusted
+        self._local = MemoryFiles(store.folder)
+
+    def look(self) -> Offer:
+        """What is to be done. Never raises: what is wrong is said, and then there is nothing to do."""
+        try:
+            with self._opened() as at:
+                head = self._head(at)
+                marker = self._marker()
+                if marker is None and self._nothing_local():
+                    return Offer("initialise", head.updated)
+                if marker is not None and not _newer(head.updated, marker.updated):
+                    return Offer("nothing", head.updated)
+                if not self._changes(self._texts(at), marker or Marker()):
+                    return Offer("nothing", head.updated)
+        except FileNotFoundError:
+            return Offer("nothing")
+        except (_Damaged, SevenfoldError) as error:
+            return Offer("nothing", said=str(error))
+        return Offer(
+            "update",
+            head.updated,
+            f"the project brings a newer memory for the agent {self._kind!r}, of {_day(head.updated)}; "
+            "nothing of yours is overwritten if you take it",
+        )
+
+    def initialise(self) -> Taken:
+        """Copy the snapshot, if there still is nothing; `Refused` says why it cannot be."""
+        return self._take(only_if_empty=True)
+
+    def accept(self) -> Taken:
+        """Merge the snapshot into what is there; `Refused` says why it cannot be."""
+        return self._take(only_if_empty=False)
+
+    def decline(self) -> None:
+        """Leave everything as it is, and do not offer this one again."""
+        try:
+            with self._opened() as at:
+                head = self._head(at)
+        except FileNotFoundError:
+            return
+        except _Damaged as error:
+            raise Refused(str(error)) from error
+        known = self._marker() or Marker()
+        self._mark(Marker(head.updated, known.files))
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _take(self, *, only_if_empty: bool) -> Taken:
+        try:
+            with self._opened() as at:
+                head, texts = self._head(at), self._texts(at)
+        except FileNotFoundError:
+            return Taken()
+        except _Damaged as error:
+            raise Refused(str(error)) from error
+        marker = self._marker() or Marker()
+
+        def work(desk: Desk) -> tuple[Taken, set[str]]:
+            if only_if_empty and any(map(is_topic, desk.ledger.rows)):
+                return Taken(there=True), set()
+            merge = Merge(desk, marker.files, _day(head.updated))
+            return merge.taken(texts), merge.held
+
+        taken, held = self._store.changing(work)
+        if not taken.there:
+            known = {file: digest(data) for file, data in texts.items() if file not in held}
+            self._mark(Marker(head.updated, known))
+        return taken
+
+    def _opened(self) -> AbstractContextManager[Opened]:
+        """The snapshot's folder; `FileNotFoundError` when there is none, or none that counts."""
+        if not self._trusted:
+            raise FileNotFoundError
+        folder, _ = in_project(self._tree, SNAPSHOTS, folder_name(self._kind))
+        return MemoryFiles(folder).opened()
+
+    def _head(self, at: Opened) -> _Head:
+        """When the snapshot was made, and that it was made at a time at all."""
+        path = at.real / HEAD_FILE
+        if at.stamp(HEAD_FILE) is None:
+            raise FileNotFoundError
+        data, _ = at.read(HEAD_FILE, _LARGEST_HEAD)
+        try:
+            head = msgspec.json.decode(data, type=_Head)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _Damaged(_bad(path, "it is not JSON with a text 'updatedAt'")) from error
+        when = _moment(head.updated)
+        if when is None:
+            raise _Damaged(_bad(path, "its 'updatedAt' is no date such as 2026-03-01T09:00:00Z"))
+        if when > self._clock.now() + _AHEAD:
+            raise _Damaged(_bad(path, f"its 'updatedAt', {head.updated[:40]}, is yet to come"))
+        return head
+
+    def _texts(self, at: Opened) -> dict[str, bytes]:
+        """The memories of the snapshot, and its index; `_Damaged` when there is too much of it."""
+        found = listed(at)
+        files = [file for file in sorted(found.files) if _counts(file)]
+        if odd := _in_the_way(found):
+            raise _Damaged(_bad(at.real / odd[0], odd[1]))
+        if len(files) > MOST_FILES + 1:
+            why = f"it holds {len(files):,} files, and {MOST_FILES} are the most"
+            raise _Damaged(_bad(at.real, why))
+        total = sum(found.files[file].size for file in files)
+        large = [file for file in files if found.files[file].size > HEAD]
+        if large or total > MOST_BYTES:
+            where = at.real / large[0] if large else at.real
+            raise _Damaged(
+                _bad(where, f"it is larger than {HEAD if large else MOST_BYTES:,} bytes")
+            )
+        return {file: at.read(file, HEAD)[0] for file in files}
+
+    def _marker(self) -> Marker | None:
+        """What was taken over last; None when nothing was. A damaged one knows nothing, but is there."""
+        try:
+            with self._local.opened() as at:
+                if at.stamp(MARKER) is None:
+                    return None
+                data, _ = at.read(MARKER, _LARGEST_MARKER)
+            return msgspec.json.decode(data, type=Marker)
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Marker()
+
+    def _mark(self, marker: Marker) -> None:
+        data = msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n"
+        try:
+            with self._local.opened(make=True) as at, at.alone(), at.folder("") as folder:
+                name = MARKER if folder is not None else str(at.real / MARKER)
+                known = reaching.stamp(name, folder)
+                reaching.replaced(name, folder, data, known, lasting=True)
+        except (OSError, reaching.Overtaken) as error:
+            raise StorageFailure(
+                f"{self._store.folder / MARKER} could not be written: {error}; what was taken over will "
+                "be offered again"
+            ) from error
+
+    def _nothing_local(self) -> bool:
+        return not self._store.listing().topics and not self._store.index_text().strip()
+
+    def _changes(self, texts: Mapping[str, bytes], marker: Marker) -> bool:
+        """Whether anything would come of taking it."""
+        mine = {topic.file: digest(topic.data) for topic in self._store.topics()}
+        theirs = {file: digest(data) for file, data in texts.items() if file != INDEX_NAME}
+        known = marker.files
+        gone = [file for file in known if file not in theirs and mine.get(file) == known[file]]
+        new = [f for f, one in theirs.items() if one not in (mine.get(f), known.get(f))]
+        return bool(gone or new)
+
+
+def _counts(file: str) -> bool:
+    """The index, and memories; not other indexes, daily logs, or what is a team's."""
+    return file == INDEX_NAME or (is_topic(file) and not file.startswith(TEAM))
+
+
+def _in_the_way(found: Listing) -> tuple[str, str] | None:
+    """The first thing in the folder that does not belong into one."""
+    return next(((odd.file, odd.why) for odd in found.odd), None)
+
+
+def _bad(path: Path, why: str) -> str:
+    return f"the snapshot is not used: {path}: {why}; mend it, or remove it"
+
+
+def _moment(text: str) -> float | None:
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return moment.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _day(text: str) -> str:
+    return datetime.datetime.fromtimestamp(_moment(text) or 0.0, datetime.UTC).strftime("%Y-%m-%d")
+
+
+def _newer(one: str, than: str) -> bool:
+    known = _moment(than)
+    return known is None or (_moment(one) or 0.0) > known

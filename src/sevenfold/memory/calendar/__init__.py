@@ -1,1 +1,0 @@
-"""Relative dates as calendar dates, in English and Chinese."""

@@ -1,0 +1,277 @@
+"""Relative dates in memories become calendar dates, against the day the memory comes from.
+
+When something was said: by a date in the sentence, the origin of the memory, or the file's time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from sevenfold.memory.consolidation.sentences import description
+from sevenfold.memory.consolidation.staged import Dated, StagedFiles
+from sevenfold.memory.dates.relative import absolute, places
+from sevenfold.memory.folder.names import key
+from sevenfold.memory.index import rows_of
+from sevenfold.memory.recalled import DAY
+from sevenfold.memory.topic_file import Topic, changed
+
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
+_MONTH: Final = r"(?P<{0}>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE: Final = re.compile(
+    r"(?<!\d)(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?![\d])"
+    r"|(?P<cy>\d{4})\s*年\s*(?P<cm>\d{1,2})\s*月\s*(?P<cd>\d{1,2})\s*[日号號]?"
+    rf"|\b{_MONTH.format('em')}\s+(?P<ed>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<ey>\d{{4}})\b"
+    rf"|\b(?P<dd>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH.format('dm')},?\s+(?P<dy>\d{{4}})\b",
+    re.IGNORECASE,
+)
+_SINCE: Final = re.compile(
+    r"(?:\b(?:since|as\s+of|starting(?:\s+from)?|effective(?:\s+from)?|updated(?:\s+on)?|valid\s+from"
+    r"|from)|自从?|从|從|截至)\s*$",
+    re.IGNORECASE,
+)
+_FROM: Final = re.compile(r"(?:\b(?:from|starting|effective|valid)|从|從|自)[^,;]{0,12}$", re.I)
+_OPENING: Final = re.compile(r"^[\s*_(\[（【]*$")
+_CLOSING: Final = re.compile(r"^[\s*_)\]）】.。]*$")
+
+
+class Day(msgspec.Struct, frozen=True):
+    """A calendar date where it stands in a text."""
+
+    date: datetime.date
+    start: int
+    end: int
+
+
+class Said(msgspec.Struct, frozen=True):
+    """When a sentence was said, and how that is known."""
+
+    at: float
+    how: Literal["text", "origin", "file"]
+    file_at: float
+    written: float
+    """When the memory was written, by its origin or its file, whatever day the sentence names."""
+
+    def words(self) -> str:
+        source = {
+            "text": "as the text says",
+            "origin": "by its origin",
+            "file": "by the file's time",
+        }
+        return f"{day_of(self.at)}, {source[self.how]}"
+
+
+def dates_in(text: str) -> Iterator[Day]:
+    """The calendar dates of a text, whatever the form they are written in."""
+    for found in _DATE.finditer(text):
+        parts = {name: value for name, value in found.groupdict().items() if value}
+        year = next(int(parts[each]) for each in ("y", "cy", "ey", "dy") if each in parts)
+        month = next(parts[each] for each in ("m", "cm", "em", "dm") if each in parts)
+        day = next(int(parts[each]) for each in ("d", "cd", "ed", "dd") if each in parts)
+        number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) // 3 + 1
+        try:
+            yield Day(datetime.date(year, number, day), *found.span())
+        except ValueError:  # no such day
+            continue
+
+
+def said(text: str, topic: Topic, modified: float) -> Said:
+    """When a sentence of a memory was said."""
+    at = origin_time(topic)
+    written = modified if at is None else at
+    for day in dates_in(text):
+        if _dates_the_sentence(text, day):
+            return Said(noon(day.date), "text", modified, written)
+    return Said(written, "file" if at is None else "origin", modified, written)
+
+
+def spoken_at(topic: Topic, modified: float) -> tuple[float, str]:
+    """The moment against which the relative dates of a memory count, and where it is from."""
+    if (at := origin_time(topic)) is not None:
+        return at, "origin"
+    stem = topic.file.rpartition("/")[2].removesuffix(".md")
+    named = [day.date for text in (topic.name, stem) for day in dates_in(text.replace("_", "-"))]
+    if len(set(named)) == 1:
+        return noon(named[0]), "its name"
+    return modified, "file time"
+
+
+def origin_time(topic: Topic) -> float | None:
+    """Noon of the day the memory comes from, if it says so."""
+    written = topic.origin.date if topic.origin else ""
+    day = next(dates_in(written[:40]), None)
+    return noon(day.date) if day is not None else None
+
+
+def later(new: Said, old: Said, *, marked: bool, now: float) -> str:
+    """What shows that one sentence is newer than another; empty when nothing does.
+
+    `marked` says that the new one has a word like "now" or "no longer", which is evidence by itself.
+    """
+    if new.at > now + DAY:
+        return ""  # it does not hold yet
+    first, second = day_number(old.at), day_number(new.at)
+    against = new.how == "origin" and old.how == "origin" and new.file_at < old.file_at - DAY
+    if second > first and not against:
+        return f"the newer is of {new.words()}; the older of {old.words()}"
+    if marked and second == first:
+        return "it says itself that this changed"
+    if marked and old.how != "text" and day_number(new.written) >= first:
+        return "it says itself since when, and was written no earlier"
+    return ""
+
+
+def holds_later(text: str, now: float) -> bool:
+    """Whether a sentence says that it holds from a day on that is still to come."""
+    return any(
+        noon(day.date) > now and _FROM.search(text[: day.start]) is not None
+        for day in dates_in(text)
+    )
+
+
+def noon(date: datetime.date) -> float:
+    """The middle of a local day."""
+    try:
+        return datetime.datetime.combine(date, datetime.time(12)).timestamp()
+    except (OverflowError, OSError, ValueError):
+        return 0.0
+
+
+def day_of(at: float) -> str:
+    """A moment as its local day, `2026-03-05`."""
+    number = day_number(at)
+    return datetime.date.fromordinal(number).isoformat() if number > 0 else "an unknown day"
+
+
+def day_number(at: float) -> int:
+    if not math.isfinite(at):
+        return 0
+    try:
+        return datetime.datetime.fromtimestamp(at).astimezone().toordinal()
+    except (OverflowError, OSError, ValueError):
+        return 0
+
+
+def _dates_the_sentence(text: str, day: Day) -> bool:
+    """`since 2026-10-01`, `2026-10-01: …` and `… (2026-10-01)` date it; `due 2026-10-01` does not."""
+    before, behind = text[: day.start], text[day.end :]
+    if _SINCE.search(before):
+        return True
+    if _OPENING.match(before) and re.match(r"[\s*_)\]）】]*[:：–—-]", behind):
+        return True
+    return bool(re.search(r"[(\[（【]\s*$", before)) and bool(_CLOSING.match(behind))
+
+
+_WEEKDAY: Final = re.compile(
+    r"(?:(?:on|by|until|till|before|due|since|for|from|to)\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"(?:\s+(?:morning|afternoon|evening|night))?|(?:周|週|星期|礼拜|禮拜)[一二三四五六日天]",
+    re.IGNORECASE,
+)
+_ONCE: Final = re.compile(
+    r"\b(?:will|due|deadline|by|until|was|were|met|said|told|sent|found|began|\w{3,}ed|demo|freeze|launch"
+    r"|exam|interview|flight|appointment|presentation|hearing)\b|['’]ll\b|截止|到期|已|之前|演示|面试|航班|考试",
+    re.IGNORECASE,
+)
+_HABIT: Final = re.compile(
+    r"\b(?:happens?|deploy(?:s|ments)|runs?|meets?|always|never|every|each|usually|only|weekly|stand-?ups?"
+    r"|days?|schedules?|releases|builds|meetings|reviews|shifts|calls|ships?)\b|每|总是|通常|例会|部署",
+    re.IGNORECASE,
+)
+_LOOSE: Final = re.compile(r"today|tomorrow|this\s|tonight", re.IGNORECASE)
+_NOT: Final = re.compile(r"\b(?:no|none|nothing|never|not|nobody)\b|n['’]t\b", re.IGNORECASE)
+_GLUED: Final = re.compile("[A-Za-z0-9]")
+_HIDDEN: Final = "\ue000"
+
+
+@lru_cache(maxsize=5_000)
+def dated(text: str, at: float) -> str:
+    """The text with calendar dates, where an expression surely means one day.
+
+    `Deploys happen on Friday` is a rule for every week; in a memory there is nobody left to ask.
+    """
+    if _HIDDEN in text or not places(text, at):
+        return text
+    text = _spaced(text, at)
+    hidden = [
+        (place.start, place.end)
+        for place in places(text, at)
+        if not _is_sure(text, place.start, place.end)
+    ]
+    if not hidden:
+        return absolute(text, at)
+    masked = text
+    for start, end in hidden:
+        masked = masked[:start] + _HIDDEN * (end - start) + masked[end:]
+    kept = iter([text[start:end] for start, end in hidden])
+    return re.sub(f"{_HIDDEN}+", lambda _: next(kept), absolute(masked, at))
+
+
+def _spaced(text: str, at: float) -> str:
+    """With a space where a date would run into a word or a number: Chinese needs none there."""
+    for place in reversed(places(text, at)):
+        if _GLUED.match(text[place.end : place.end + 1]):
+            text = text[: place.end] + " " + text[place.end :]
+        if place.start and _GLUED.match(text[place.start - 1]):
+            text = text[: place.start] + " " + text[place.start :]
+    return text
+
+
+def _is_sure(text: str, at: int, end: int) -> bool:
+    """Whether an expression means one day: not a weekday of every week, and not `today` for nowadays."""
+    start = max(text.rfind("\n", 0, at), text.rfind(". ", 0, at), text.rfind("。", 0, at)) + 1
+    stop = text.find("\n", at)
+    sentence = text[start : stop if stop >= 0 else len(text)]
+    if _WEEKDAY.fullmatch(text[at:end]):
+        return _ONCE.search(text[start:at]) is not None and _HABIT.search(sentence) is None
+    return not (_LOOSE.match(text[at:end]) and _NOT.search(sentence))
+
+
+def make_absolute(files: StagedFiles) -> list[Dated]:
+    """Rewrite what is sure; the origin of a memory counts before the time of its file."""
+    done: list[Dated] = []
+    for topic in files.workable():
+        at, source = spoken_at(topic, files.times.get(topic.file, 0.0))
+        against = f"{day_of(at)} ({source})"
+        body = dated(topic.body, at)
+        said = description(topic)
+        told = dated(said, at)
+        if body == topic.body and told == said:
+            continue
+        files.put(topic.file, changed(topic, body=body, description=told if told != said else None))
+        lines = [(said, told), *_changed_lines(topic.body, body)]
+        done += [Dated(topic.file, old, new, against) for old, new in lines if old != new]
+    return [*done, *_hooks(files)]
+
+
+def _changed_lines(before: str, after: str) -> list[tuple[str, str]]:
+    old, new = before.split("\n"), after.split("\n")
+    if len(old) != len(new):
+        return [(before, after)]
+    return [(a.strip(), b.strip()) for a, b in zip(old, new, strict=True) if a != b]
+
+
+def _hooks(files: StagedFiles) -> list[Dated]:
+    """The same in the lines of the index, each against the day of its memory."""
+    done: list[Dated] = []
+    there = {key(topic.file): topic for topic in files.active()}
+    out: list[str] = []
+    for row in rows_of(files.index):
+        topic = there.get(key(row.links[0].file)) if row.pointing and len(row.links) == 1 else None
+        text = row.text
+        if topic is not None:
+            at, source = spoken_at(topic, files.times.get(topic.file, 0.0))
+            end = row.links[0].end
+            text = row.text[:end] + dated(row.text[end:], at)
+            if text != row.text:
+                against = f"{day_of(at)} ({source})"
+                done.append(Dated("MEMORY.md", row.text.strip(), text.strip(), against))
+        out.append(text)
+    if done:
+        files.index = "".join(out)
+    return done

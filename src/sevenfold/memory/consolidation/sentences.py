@@ -1,0 +1,457 @@
+"""What a memory says, sentence by sentence, with the place of each, so that one can be replaced.
+
+The cut is that of the loss report (`dreams.sentences`): what is one statement there is one here.
+
+When two sentences are the same, when they only look alike, and when they clash. Lists of words as
+they are easiest to read: in one string, with spaces between them. What a memory is about, by its
+name and description: whether two of them have one subject.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from sevenfold.memory.dreams.statements import Meaning, meaning, sentences_of
+from sevenfold.memory.frontmatter import find_frontmatter, last
+from sevenfold.memory.search.words import stem, tokens
+from sevenfold.memory.topic_file import Topic, changed, decoded
+
+_HEADING: Final = re.compile(r"[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*")
+_ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]*)+")
+_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_RULE: Final = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t|:-]+")
+_BLANK: Final = re.compile(r"\n{3,}")
+
+Field = Literal["description", "body"]
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One sentence of a memory, where it stands."""
+
+    field: Field
+    start: int
+    end: int
+    """Its place in the description or in the body."""
+    text: str
+    under: str = ""
+    """The heading above it."""
+    form: Literal["prose", "heading", "row", "code", "quote"] = "prose"
+    """Only prose is ever rewritten."""
+    lines: tuple[int, int] = (0, 0)
+    """The lines of its paragraph or list item, when it is all of that; else (0, 0)."""
+
+
+@lru_cache(maxsize=5_000)
+def statements(topic: Topic) -> tuple[Statement, ...]:
+    """The description, when the file gives one, then the body."""
+    found = _sentences("description", description(topic), 0, "")
+    return (*found, *body_statements(topic.body))
+
+
+@lru_cache(maxsize=5_000)
+def description(topic: Topic) -> str:
+    """What stands in the file as description; empty when it was made up from the body."""
+    block = find_frontmatter(decoded(topic.data))
+    entry = last(block.entries, "description") if block else None
+    return topic.description if entry is not None and (entry.value or "").strip() else ""
+
+
+def body_statements(body: str) -> list[Statement]:
+    """The sentences of a body in their order."""
+    reader = _Reader(body)
+    found: list[Statement] = []
+    at = 0
+    for line in body.split("\n"):
+        found += reader.line(line, at)
+        at += len(line) + 1
+    return [*found, *reader.close()]
+
+
+def replaced(topic: Topic, statement: Statement, text: str) -> bytes:
+    """The file with another sentence in this place; an empty one takes the sentence out."""
+    if statement.field == "description":
+        whole = description(topic)
+        new = whole[: statement.start] + text + whole[statement.end :]
+        return changed(topic, description=new if new.strip() else None)
+    body = topic.body
+    if text:
+        return changed(topic, body=body[: statement.start] + text + body[statement.end :])
+    return changed(topic, body=without(body, [statement]))
+
+
+def without(body: str, gone: list[Statement]) -> str:
+    """The body without some sentences, and without the list items or headings they leave empty."""
+    for one in sorted(gone, key=lambda one: -one.start):
+        start, end = one.lines if one.lines != (0, 0) else (one.start, one.end)
+        if one.lines != (0, 0):
+            end += body[end : end + 1] == "\n"
+            body = _without_bare_heading(body[:start], body[end:])
+        else:
+            behind = body[end:]
+            body = body[:start] + behind.lstrip(" ") if behind.strip(" ") else body[:start].rstrip()
+    return _BLANK.sub("\n\n", body).strip("\n")
+
+
+def with_text(body: str, text: str) -> str:
+    """The body with a paragraph more: at its end, but not below a heading that stands there alone."""
+    lines = body.rstrip().split("\n")
+    if _ends_in_code(lines):
+        return f"{text}\n\n{body}"
+    end = len(lines)
+    while end and (not lines[end - 1].strip() or _HEADING.fullmatch(lines[end - 1])):
+        end -= 1
+    parts = ["\n".join(lines[:end]).rstrip(), text, "\n".join(lines[end:]).strip("\n")]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _ends_in_code(lines: list[str]) -> bool:
+    open_with = ""
+    for line in lines:
+        fence = _FENCE.match(line)
+        if fence and not open_with:
+            open_with = fence[1]
+        elif fence and fence[1].startswith(open_with):
+            open_with = ""
+    return bool(open_with)
+
+
+def _without_bare_heading(before: str, behind: str) -> str:
+    """A heading that has nothing below it any more goes too."""
+    lines = before.rstrip().split("\n")
+    following = behind.lstrip().split("\n", 1)[0]
+    last = not following or _HEADING.fullmatch(following) is not None
+    if last and _HEADING.fullmatch(lines[-1]) and _level(following) <= _level(lines[-1]):
+        before = "\n".join(lines[:-1]) + "\n\n"
+    return before + behind
+
+
+def _level(heading: str) -> int:
+    return len(heading.strip()) - len(heading.strip().lstrip("#"))
+
+
+class _Reader:
+    """Follows the lines of a body and gives out each block when it is complete."""
+
+    def __init__(self, body: str) -> None:
+        self._body = body
+        self._under = ""
+        self._fence = ""
+        self._open: list[tuple[int, int, str]] = []
+        """Of the lines of the open block: where its text begins, where it ends, and the text."""
+
+    def line(self, line: str, at: int) -> Iterator[Statement]:
+        fence = _FENCE.match(line)
+        if fence or self._fence or line.lstrip().startswith("|"):
+            yield from self._set_line(line, at, fence)
+        elif heading := _HEADING.fullmatch(line):
+            yield from self.close()
+            self._under = heading[1].strip()
+            yield Statement("body", at, at + len(line), self._under, form="heading")
+        elif not line.strip() or _RULE.fullmatch(line):
+            yield from self.close()
+        else:
+            bullet = _ITEM.match(line)
+            if bullet:
+                yield from self.close()
+            quote = _QUOTE.match(line)
+            start = at + (bullet.end() if bullet else quote.end() if quote else 0)
+            text = self._body[start : at + len(line)]
+            start += len(text) - len(text.lstrip())
+            self._open.append((start, at + len(line.rstrip()), text.strip()))
+
+    def _set_line(self, line: str, at: int, fence: re.Match[str] | None) -> Iterator[Statement]:
+        """A line that is not prose: a fence, code, or a row of a table."""
+        yield from self.close()
+        if fence and not self._fence:
+            self._fence = fence[1]
+        elif fence and fence[1].startswith(self._fence):
+            self._fence = ""
+        elif line.strip():
+            place = (at, at + len(line))
+            form: Literal["row", "code"] = "code" if self._fence else "row"
+            yield Statement("body", *place, line.strip(), self._under, form)
+
+    def close(self) -> Iterator[Statement]:
+        if not self._open:
+            return
+        start, end = self._open[0][0], self._open[-1][1]
+        joined = " ".join(text for _, _, text in self._open)
+        self._open = []
+        raw = self._body[start:end]
+        if " ".join(raw.split()) != " ".join(joined.split()):  # quote marks within
+            yield Statement("body", start, end, joined, self._under, "quote")
+            return
+        first = self._body.rfind("\n", 0, start) + 1
+        found = list(_sentences("body", raw, start, self._under))
+        if len(found) == 1:
+            found = [msgspec.structs.replace(found[0], lines=(first, end))]
+        yield from found
+
+
+def _sentences(field: Field, raw: str, start: int, under: str) -> Iterator[Statement]:
+    at = 0
+    for sentence in sentences_of(" ".join(raw.split())):
+        place = _place(sentence, raw, at)
+        if place is not None:
+            at = place[1]
+            yield Statement(field, start + place[0], start + at, sentence, under)
+
+
+def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
+    """Where a sentence stands in a text that may break its lines elsewhere."""
+    found = raw.find(sentence, at)
+    if found >= 0:
+        return found, found + len(sentence)
+    pattern = r"\s+".join(map(re.escape, sentence.split()))
+    match = re.compile(pattern).search(raw, at)
+    return match.span() if match else None
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a list."""
+    return frozenset(words.split())
+
+
+def stem_set(words: str) -> frozenset[str]:
+    """The words of a list without their endings."""
+    return frozenset(stem(word) for word in words.split())
+
+
+_SIGNS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
+_WORD: Final = re.compile(
+    rf"[{_SIGNS}]|->|→|[:=](?=\s|$)|[^\s{_SIGNS}，。；：！？、（）“”「」《》→]+|：|="
+)
+_EDGES: Final = "`*_.,;:!?\"'()[]{}<>…—–’‘"
+_SHORT_FORMS: Final = (
+    (re.compile(r"\bcan['’]t\b|\bcannot\b", re.IGNORECASE), "can not"),
+    (re.compile(r"\bwon['’]t\b", re.IGNORECASE), "will not"),
+    (re.compile(r"n['’]t\b", re.IGNORECASE), " not"),
+)
+_FILLERS: Final = word_set(
+    "the a an this that these those please really very strongly generally simply just basically also "
+    "definitely certainly clearly 的 了"
+)
+_STRONG: Final = word_set(
+    "not no never none without only except unless if might may maybe perhaps probably could would "
+    "considering plans was were 不 没 勿 别 只 仅 若 或 曾"
+)
+"""Words that make another statement of a sentence, wherever they stand."""
+_WEAK: Final = word_set(
+    "sometimes often rarely usually always when before after until on off in out up down over under "
+    "above below more less most least all some any every first last min max left right yes true false "
+    "前 后 上 下"
+)
+"""Words that do so when the other sentence has another of them."""
+_SYNONYMS: Final = {
+    word: words.split()[0]
+    for words in (
+        "prefer like want favor favour love",
+        "use utilize employ",
+        "database db",
+        "repository repo",
+        "configuration config",
+        "documentation docs doc",
+        "production prod",
+        "environment env",
+        "application app",
+        "kubernetes k8s",
+        "postgresql postgres",
+        "javascript js",
+        "typescript ts",
+        "directory folder dir",
+        "short concise brief terse",
+        "answer reply response",
+    )
+    for word in words.split()
+}
+_LETTER: Final = re.compile(r"(?<![\w'’])(?:[B-HJ-Z]|A(?=\s*(?:[.,;:)]|$)))(?:\+\+|#)?(?![\w'’])")
+_COMPARED: Final = re.compile(r"[<>≤≥≠]|(?<![\w-])-(?=\d)")
+_BECAUSE: Final = frozenset(["because", "so", "which", "因", "since"])
+_LATIN_MONTHS: Final = re.compile(
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|(?:jan|feb)ruary|march|april|june|july|august"
+    r"|(?:septem|octo|novem|decem)ber",
+    re.IGNORECASE,
+)
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """A sentence as its words, and what of it must agree."""
+
+    words: tuple[str, ...]
+    """Every word, small and without its ending; Chinese sign by sign; without those that say nothing."""
+    meaning: Meaning
+    content: frozenset[str]
+    """The words that carry a subject, one for each group of synonyms."""
+    guards: frozenset[str]
+    """Words and signs that turn a sentence into another one."""
+    anchors: tuple[str, ...]
+    """Numbers, names, days and paths in their order."""
+    numbers: tuple[str, ...]
+    """Every word with a digit in it, sorted, repeated ones repeated."""
+
+
+@lru_cache(maxsize=20_000)
+def wording(text: str) -> Wording:
+    """What a sentence says, in the forms in which it is compared."""
+    raw = plain_words(text)
+    said = meaning(text)
+    words = tuple(stem(word) for word in raw if word not in _FILLERS)
+    named = said.exact | said.names
+    days = {one.lower() for one in _LATIN_MONTHS.findall(text)}
+    return Wording(
+        words=words,
+        meaning=said,
+        content=frozenset(_SYNONYMS.get(word, word) for word in said.order),
+        guards=frozenset((_STRONG | _WEAK).intersection(raw))
+        | frozenset(_LETTER.findall(text))
+        | frozenset(_COMPARED.findall(text)),
+        anchors=tuple(word for word in said.order if word in named) + tuple(sorted(days)),
+        numbers=tuple(sorted(word for word in raw if any(sign.isdigit() for sign in word))),
+    )
+
+
+def plain_words(text: str) -> list[str]:
+    """The words as they are written, small, without marks around them; Chinese sign by sign."""
+    for pattern, long in _SHORT_FORMS:
+        text = pattern.sub(long, text)
+    found = [word if word in ":：=→" else word.strip(_EDGES) for word in _words_of(text)]
+    return [":" if word == "：" else word.lower() for word in found if word]
+
+
+def _words_of(text: str) -> list[str]:
+    return _WORD.findall(re.sub(r"(?<=[\w`*]):(?=\s|$|\*)", " : ", text))
+
+
+def same(one: Wording, other: Wording) -> bool:
+    """Whether two sentences are the same but for articles, case, marks and endings."""
+    return one.words == other.words and one.guards == other.guards and bool(one.words)
+
+
+def says_all_of(one: Wording, other: Wording) -> bool:
+    """Whether a sentence says what the other says: the same, or the same with a reason behind it."""
+    if same(one, other):
+        return True
+    length = len(other.words)
+    if not length or one.words[:length] != other.words or len(one.words) == length:
+        return False
+    return one.words[length] in _BECAUSE and one.meaning.negated == other.meaning.negated
+
+
+def clashes(one: Wording, other: Wording) -> bool:
+    """Whether two sentences that share most words differ in what makes another statement of them."""
+    left, right = one.meaning, other.meaning
+    if left.exact - right.exact and right.exact - left.exact:
+        return True
+    mine, theirs = Counter(one.numbers), Counter(other.numbers)
+    if mine - theirs and theirs - mine:
+        return True
+    if left.names - set(right.order) and right.names - set(left.order):
+        return True
+    if left.negated != right.negated or (one.guards ^ other.guards) & _STRONG:
+        return True
+    if one.guards - other.guards and other.guards - one.guards:
+        return True
+    mine_only, theirs_only = _odd(one) - _odd(other), _odd(other) - _odd(one)
+    return bool(mine_only and theirs_only) or _order_differs(one.anchors, other.anchors)
+
+
+def near(one: Wording, other: Wording) -> bool:
+    """Whether one sentence is the other with some words more behind its beginning, or in other order."""
+    if same(one, other):
+        return True
+    if clashes(one, other) or not one.content or not other.content:
+        return False
+    small, large = sorted((one, other), key=lambda each: len(each.content))
+    if not small.content <= large.content:
+        return False
+    if small.content == large.content:
+        return sorted(one.meaning.order) == sorted(other.meaning.order) or _same_start(one, other)
+    return len(small.content) >= 0.5 * len(large.content) and _same_start(one, other)
+
+
+def likeness(one: Wording, other: Wording) -> float:
+    """The part of the words of the shorter sentence that the other has too."""
+    least = min(len(one.content), len(other.content))
+    return len(one.content & other.content) / least if least else 0.0
+
+
+def _odd(one: Wording) -> set[str]:
+    """Flags, paths and the like: `-x` is not `-q`."""
+    return {word for word in one.words if not word.isalnum()}
+
+
+def _same_start(one: Wording, other: Wording) -> bool:
+    left, right = one.meaning.order, other.meaning.order
+    count = 0
+    for a, b in zip(left, right, strict=False):
+        if _SYNONYMS.get(a, a) != _SYNONYMS.get(b, b):
+            break
+        count += 1
+    return count >= min(2, len(left), len(right))
+
+
+def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether shared names and numbers stand in another order."""
+    shared = set(one) & set(other)
+    left = [word for word in dict.fromkeys(one) if word in shared]
+    right = [word for word in dict.fromkeys(other) if word in shared]
+    return left != right
+
+
+SHARED: Final = 0.3
+"""The part of the words of both names that two memories on one subject have in common."""
+_VAGUE: Final = frozenset(
+    tokens(
+        "user users feedback project projects reference references memory memories note notes info "
+        "information preference preferences profile general misc about details fact facts setting "
+        "settings update updated new old copy again latest current version"
+    )
+) | frozenset(["用户", "项目", "笔记"])
+
+
+def name_words(topic: Topic) -> frozenset[str]:
+    """The words of a memory's name and file that tell what it is about."""
+    stem = topic.file.rpartition("/")[2].removesuffix(".md")
+    return frozenset(tokens(f"{topic.name} {stem.replace('_', ' ')}"))
+
+
+def told(topic: Topic) -> frozenset[str]:
+    """The same without the words that every other name has, and without numbers."""
+    return frozenset(
+        word for word in name_words(topic) if word not in _VAGUE and not word.isdigit()
+    )
+
+
+def of_one_subject(one: Topic, other: Topic) -> bool:
+    """Whether names or descriptions show that two memories are about the same thing."""
+    if numbered_apart(one, other):
+        return False
+    return overlap(told(one), told(other)) >= SHARED or _alike_described(one, other)
+
+
+def overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """The part of all their words that two sets share."""
+    both = len(one & other)
+    return both / (len(one) + len(other) - both) if both else 0.0
+
+
+def _alike_described(one: Topic, other: Topic) -> bool:
+    left, right = frozenset(tokens(one.description)), frozenset(tokens(other.description))
+    return len(left & right) >= 3 and overlap(left, right) >= 0.5
+
+
+def numbered_apart(one: Topic, other: Topic) -> bool:
+    """`sprint-12` and `sprint-13` are two things; `no-mocks` and `no-mocks-2` may be one."""
+    left, right = name_words(one), name_words(other)
+    mine, theirs = (
+        {word for word in words if any(sign.isdigit() for sign in word)}
+        for words in (left - right, right - left)
+    )
+    return bool(mine) and bool(theirs)

@@ -1,0 +1,1 @@
+"""Dates in prose, found and made absolute, in English and in Chinese."""

@@ -1,0 +1,379 @@
+"""Takes a dream over into the memory folder, all of it or nothing, as one revision that can be undone.
+
+    staged = stage(store)                     a fork works in staged.folder
+    outcome = commit(store, staged, Author("dream", session), explained)
+    store.undo(to=…)                          or `sevenfold dream undo`
+
+Whoever dies on the way leaves a journal; whoever takes the lock next finishes the work.
+
+Brings a commit that was cut off to its end, or takes it back, so that no half dream stays behind.
+Undoes the last dream, and only the dream: what others wrote since stays, merged line by line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.dreams.journal import Intent, Journal, Step, pending
+from sevenfold.memory.dreams.losses import Explanations, Shelf, in_plain_words
+from sevenfold.memory.dreams.merge import Conflict, Files, joined, merged_lines
+from sevenfold.memory.dreams.plan import Outcome, Plan, Wanted, changeable, planned, with_facts
+from sevenfold.memory.dreams.stage import Staged, discard
+from sevenfold.memory.dreams.statements import Fact, stated
+from sevenfold.memory.folder.files import Opened, Overtaken, Stamp
+from sevenfold.memory.folder.folder import RECORDED, Desk, Pending, digest, is_topic
+from sevenfold.memory.folder.names import INDEX_NAME
+from sevenfold.memory.folder.undo import times_of
+from sevenfold.memory.folder.write import applied
+from sevenfold.memory.history.revisions import Author, Revision, one_line
+from sevenfold.memory.store import MemoryStore
+
+_RECENT = 20
+"""Revisions among which a dream is looked for that was recorded and not noted as done."""
+_TRIES = 20
+
+
+def finished(desk: Desk, state: Path) -> str:
+    """Go on or go back, under the lock and before anything else is done; says which, in a sentence."""
+    journal = Journal(state)
+    intent = journal.read()
+    if intent is None:
+        journal.end()
+        return ""
+    desk.now = intent.at
+    if _recorded(desk, intent):
+        journal.end()
+        return ""
+    for _ in range(_TRIES):
+        try:
+            forward = not journal.turned_back and _nobody_came(desk.at, intent)
+            said = _forward(desk, journal, intent) if forward else taken_back(desk, journal, intent)
+        except Overtaken:  # somebody writes there right now: look again
+            continue
+        desk.ledgers.forget()  # what it knows is from before the crash
+        return said
+    return ""
+
+
+def taken_back(desk: Desk, journal: Journal, intent: Intent) -> str:
+    """Every file that still is what the dream wrote becomes what it was before."""
+    journal.turn_back()
+    whole = True
+    for number in reversed(range(len(intent.steps))):
+        try:
+            _step_back(desk.at, journal, number, intent.steps[number])
+        except (StorageFailure, Refused, Overtaken):
+            whole = False
+    if not whole or not _all_said(desk.at, journal, intent):
+        # the journal stays: the next one tries again
+        return (
+            f"A dream could not be taken back completely in {desk.folder}: free some space, or make "
+            "the folder writable; what it held is kept until then."
+        )
+    _record(desk, intent, "took back a dream that was cut off")
+    journal.end()
+    return "A dream that was cut off while it was saved has been taken back; nothing is changed."
+
+
+def _step_back(at: Opened, journal: Journal, number: int, step: Step) -> None:
+    """One file as it was. Where somebody has written since, only what the dream did is taken out."""
+    for tries in range(_TRIES):
+        data, stamp = _now(at, step.file)
+        if _is(data, step.old):
+            return
+        wanted = journal.content(number, "old", step.old)
+        if not _is(data, step.new):
+            if data is None or wanted is None or not step.new:
+                return  # removed by somebody, or written where nothing was: it is theirs
+            made = journal.content(number, "new", step.new)
+            wanted = merged_lines(made or b"", wanted, data)
+            if wanted is None or len(wanted) > RECORDED:
+                return
+        try:
+            return _put(at, step.file, wanted, stamp)
+        except Overtaken:
+            if tries == _TRIES - 1:
+                raise
+
+
+def _all_said(at: Opened, journal: Journal, intent: Intent) -> bool:
+    """What the dream had moved elsewhere is said again in the file it came from, whoever wrote there."""
+    before: dict[str, bytes] = {}
+    after: dict[str, bytes] = {}
+    made: dict[str, bytes] = {}
+    try:
+        for number, step in enumerate(intent.steps):
+            if not is_topic(step.file):
+                continue
+            data = _now(at, step.file)[0]
+            after |= {step.file: data} if data is not None else {}
+            for which, digest_, files in (("old", step.old, before), ("new", step.new, made)):
+                if (kept := journal.content(number, which, digest_)) is not None:
+                    files[step.file] = kept
+        for file, facts in _moved_out(before, made, after).items():
+            data, stamp = _now(at, file)
+            at.write(file, with_facts(data or b"", facts, ""), stamp)
+    except (StorageFailure, Refused):
+        return False
+    return True
+
+
+def _moved_out(before: Files, made: Files, after: Files) -> dict[str, list[Fact]]:
+    """What is nowhere now, and was not in the file any more when somebody wrote there."""
+    there = Shelf(after, before)
+    found: dict[str, list[Fact]] = {}
+    for file, data in before.items():
+        if after.get(file) == data:
+            continue
+        left = Shelf({file: made[file]} if file in made else {})
+        facts = [
+            one.fact for one in stated(data, file) if not (there.holder(one) or left.holder(one))
+        ]
+        found |= {file: facts} if facts else {}
+    return found
+
+
+def _forward(desk: Desk, journal: Journal, intent: Intent) -> str:
+    try:
+        new = [journal.content(at, "new", step.new) for at, step in enumerate(intent.steps)]
+        for step, wanted in zip(intent.steps, new, strict=True):
+            data, stamp = _now(desk.at, step.file)
+            if not _is(data, step.new):
+                _put(desk.at, step.file, wanted, stamp)
+    except (StorageFailure, Refused):
+        return taken_back(desk, journal, intent)
+    _record(desk, intent, intent.summary)
+    journal.end()
+    return "A dream that was cut off while it was saved has been completed."
+
+
+def _record(desk: Desk, intent: Intent, summary: str) -> None:
+    """In the history stands what is there now; nothing new where nothing changed."""
+    files: dict[str, bytes | None] = {}
+    for step in intent.steps:
+        row = desk.ledger.rows.get(step.file)
+        data, _ = _now(desk.at, step.file)
+        ours = _is(data, step.old) or _is(data, step.new)
+        if ours and not (row and row.held):
+            files[step.file] = data
+    desk.record(files, intent.author, summary)
+
+
+def _recorded(desk: Desk, intent: Intent) -> bool:
+    """Whether it had come as far as the history: then it was complete."""
+    try:
+        recent = desk.past.ask(lambda history: history.log(limit=_RECENT))
+    except StorageFailure:
+        return False
+    same = (intent.author, intent.summary, intent.at)
+    return any((one.author, one.summary, one.at) == same for one in recent)
+
+
+def _nobody_came(at: Opened, intent: Intent) -> bool:
+    return all(_known(at, step) for step in intent.steps)
+
+
+def _known(at: Opened, step: Step) -> bool:
+    try:
+        data, _ = _now(at, step.file)
+    except (StorageFailure, Refused):
+        return False
+    return _is(data, step.old) or _is(data, step.new)
+
+
+def _is(data: bytes | None, expected: str) -> bool:
+    return ("" if data is None else digest(data)) == expected
+
+
+def _now(at: Opened, file: str) -> tuple[bytes | None, Stamp | None]:
+    stamp = at.stamp(file)
+    if stamp is None:
+        return None, None
+    data, stamp = at.read(file, RECORDED + 1)
+    return data, stamp
+
+
+def _put(at: Opened, file: str, data: bytes | None, stamp: Stamp | None) -> None:
+    if data is not None:
+        at.write(file, data, stamp)
+    elif stamp is not None:
+        at.remove(file, stamp)
+
+
+def commit(
+    store: MemoryStore,
+    staged: Staged,
+    author: Author,
+    explained: Explanations | None = None,
+    sessions: Collection[str] = (),
+) -> Outcome:
+    """Make the dream's changes part of the folder; the copy is discarded when that is done.
+
+    `explained` says why statements or files were let go, `sessions` which may be named as evidence.
+    `Refused` or `StorageFailure`: nothing has changed, and the copy is still there.
+    """
+    with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
+        outcome = store.changing(lambda desk: _committed(desk, store, wanted))
+    discard(staged)
+    return outcome
+
+
+def preview(
+    store: MemoryStore,
+    staged: Staged,
+    author: Author,
+    explained: Explanations | None = None,
+    sessions: Collection[str] = (),
+) -> Outcome:
+    """What `commit` would do now, with its diff; nothing is changed."""
+    from sevenfold.memory.history.objects import unified
+
+    with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
+        plan = store.changing(lambda desk: planned(desk, wanted, keep_orders=False))
+    diff = "".join(unified(file, plan.old[file], data) for file, data in plan.new.items())
+    return msgspec.structs.replace(plan.outcome, diff=diff)
+
+
+def _wanted(
+    staged: Staged,
+    author: Author,
+    explained: Explanations | None,
+    sessions: Collection[str],
+) -> Wanted:
+    by = Author(author.kind, one_line(author.session), one_line(author.reason))
+    return Wanted(
+        before=staged.before(),
+        dreamt=staged.dreamt(),
+        author=by,
+        explained=in_plain_words(explained or {}),
+        sessions=frozenset(sessions),
+        times=staged.times(),
+    )
+
+
+@contextmanager
+def _read_through(wanted: Wanted) -> Iterator[Wanted]:
+    """Do the long part before the folder is locked: nobody should wait for it."""
+    try:
+        for files in (wanted.before, wanted.dreamt):
+            for file, data in files.items():
+                if changeable(file):
+                    stated(data, file)
+        yield wanted
+    finally:
+        stated.cache_clear()
+
+
+def _committed(desk: Desk, store: MemoryStore, wanted: Wanted) -> Outcome:
+    if pending(store.state):  # an attempt of ours that could not be taken back at once
+        finished(desk, store.state)
+        raise Overtaken
+    plan = planned(desk, wanted)
+    if not plan.new:
+        return plan.outcome
+    summary = _told(plan.outcome)
+    journal = Journal(store.state)
+    intent = journal.begin(wanted.author, summary, desk.now, plan.old, plan.new)
+    digests = {file: "" if data is None else digest(data) for file, data in plan.new.items()}
+    desk.ledgers.announce(Pending(desk.ledger.head, wanted.author, summary, digests))
+    _apply(desk, journal, intent, plan)
+    row = desk.ledger.rows.get(INDEX_NAME)
+    files = {file: data for file, data in plan.new.items() if file != INDEX_NAME}
+    if INDEX_NAME in plan.new and not (row and row.held):
+        files[INDEX_NAME] = plan.new[INDEX_NAME]
+    revision = desk.record(files, wanted.author, summary)
+    desk.settle()
+    journal.end()
+    return msgspec.structs.replace(plan.outcome, revision=revision)
+
+
+def _apply(desk: Desk, journal: Journal, intent: Intent, plan: Plan) -> None:
+    """Write what is new before anything goes; whatever is in the way takes everything back."""
+    try:
+        for file, data in plan.new.items():
+            row = desk.ledger.rows.get(file)
+            if data is None:
+                desk.remove(file)
+            else:
+                desk.write(file, data, held=row.held if row else "")
+                if file in plan.times:
+                    _date(desk, file, plan.times[file])
+    except (Overtaken, StorageFailure, Refused):
+        taken_back(desk, journal, intent)
+        raise
+
+
+def _date(desk: Desk, file: str, modified: int) -> None:
+    """Give a file that was just written the time of what it says."""
+    row = desk.ledger.rows[file]
+    folder, _, name = file.rpartition("/")
+    try:
+        with desk.at.folder(folder) as at:
+            path = name if at is not None else os.fspath(desk.at.real / file)
+            os.utime(path, ns=(modified, modified), dir_fd=at)
+    except OSError:
+        return  # then it is as young as the dream
+    stamp = desk.at.stamp(file)
+    if stamp is None or row.stamp is None or stamp.inode != row.stamp.inode:
+        raise Overtaken
+    desk.know(file, msgspec.structs.replace(row, stamp=stamp))
+
+
+def _told(outcome: Outcome) -> str:
+    """The summary of the revision, in words."""
+    counts = {
+        "merged": len(outcome.merged),
+        "superseded": len(outcome.superseded),
+        "archived": len(outcome.archived),
+    }
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
+    parts.append(f"{len(outcome.files)} {'file' if len(outcome.files) == 1 else 'files'} written")
+    return f"dreamt: {', '.join(parts)}"
+
+
+_FAR: Final = 1_000
+"""Revisions among which the last dream is looked for."""
+
+
+def undo_dream(store: MemoryStore, author: Author | None = None) -> list[Conflict]:
+    """Bring back what was before the last dream, as a revision of its own.
+
+    Returns the files that others have changed since in the same lines: they stay as they are.
+    `Mistake` when there is no dream, or nothing of it is left.
+    """
+    revisions = store.history(limit=_FAR)
+    at = next(
+        (at for at, one in enumerate(revisions[: _FAR - 1]) if one.author.kind == "dream"), None
+    )
+    if at is None:
+        raise Mistake("there is no dream to undo: the history of the memories has none")
+    if at + 1 == len(revisions) < _FAR:
+        raise Mistake(f"dream {revisions[at].id} cannot be undone: the history begins with it")
+    by = author or store.author
+    return store.changing(lambda desk: _undone(desk, by, revisions[at], revisions[at + 1]))
+
+
+def _undone(desk: Desk, author: Author, dream: Revision, older: Revision) -> list[Conflict]:
+    files = [change.file for change in dream.files if change.file != INDEX_NAME]
+    was, made = ({file: data for file in files if (data := _at(desk, one, file)) is not None}
+                 for one in (older, dream))  # fmt: skip
+    now = {file: desk.at.read(file, RECORDED)[0] for file in files if desk.stamp(file) is not None}
+    found = joined(made, was, now, ())
+    for data in found.changes.values():
+        desk.gate.refuse_secrets(data or b"")
+    if not found.changes:
+        raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
+    times = times_of(desk, found.changes)
+    applied(desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times)
+    return list(found.conflicts)
+
+
+def _at(desk: Desk, revision: Revision, file: str) -> bytes | None:
+    return desk.past.ask(lambda history: history.file_at(revision.id, file))

@@ -1,0 +1,332 @@
+"""What a memory says, one statement at a time, in a form in which two wordings can be compared.
+
+Numbers, dates, paths and identifiers count exactly; names have to be there; other words may be left out
+to a small part. "Not" turns a statement into another one, and "tabs over spaces" is not "spaces over tabs".
+
+Cuts a markdown text into list items and paragraphs, and those into sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from sevenfold.memory.dates.relative import relative_dates
+from sevenfold.memory.folder.folder import digest
+from sevenfold.memory.frontmatter import find_frontmatter
+from sevenfold.memory.search.words import tokens
+from sevenfold.memory.topic_file import decoded, not_text, read_topic
+
+_HEADING: Final = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)[ \t#]*")
+_ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]*)+")
+_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_RULE: Final = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t|:-]+")
+_END: Final = re.compile(
+    r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])"
+)
+_ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A paragraph, a list item, a table row or a line of code, and the heading it stands under."""
+
+    text: str
+    under: str
+
+
+def blocks_of(body: str) -> Iterator[Block]:
+    """The blocks of a text in their order; a heading with nothing under it is one too."""
+    reader = _Reader()
+    for line in body.split("\n"):
+        yield from reader.line(line)
+    yield from reader.end()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._under, self._level = "", 0
+        self._bare = False
+        self._fence = ""
+
+    def line(self, line: str) -> Iterator[Block]:
+        if fence := _FENCE.match(line):
+            yield from self._closed()
+            if not self._fence:
+                self._fence = fence[1]
+            elif fence[1].startswith(self._fence):
+                self._fence = ""
+        elif self._fence:
+            yield from self._alone(line.strip())
+        elif heading := _HEADING.fullmatch(line):
+            if len(heading[1]) > self._level:  # a part of what the one above announces
+                yield from self._closed()
+            else:
+                yield from self.end()
+            self._level, self._under, self._bare = len(heading[1]), heading[2].strip(), True
+        elif not line.strip() or _RULE.fullmatch(line):
+            yield from self._closed()
+        elif line.lstrip().startswith("|"):
+            yield from self._alone(line.strip(" \t|"))
+        else:
+            lead = _ITEM.match(line)
+            if lead:
+                yield from self._closed()
+            lead = lead or _QUOTE.match(line)
+            self._lines.append(line[lead.end() if lead else 0 :].strip())
+
+    def end(self) -> Iterator[Block]:
+        yield from self._closed()
+        if self._bare and self._under:
+            yield Block(self._under, "")
+        self._bare = False
+
+    def _alone(self, text: str) -> Iterator[Block]:
+        yield from self._closed()
+        self._lines = [text] if text else []
+        yield from self._closed()
+
+    def _closed(self) -> Iterator[Block]:
+        if self._lines:
+            self._bare = False
+            yield Block(" ".join(self._lines), self._under)
+            self._lines = []
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a block; where in doubt, two are one."""
+    found: list[str] = []
+    start = 0
+    for end in _END.finditer(text):
+        if not _ABBREVIATED.search(text[start : end.start()]):
+            found.append(text[start : end.end()].strip())
+            start = end.end()
+    found.append(text[start:].strip())
+    return [one for one in found if one]
+
+
+SHORT: Final = 5
+"""A statement of fewer words says little without its heading: that has to come along."""
+_LABEL: Final = 2
+"""Words of a line with a colon at its end that says nothing by itself."""
+_MONTHS: Final = [
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+]
+_MONTH: Final = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH_FIRST: Final = re.compile(
+    rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})\b", re.IGNORECASE
+)
+_DAY_FIRST: Final = re.compile(
+    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH},?\s+(\d{{4}})\b", re.IGNORECASE
+)
+_SIGNS: Final = re.compile(r"(\d{4})\s*[年/.]\s*(\d{1,2})\s*[月/.]\s*(\d{1,2})(?:\s*[日号號])?")
+_ISO: Final = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
+_THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_EXACT: Final = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s)>\]]+"
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*"
+    r"|[\w.@+-]+(?:/[\w.@+-]+){2,}/?|[\w.@+-]+/[\w@+-]+\.[a-z]{1,5}\b"
+    r"|[a-z]*\d(?:[a-z0-9_:.-]*[a-z0-9])?"
+    r"|[a-z0-9]+(?:_[a-z0-9]+)+|\b[\w-]+\.(?:[a-z]{2,4}|[chrd])\b",
+    re.IGNORECASE | re.ASCII,
+)
+_NAME: Final = re.compile(r"(?<=[^\s.!?:*#>-])[ \t]+[\"'“(*_]{0,3}([A-Z][\w'’-]*)")
+_NOT: Final = re.compile(
+    r"\b(?:not|never|no|none|nothing|nobody|neither|nor|without|cannot|avoid(?:s|ed|ing)?|"
+    r"stop(?:s|ped)?)\b|n['’]t\b|不(?!同|过|過|错|錯)|没|沒|[别別](?=[用再把])|勿|禁止|避免",
+    re.IGNORECASE,
+)
+_TURN: Final = re.compile(
+    r"\b(?:over|than|instead|before|after|from|to|by|until|above|below|under|off|only|except|"
+    r"against|less|more)\b",
+    re.IGNORECASE,
+)
+_WIKI: Final = re.compile(r"!?\[\[([^\]|#]*)[^\]|]*(?:\|([^\]]*))?\]\]")
+_MARKUP: Final = re.compile(r"[`*]+|(?<!\w)_+|_+(?!\w)")
+_OURS: Final = frozenset(["name", "description", "type", "metadata", "origin", "originsessionid"])
+_VAGUE: Final = frozenset(
+    tokens(
+        "user users role roles preference preferences note notes project projects info information "
+        "memory memories feedback reference references profile general misc about details fact facts "
+        "kept index summary context overview why apply merged"
+    )
+)
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One statement of a memory, as it stands there."""
+
+    file: str
+    text: str
+    under: str = ""
+    """The heading above it."""
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """A sentence as it is compared."""
+
+    exact: frozenset[str]
+    names: frozenset[str]
+    words: frozenset[str]
+    """Everything else that says something, each without its endings."""
+    order: tuple[str, ...]
+    turns: tuple[tuple[str, str], ...]
+    """Pairs of words that mean something else the other way round."""
+    negated: bool
+    relative: bool
+    """Whether it names a day that only its own date tells: a calendar date may stand in its place."""
+    dates: tuple[str, ...]
+
+    @property
+    def everything(self) -> frozenset[str]:
+        return self.exact | self.names | self.words
+
+    @property
+    def empty(self) -> bool:
+        return not (self.exact or self.names or self.words)
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """A fact with its meaning, and the words that say what it is about."""
+
+    fact: Fact
+    plain: str
+    """Its words as `same_words` has them."""
+    meaning: Meaning
+    block: int
+    subject: frozenset[str]
+    context: frozenset[str]
+    """The words of its heading, and of the name and the description of the memory."""
+
+
+@lru_cache(maxsize=8_192)
+def stated(data: bytes, file: str) -> tuple[Stated, ...]:
+    """Everything that a topic file says; never raises. A commit asks again and again, and clears it."""
+    if not_text(data):  # nobody can tell what it says: only the same bytes say the same
+        same = frozenset([f"bytes:{digest(data)}"])
+        whole = Meaning(same, frozenset(), frozenset(), (), (), False, False, ())
+        text = "(not text)"
+        return (Stated(Fact(file, text), digest(data), whole, 0, frozenset(), frozenset()),)
+    topic = read_topic(data, file)
+    name = frozenset(tokens(topic.name)) | frozenset(tokens(file.rpartition("/")[2][:-3]))
+    about = name | frozenset(tokens(topic.description))
+    found: list[Stated] = []
+    for number, block in enumerate(_blocks(data, topic.body)):
+        heading = frozenset(tokens(block.under))
+        for text in sentences_of(block.text):
+            said = meaning(text)
+            if not said.empty and not _is_label(text, said):
+                subject = _subject(said, heading or name)
+                fact = Fact(file, text, block.under)
+                plain = same_words(text)
+                found.append(Stated(fact, plain, said, number, subject, heading | about))
+    if not found and not (said := meaning(topic.name)).empty:
+        fact = Fact(file, topic.name)
+        found.append(Stated(fact, same_words(topic.name), said, 0, frozenset(), name))
+    return tuple(found)
+
+
+def _is_label(text: str, said: Meaning) -> bool:
+    """Whether it only announces what comes below: "Repositories:"."""
+    return text.rstrip(" *_").endswith((":", "：")) and len(said.everything) <= _LABEL
+
+
+def _subject(said: Meaning, about: frozenset[str]) -> frozenset[str]:
+    """What a short statement is about is said above it."""
+    return about - _VAGUE if len(said.everything) < SHORT else frozenset()
+
+
+def _blocks(data: bytes, body: str) -> Iterator[Block]:
+    """The values of the frontmatter that say something, then the body."""
+    found = find_frontmatter(decoded(data))
+    for entry in found.entries if found else ():
+        key = entry.key.casefold()
+        if entry.value and entry.value.strip() and (key == "description" or key not in _OURS):
+            lead = "" if key == "description" else f"{entry.key}: "
+            yield Block(f"{lead}{' '.join(entry.value.split())}", "")
+    yield from blocks_of(body)
+
+
+def meaning(text: str) -> Meaning:
+    """What a sentence says, whatever the words around it."""
+    plain, relative = _dated(text)
+    plain = _plain_dates(_THOUSANDS.sub("", _without_markup(plain)))
+    exact = frozenset(map(_trimmed, _EXACT.findall(plain))) - {""}
+    names = frozenset(word for found in _NAME.findall(plain) for word in tokens(found))
+    order = tuple(tokens(plain))
+    pieces = frozenset(word for one in exact for word in tokens(one))
+    words = frozenset(order) - names - pieces
+    return Meaning(
+        exact=exact,
+        names=names - pieces,
+        words=words,
+        order=order,
+        turns=_turns(plain),
+        negated=_NOT.search(plain) is not None,
+        relative=relative,
+        dates=tuple(_ISO.findall(plain)),
+    )
+
+
+def same_words(text: str) -> str:
+    """A text without markup, case and spacing: equal for what is written the same."""
+    return " ".join(_without_markup(text).casefold().split()).strip(" .;:,-")
+
+
+def _without_markup(text: str) -> str:
+    """Links are only ways to another memory, unless nothing else is said."""
+    plain = _WIKI.sub(lambda found: found[2] or "", text)
+    if not plain.strip(" .,;:-*()"):
+        plain = _WIKI.sub(lambda found: found[2] or found[1], text)
+    return _MARKUP.sub("", plain)
+
+
+def _dated(text: str) -> tuple[str, bool]:
+    phrases = relative_dates(text)
+    for phrase in phrases:
+        pattern = r"\s+".join(map(re.escape, phrase.split()))
+        text = re.sub(pattern, " ", text)
+    return text, bool(phrases)
+
+
+def _plain_dates(text: str) -> str:
+    """Calendar dates in one form, whatever the habit of the writer."""
+    text = _MONTH_FIRST.sub(lambda m: _iso(m[3], m[1], m[2]), text)
+    text = _DAY_FIRST.sub(lambda m: _iso(m[3], m[2], m[1]), text)
+    return _SIGNS.sub(lambda m: f" {m[1]}-{int(m[2]):02}-{int(m[3]):02} ", text)
+
+
+def _iso(year: str, month: str, day: str) -> str:
+    return f"{year}-{_MONTHS.index(month[:3].lower()) + 1:02}-{int(day):02}"
+
+
+def _trimmed(token: str) -> str:
+    token = token.casefold().strip(".:-/")
+    return token[1:] if re.fullmatch(r"v\d[\d.]*", token) else token
+
+
+def _turns(text: str) -> tuple[tuple[str, str], ...]:
+    """The words on both sides of one that gives them their order."""
+    pairs = []
+    for found in _TURN.finditer(text):
+        left, right = tokens(text[: found.start()]), tokens(text[found.end() :])
+        if left and right and left[-1] != right[0]:
+            pairs.append((left[-1], right[0]))
+    return tuple(pairs)

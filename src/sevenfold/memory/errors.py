@@ -1,0 +1,47 @@
+"""The ways in which memory says no: each one sentence for people, with what it found and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sevenfold.errors import Mistake, Refused
+from sevenfold.memory.guard.text import Found, Verdict, quarantine_command
+
+
+class Guarded(Refused):
+    """The guard held a text back. Neither the message nor the findings hold what it found."""
+
+    def __init__(
+        self, verdict: Verdict, *, quarantined: int | None = None, agent: str = ""
+    ) -> None:
+        """`agent`: whose memory it was meant for, where that is not the project's."""
+        self.findings: tuple[Found, ...] = verdict.findings
+        self.explanation = verdict.explanation
+        self.quarantined = quarantined
+        """Its number in the quarantine, when it was put there."""
+        text = self.explanation
+        if quarantined is not None:
+            show = quarantine_command(f"show {quarantined}", agent)
+            release = quarantine_command(f"release {quarantined}", agent)
+            text += f". It is number {quarantined} there: '{show}' shows it, '{release}' makes it a memory"
+        super().__init__(text)
+
+
+class NoSuchMemory(Mistake):
+    """There is no memory of that name; what comes close is named."""
+
+    def __init__(self, asked: str, close: Sequence[str] = ()) -> None:
+        self.asked, self.close = asked, tuple(close)
+        hint = "see 'sevenfold memory list'"
+        if close:
+            hint = "did you mean " + " or ".join(repr(name) for name in close) + "?"
+        super().__init__(f"there is no memory {asked!r}: {hint}")
+
+
+class Ambiguous(Mistake):
+    """Several memories fit."""
+
+    def __init__(self, asked: str, files: Sequence[str]) -> None:
+        self.asked, self.files = asked, tuple(files)
+        shown = ", ".join(files[:5]) + (" and more" if len(files) > 5 else "")
+        super().__init__(f"{asked!r} fits several memories ({shown}): give the file of one of them")

@@ -1,0 +1,191 @@
+"""What others wrote in the memory folder: an editor, a tool, another program, or a run that was killed.
+
+It becomes a revision in their name before anything of ours is written. Nothing is refused here, since
+it is there already; a secret is reported and stays out of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from sevenfold.errors import Refused, StorageFailure
+from sevenfold.memory.folder.files import Stamp
+from sevenfold.memory.folder.folder import (
+    A_SECRET,
+    RECORDED,
+    SETTLED,
+    Action,
+    Desk,
+    Pending,
+    Row,
+    Saved,
+    digest,
+    file_time,
+    is_topic,
+    name_in,
+)
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.index_update import brought_up_to_date
+
+
+class _Difference(msgspec.Struct, frozen=True):
+    """One file that is not what it was."""
+
+    action: Action
+    name: str
+    data: bytes | None
+    digest: str = ""
+    held: bool = False
+
+
+_Part: TypeAlias = tuple[Author, str, dict[str, _Difference]]
+
+
+def taken_in(desk: Desk, author: Author) -> list[Saved]:
+    """Record what changed, reconcile the index, and say which memories it was."""
+    desk.at.sweep(desk.listing.unfinished)
+    anew = _compare_with_history(desk)
+    found = _differences(desk)
+    if not found and not anew:
+        desk.settle()
+        return []
+    parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author)
+    created = [file for file, one in found.items() if one.action == "created"]
+    for file, index in brought_up_to_date(desk, created, _retold(desk, found)).items():
+        held = desk.holding(file, index)
+        desk.write(file, index, held=held)
+        ours = _Difference("updated", "", index, held=bool(held))
+        if file in found or not parts:  # what a hand wrote there is a revision of its own
+            parts.append((author, "brought the index up to date", {file: ours}))
+        else:
+            parts[-1][2][file] = ours
+    saved = [one for part in parts for one in _recorded(desk, part)]
+    desk.settle()
+    return saved
+
+
+def _retold(desk: Desk, found: dict[str, _Difference]) -> dict[str, tuple[bytes, bytes]]:
+    """The memories that say something else: what they said last, as far as the history knows it."""
+    told: dict[str, tuple[bytes, bytes]] = {}
+    head = desk.ledger.head
+    for file, one in found.items():
+        if one.action != "updated" or one.data is None or one.held or not is_topic(file):
+            continue
+        if (before := desk.past.file(head, file)) is not None:
+            told[file] = (before, one.data)
+    return told
+
+
+def _recorded(desk: Desk, part: _Part) -> Iterator[Saved]:
+    author, summary, files = part
+    kept = {file: one.data for file, one in files.items() if not one.held}
+    revision = desk.record(kept, author, summary) if kept else ""
+    for file, one in files.items():
+        if is_topic(file):
+            known = "" if one.held else revision
+            yield Saved(one.name, desk.folder / file, known, one.action)
+
+
+def _by_writer(
+    found: dict[str, _Difference], pending: Pending | None, author: Author
+) -> list[_Part]:
+    """What a run of ours announced and did not live to record is recorded in its name."""
+    rest = dict(found)
+    parts = list[_Part]()
+    announced = pending.digests if pending else {}
+    done = {file: one for file, one in found.items() if announced.get(file) == one.digest}
+    if pending and done:
+        for file in done:
+            del rest[file]
+        parts.append((pending.author, pending.summary, done))
+    if rest:
+        parts.append((author, _told(rest), rest))
+    return parts
+
+
+def _told(files: dict[str, _Difference]) -> str:
+    """What changed, in words: the memories, and the index only when nothing else did."""
+    chosen = sorted(filter(is_topic, files)) or sorted(files)
+    more = len(chosen) - 1
+    rest = f" and {more:,} more" if more else ""
+    return f"{files[chosen[0]].action} {files[chosen[0]].name}{rest}"
+
+
+def _compare_with_history(desk: Desk) -> bool:
+    """When the ledger is not that of the newest revision, only the history knows what was there."""
+    head = desk.past.head(desk.now)
+    if desk.ledger.head == head:
+        return False
+    desk.past.mended = False
+    desk.ledger.head = head
+    desk.ledger.rows = {
+        file: Row(None, digest(data)) for file, data in desk.past.files(head).items()
+    }
+    desk.dirty = True
+    return True
+
+
+def _differences(desk: Desk) -> dict[str, _Difference]:
+    """Every file that is not what the ledger says; the ledger then says what it is now."""
+    found = dict[str, _Difference]()
+    rows, now = desk.ledger.rows, file_time()
+    for file, stamp in desk.listing.files.items():
+        row = rows.get(file)
+        if row is not None and row.stamp == stamp and abs(now - stamp.changed) > SETTLED:
+            continue
+        if (one := _looked_at(desk, file, stamp, row)) is not None:
+            found[file] = one
+    for file in rows.keys() - desk.listing.files.keys():
+        found[file] = _Difference("removed", rows[file].name or file, None)
+        desk.know(file, None)
+    return found
+
+
+def _looked_at(desk: Desk, file: str, stamp: Stamp, row: Row | None) -> _Difference | None:
+    if stamp.size > RECORDED:
+        _hold(desk, file, stamp, row, f"it has {stamp.size:,} bytes")
+        return None
+    try:
+        data, stamp = desk.at.read(file, RECORDED)
+    except (StorageFailure, Refused) as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None  # gone since it was listed: the next look says so
+        _hold(desk, file, stamp, row, f"it cannot be read ({error})")
+        return None
+    known = digest(data)
+    if row is not None and row.digest == known:
+        if row.stamp != stamp:
+            desk.know(file, Row(stamp, known, row.name or name_in(file, data), row.held))
+        return None
+    return _changed(desk, file, stamp, row, data)
+
+
+def _changed(desk: Desk, file: str, stamp: Stamp, row: Row | None, data: bytes) -> _Difference:
+    findings = desk.gate.check(data, "other").findings
+    findings += desk.gate.check(file.encode("utf-8", "replace"), "other").findings
+    secret = any(each.kind == "secret" for each in findings)
+    held = A_SECRET if secret else ""
+    if findings:
+        where = f"{desk.folder / file}, {findings[0].where}"
+        desk.say(
+            f"{where}: this looks like a secret ({findings[0].what}). Take it out: until then the file "
+            "is left out of the history of memories."
+            if secret
+            else f"{where}: {findings[0].what}. Remove it, if you did not write it."
+        )
+    name, known = "" if secret else name_in(file, data), digest(data)
+    desk.know(file, Row(stamp, known, name, held))
+    action: Action = "created" if row is None else "updated"
+    return _Difference(action, name or file, data, known, bool(held))
+
+
+def _hold(desk: Desk, file: str, stamp: Stamp, row: Row | None, why: str) -> None:
+    """A file that is listed and not kept in the history; said when it is new or became so."""
+    if row is None or row.held != why:
+        desk.say(f"{desk.folder / file} is left out of the history of memories: {why}")
+    name = (row.name if row else "") or name_in(file, b"")
+    if row is None or row != Row(stamp, row.digest, name, why):
+        desk.know(file, Row(stamp, row.digest if row else "", name, why))

@@ -1,0 +1,572 @@
+"""Where the frontmatter of a memory file begins and ends, and what it says.
+
+Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read as YAML;
+what is not quite YAML is read line by line; a block that was never closed ends where the prose begins.
+
+Frontmatter that only looks like YAML: read line by line, so that one bad line costs one value.
+Frontmatter that is YAML: read by PyYAML's event stream, with the place of every value. What a
+frontmatter block holds, key by key, and where in the text each value stands. How one value is
+written into frontmatter so that every YAML reader reads it back the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from yaml.events import Event, ScalarEvent
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One `key: value`, with its places as offsets into the text it was read from."""
+
+    key: str
+    value: str | None
+    """The text of a plain value; None for a list, a mapping or an alias."""
+    colon: int
+    """Just behind the colon."""
+    start: int
+    end: int
+    """The value, without the line break behind it."""
+    line: int
+    """Where the line begins on which the key stands."""
+    after: int
+    """Just behind the line on which the value ends."""
+    inner: tuple[Entry, ...] = ()
+    items: tuple[str, ...] = ()
+    flow: bool = False
+    """Whether the value is written with brackets: `{type: user}`."""
+
+    def moved(self, by: int) -> Entry:
+        """The same entry, read from a text that begins `by` characters earlier."""
+        return msgspec.structs.replace(
+            self,
+            colon=self.colon + by,
+            start=self.start + by,
+            end=self.end + by,
+            line=self.line + by,
+            after=self.after + by,
+            inner=tuple(one.moved(by) for one in self.inner),
+        )
+
+
+def last(entries: Iterable[Entry], key: str) -> Entry | None:
+    """The entry with this key, in whatever case; written twice, the last one counts."""
+    found = None
+    for entry in entries:
+        if entry.key.casefold() == key:
+            found = entry
+    return found
+
+
+def line_start(text: str, at: int) -> int:
+    """Where the line begins that holds this place."""
+    return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+
+
+def line_end(text: str, at: int) -> int:
+    """Just behind the line break that ends the line of this place, or the end of the text."""
+    for here in range(at, len(text)):
+        if text[here] == "\n":
+            return here + 1
+        if text[here] == "\r":
+            return here + (2 if text[here + 1 : here + 2] == "\n" else 1)
+    return len(text)
+
+
+DEEPEST_STRICT_YAML: Final = 6
+MOST_BRACKETS: Final = 500
+"""The parser's time grows with the square of the depth: what nests deeper is not asked."""
+PROSE: Final = frozenset({"name", "description"})
+_TAIL: Final = re.compile(r"[ \t]+#[^\s#][^\r\n]*")
+_OTHER_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+
+
+_PLAINLY: Final = {
+    "mapping values are not allowed in this context": "a value holds a colon",
+    "found character that cannot start any token": "a value begins with a character that YAML reserves",
+    "did not find expected key": "something follows behind a closed quote, or is not indented",
+    "found unexpected end of stream": "a quote is never closed",
+    "could not find expected ':'": "a line has no key",
+    "found a tab character that violates indentation": "a line is indented with a tab",
+}
+
+
+class NotYaml(Exception):
+    """Why a strict reader would not take this block, and in which of its lines (0: not known)."""
+
+    def __init__(self, why: str, line: int = 0) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+def read_strict(text: str) -> tuple[Entry, ...]:
+    """The entries of a block that is one YAML mapping; raises `NotYaml` with the reason if it is not."""
+    import yaml
+
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    if _OTHER_BREAKS.search(text):
+        raise NotYaml("it holds line breaks that YAML counts and people do not see")
+    if text.count("[") + text.count("{") > MOST_BRACKETS:
+        raise NotYaml("it holds too many brackets")
+    try:
+        events = list(yaml.parse(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        why = error.problem or "it cannot be read"
+        raise NotYaml(_PLAINLY.get(why, why), mark.line + 1 if mark else 0) from error
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise NotYaml("it holds characters that YAML does not allow") from error
+    _check_aliases(events)
+    return _document(text, iter(events))
+
+
+def _check_aliases(events: list[Event]) -> None:
+    """`*important*` at the start of a value is an alias to YAML; one that leads nowhere is none."""
+    from yaml.events import AliasEvent
+
+    anchors = {
+        getattr(event, "anchor", None) for event in events if not isinstance(event, AliasEvent)
+    }
+    for event in events:
+        if isinstance(event, AliasEvent) and event.anchor not in anchors:
+            raise NotYaml(f"'*{event.anchor}' refers to nothing")
+
+
+def _document(text: str, events: Iterator[Event]) -> tuple[Entry, ...]:
+    from yaml.events import DocumentStartEvent, MappingStartEvent, StreamEndEvent, StreamStartEvent
+
+    for event in events:
+        if isinstance(event, StreamStartEvent | DocumentStartEvent):
+            continue
+        if isinstance(event, StreamEndEvent):
+            return ()
+        if not isinstance(event, MappingStartEvent) or event.flow_style:
+            break
+        entries = _mapping(text, events, 0, flow=False)
+        next(events, None)  # the end of the document
+        if isinstance(next(events, None), StreamEndEvent):
+            return entries
+        break
+    raise NotYaml("it is not one list of keys and values")
+
+
+def _mapping(text: str, events: Iterator[Event], depth: int, *, flow: bool) -> tuple[Entry, ...]:
+    from yaml.events import MappingEndEvent, ScalarEvent
+
+    entries: list[Entry] = []
+    for event in events:
+        if isinstance(event, MappingEndEvent):
+            break
+        key = event.value if isinstance(event, ScalarEvent) else None
+        behind = _end(event)
+        if key is None:
+            behind = _skip(event, events)
+        entry = _entry_strict_yaml(text, events, key or "", _start(event), behind, depth, flow)
+        if key is not None:
+            entries.append(entry)
+    return tuple(entries)
+
+
+def _entry_strict_yaml(
+    text: str, events: Iterator[Event], key: str, at: int, behind: int, depth: int, flow: bool
+) -> Entry:
+    from yaml.events import MappingStartEvent, ScalarEvent, SequenceStartEvent
+
+    event = next(events)
+    start, end = _start(event), _end(event)
+    value: str | None = None
+    inner: tuple[Entry, ...] = ()
+    items: tuple[str, ...] = ()
+    bracketed = bool(getattr(event, "flow_style", False))
+    if isinstance(event, ScalarEvent):
+        value, end = _scalar(text, event, key, flow)
+    elif isinstance(event, MappingStartEvent) and depth < DEEPEST_STRICT_YAML:
+        inner = _mapping(text, events, depth + 1, flow=bracketed)
+        end = _end_of(text, end, inner, "}", bracketed)
+    elif isinstance(event, SequenceStartEvent):
+        items, end = _items(events, end, bracketed)
+    else:
+        end = _skip(event, events)
+    end = max(start, _without_break(text, start, end))
+    colon = text.find(":", behind) + 1 or behind
+    return Entry(
+        key=key, value=value, colon=min(colon, start), start=start, end=end,
+        line=line_start(text, at), after=line_end(text, end), inner=inner, items=items, flow=bracketed,
+    )  # fmt: skip
+
+
+def _scalar(text: str, event: ScalarEvent, key: str, flow: bool) -> tuple[str, int]:
+    """The value and its end. In prose, what YAML takes for markup is what the writer wrote."""
+    value, start, end = event.value, _start(event), _end(event)
+    if key.casefold() not in PROSE or flow or event.style not in {None, ""}:
+        return value, end
+    if event.tag is not None:
+        value = text[
+            start:end
+        ]  # "!important: …" is a tag to YAML and an exclamation to everybody else
+    tail = _TAIL.match(text, end)
+    if tail is not None and value:
+        return value + tail.group().rstrip(), tail.end()  # "fixed in #12" goes on behind the "#"
+    return value, end
+
+
+def _end_of(text: str, end: int, inner: tuple[Entry, ...], bracket: str, flow: bool) -> int:
+    last = max((one.end for one in inner), default=end)
+    if not flow:
+        return last
+    closing = text.find(bracket, last)
+    return closing + 1 if closing >= 0 else last
+
+
+def _items(events: Iterator[Event], end: int, flow: bool) -> tuple[tuple[str, ...], int]:
+    from yaml.events import ScalarEvent, SequenceEndEvent
+
+    items: list[str] = []
+    for event in events:
+        if isinstance(event, SequenceEndEvent):
+            return tuple(items), _end(event) if flow else end
+        if isinstance(event, ScalarEvent):
+            items.append(event.value)
+            end = _end(event)
+        else:
+            end = _skip(event, events)
+    return tuple(items), end
+
+
+def _skip(event: Event, events: Iterator[Event]) -> int:
+    """Past a value that nobody asks for, however deep it goes; where it ends."""
+    from yaml.events import CollectionEndEvent, CollectionStartEvent
+
+    end, depth = _end(event), int(isinstance(event, CollectionStartEvent))
+    while depth:
+        event = next(events)
+        end = _end(event)
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+    return end
+
+
+def _without_break(text: str, start: int, end: int) -> int:
+    return start + len(text[start:end].rstrip(" \t\r\n"))
+
+
+def _start(event: Event) -> int:
+    mark = event.start_mark
+    return mark.index if mark is not None else 0
+
+
+def _end(event: Event) -> int:
+    mark = event.end_mark
+    return mark.index if mark is not None else 0
+
+
+DEEPEST: Final = 2
+"""How far keys within keys are followed: `metadata`, `origin`, and what stands in it."""
+_INDENT: Final = re.compile(r"[ \t]*")
+_KEY: Final = re.compile(
+    r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
+)
+_KNOWN: Final = re.compile(
+    r"""[ \t]*(?P<quote>["']?)(?P<key>name|description|type|metadata)(?P=quote)[ \t]*[:：]""",
+    re.IGNORECASE,
+)
+_BLOCK: Final = re.compile(r"[|>][+-]?\d?[+-]?[ \t]*(?:#.*)?")
+_PAIR: Final = re.compile(r"""["']?(\w[\w-]{0,60})["']?\s*:\s*([^,{}\[\]\r\n]*)""")
+_ESCAPES: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+def key_in(line: str) -> re.Match[str] | None:
+    """Whether a line begins a `key: value`; the keys we know may be written more freely."""
+    return _KEY.match(line) or _KNOWN.match(line)
+
+
+def indent(line: str) -> int:
+    """How far in a line begins; a tab counts as one."""
+    found = _INDENT.match(line)
+    return found.end() if found else 0
+
+
+def read_loose(text: str, depth: int = 0) -> tuple[Entry, ...]:
+    """The entries of a block, whatever its state; never raises."""
+    return tuple(
+        entry for part, at in _parts(text) if (entry := _entry(part, at, depth)) is not None
+    )
+
+
+def _parts(text: str) -> list[tuple[str, int]]:
+    """The block, cut in front of every key that stands as far left as the first one."""
+    cuts: list[int] = []
+    depth = -1
+    at = 0
+    while at < len(text):
+        after = line_end(text, at)
+        line = text[at:after]
+        if key_in(line) and (depth < 0 or indent(line) <= depth):
+            depth = indent(line) if depth < 0 else depth
+            cuts.append(at)
+        at = after
+    return [(text[one:end], one) for one, end in pairwise([*cuts, len(text)])]
+
+
+def _entry(part: str, at: int, depth: int) -> Entry | None:
+    try:
+        strict = read_strict(part)
+    except NotYaml:
+        strict = ()
+    if len(strict) == 1:
+        return strict[0].moved(at)
+    found = key_in(part)
+    return _scanned(part, found, depth).moved(at) if found else None
+
+
+def _scanned(part: str, found: re.Match[str], depth: int) -> Entry:
+    colon = found.end()
+    used = _without_remarks(part, colon)
+    first_end = line_end(part, colon)
+    first = part[colon:first_end].strip()
+    below = part[first_end:used] if used > first_end else ""
+    value: str | None
+    inner: tuple[Entry, ...] = ()
+    items: tuple[str, ...] = ()
+    start = min(used, colon + len(part[colon:]) - len(part[colon:].lstrip(" \t\r\n")))
+    if not first and below:
+        if depth < DEEPEST:
+            inner = tuple(one.moved(first_end) for one in read_loose(below, depth + 1))
+        items = tuple(
+            line.strip()[1:].strip() for line in below.splitlines() if line.strip()[:1] == "-"
+        )
+        value = None if inner or items else _plain(below)
+    elif _BLOCK.fullmatch(first):
+        value = _block(below, folded=first[0] == ">")
+    else:
+        value = _plain(part[colon:used])
+        if first[:1] == "{":
+            inner, value = _pairs(part, start, used), None
+    return Entry(
+        key=found["key"].strip(), value=value, colon=colon, start=start, end=max(used, start), line=0,
+        after=line_end(part, max(used, start)), inner=inner, items=items, flow=first[:1] in {"{", "["},
+    )  # fmt: skip
+
+
+def _without_remarks(part: str, colon: int) -> int:
+    """Where the value ends: blank lines and remarks behind it belong to nobody."""
+    end = len(part)
+    while True:
+        end = len(part[:end].rstrip())
+        if end <= colon:
+            return colon
+        line = max(part.rfind("\n", 0, end), part.rfind("\r", 0, end)) + 1
+        if line <= colon or part[line:end].lstrip()[:1] != "#":
+            return end
+        end = line
+
+
+def _plain(raw: str) -> str:
+    """A value over one or more lines, without the quotes around it if they are around all of it."""
+    text = " ".join(line.strip() for line in raw.splitlines() if line.strip())
+    mark = text[:1]
+    if mark not in {'"', "'"} or not mark:
+        return text
+    inside = text[1:]
+    if mark not in inside:
+        return inside.strip()  # never closed
+    if inside.endswith(mark) and mark not in inside[:-1].replace(f"\\{mark}", ""):
+        body = inside[:-1]
+        return _ESCAPES.sub(r"\1", body) if mark == '"' else body
+    return text
+
+
+def _block(below: str, *, folded: bool) -> str:
+    lines = below.splitlines()
+    depth = min((indent(line) for line in lines if line.strip()), default=0)
+    return (" " if folded else "\n").join(line[depth:].rstrip() for line in lines).strip()
+
+
+def _pairs(part: str, start: int, end: int) -> tuple[Entry, ...]:
+    """What can be had of `{type: user, …` that is not YAML."""
+    return tuple(
+        Entry(
+            key=pair[1], value=_plain(pair[2]), colon=pair.start(2), start=pair.start(2),
+            end=pair.start(2) + len(pair[2].rstrip()), line=0, after=line_end(part, pair.end()),
+        )
+        for pair in _PAIR.finditer(part, start, end)
+    )  # fmt: skip
+
+
+LONGEST: Final = 64 * 1024
+"""Characters in which the closing line is looked for."""
+
+_OPENING: Final = re.compile(r"\ufeff?(?:[ \t]*(?:\r\n|\n|\r))*---[ \t]*(?:\r\n|\n|\r|\Z)")
+_HEADING: Final = re.compile(r"#{1,6}[ \t]")
+_HALVES: Final = re.compile("[\x00\ud800-\udfff]")
+_BREAK: Final = re.compile(r"\r\n|\n|\r")
+
+
+class Frontmatter(msgspec.Struct, frozen=True):
+    """The block at the top of a file; the places are offsets into the file's text."""
+
+    start: int
+    end: int
+    """The lines between the two `---`."""
+    body: int
+    """Where the body begins, behind the closing line."""
+    closed: bool
+    entries: tuple[Entry, ...] = ()
+    why: str = ""
+    """Why a strict YAML reader would refuse it; empty when it would not."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    text: str
+    at: int
+    after: int
+
+
+def find_frontmatter(text: str) -> Frontmatter | None:
+    """The frontmatter of a text, or None when it has none; never raises."""
+    opening = _OPENING.match(text)
+    if opening is None:
+        return None
+    start = opening.end()
+    lines, closing = _until_closing(text, start)
+    if closing is not None and not _swallows_a_heading(lines):
+        found = _read(text, start, closing)
+        if not found.why or not _begins_body(lines):
+            return found if _fits(lines) else None
+    lines = _without_prose(lines)
+    if not lines or not _fits(lines):
+        return None
+    return _read(text, start, _Line("", lines[-1].after, lines[-1].after), closed=False)
+
+
+def whole(text: str) -> str:
+    """The text without NULs and halves of characters, which stand for bytes that are no UTF-8."""
+    return _HALVES.sub("\ufffd", text)
+
+
+def line_break(text: str) -> str:
+    """How this text ends its lines."""
+    found = _BREAK.search(text)
+    return found.group() if found else "\n"
+
+
+def _read(text: str, start: int, closing: _Line, *, closed: bool = True) -> Frontmatter:
+    """What a block says, and why it is not YAML, if it is not."""
+    block = whole(text[start : closing.at])
+    why = ""
+    try:
+        entries = read_strict(block)
+    except NotYaml as no:
+        entries = read_loose(block)
+        line = no.line + len(_BREAK.findall(text, 0, start))
+        why = f"{no} (line {line})" if no.line else str(no)
+    moved = tuple(one.moved(start) for one in entries)
+    return Frontmatter(start, closing.at, closing.after, closed, moved, why)
+
+
+def _until_closing(text: str, at: int) -> tuple[list[_Line], _Line | None]:
+    lines: list[_Line] = []
+    limit = min(len(text), at + LONGEST)
+    while at < limit:
+        after = line_end(text, at)
+        line = _Line(text[at:after].rstrip("\r\n"), at, after)
+        if line.text.rstrip() in {"---", "..."}:
+            return lines, line
+        lines.append(line)
+        at = after
+    return lines, None
+
+
+def _fits(lines: list[_Line]) -> bool:
+    """Whether these lines can be frontmatter at all: the first that says something has a key."""
+    for line in lines:
+        if line.text.strip() and line.text.lstrip()[0] != "#":
+            return key_in(line.text) is not None
+    return not any(line.text.strip() for line in lines)
+
+
+def _begins_body(lines: list[_Line]) -> bool:
+    """Whether prose stands between the two `---`: then the first was never closed."""
+    blank = True
+    for line in lines:
+        if blank and line.text.strip() and not _belongs(line.text):
+            return True
+        blank = not line.text.strip()
+    return False
+
+
+def _belongs(line: str) -> bool:
+    return indent(line) > 0 or line[:1] in {"#", "-"} or key_in(line) is not None
+
+
+def _swallows_a_heading(lines: list[_Line]) -> bool:
+    """A heading is a comment to YAML. Between blank lines, or with no key after it, it begins the body."""
+    blank = keys = heading = False
+    for line in lines:
+        empty = not line.text.strip()
+        if heading and empty:
+            return True
+        if key_in(line.text):
+            keys, heading = True, False
+        elif blank and keys and _HEADING.match(line.text):
+            heading = True
+        blank = empty
+    return heading
+
+
+def _without_prose(lines: list[_Line]) -> list[_Line]:
+    """The first lines, up to the first that is blank or has no key, as far as they can be a block."""
+    kept: list[_Line] = []
+    for line in lines:
+        inside = key_in(line.text) or (kept and indent(line.text) and line.text.strip())
+        if not inside:
+            break
+        kept.append(line)
+    return kept
+
+
+_WORD: Final = re.compile(r"[^\W_]")
+_UNSAFE_INSIDE: Final = re.compile(r":(?:\s|$)|\s#|\s$|[\u2028\u2029\x85]")
+_FLOW: Final = frozenset(",[]{}")
+_OTHER_TYPES: Final = frozenset(
+    ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "infinity"]
+)
+"""Words that YAML reads as something other than a text."""
+_NUMBER_OR_DATE: Final = re.compile(r"\d[\d_.:a-fA-FxXoOtTzZ+\- ]*")
+_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]')
+_SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def scalar(text: str, *, flow: bool = False) -> str:
+    """The text as a YAML scalar on one line; `flow` when it stands inside `{}` or `[]`."""
+    if _is_plain(text) and not (flow and _FLOW.intersection(text)):
+        return text
+    if _ESCAPED.search(text) is None:
+        return f'"{text}"'
+    if "'" not in text and _ESCAPED.search(text.replace('"', "").replace("\\", "")) is None:
+        return f"'{text}'"
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _is_plain(text: str) -> bool:
+    first = text[:1]
+    if _WORD.match(first) is None or _UNSAFE_INSIDE.search(text):
+        return False
+    if _ESCAPED.search(text.replace('"', "").replace("\\", "")):
+        return False
+    return text.lower() not in _OTHER_TYPES and _NUMBER_OR_DATE.fullmatch(text) is None
+
+
+def _escape(match: re.Match[str]) -> str:
+    letter = match.group()
+    code = ord(letter)
+    if letter in _SHORT:
+        return _SHORT[letter]
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"  # half a character: no file can hold it
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,1 @@
+"""Every change of a memory folder, kept as plain git objects."""

@@ -1,0 +1,217 @@
+"""The history of a memory folder: every change is a revision that can be listed, compared and undone.
+
+It is a bare git repository beside the folder, never inside the user's own, made on the first change.
+Nothing of the user's git is read or touched, and no git program is needed; `git log` in it works. Those
+who write (`record`, `purge`, `mend`) hold the folder's write lock; reading and `pack` need no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sevenfold.errors import Mistake, StorageFailure
+from sevenfold.memory.history import maintain as packing
+from sevenfold.memory.history import maintain as purging
+from sevenfold.memory.history import maintain as recovering
+from sevenfold.memory.history.maintain import Purged
+from sevenfold.memory.history.objects import (
+    BLOB,
+    COMMIT,
+    NOTHING,
+    changed_tree,
+    files,
+    find,
+    id_of,
+    name_of,
+    path_of,
+)
+from sevenfold.memory.history.read import Past
+from sevenfold.memory.history.revisions import (
+    NAMED,
+    Author,
+    Change,
+    Commit,
+    Revision,
+    action,
+    described,
+    encode,
+)
+
+__all__ = ["Author", "Change", "History", "Purged", "Revision"]
+
+Files = Mapping[str, bytes]
+
+
+def _untold(sentence: str) -> None:
+    """For those who do not want to hear it."""
+
+
+class History(Past):
+    """All revisions of one folder, and the next ones.
+
+    `tell` is given a sentence for the user when a damaged history was mended.
+    """
+
+    def __init__(
+        self, repository: Path, tell: Callable[[str], None] = _untold, *, sync: bool = False
+    ) -> None:
+        super().__init__(repository, sync=sync)
+        self.tell = tell
+
+    def record(
+        self,
+        files: Files | Callable[[], Files],
+        author: Author,
+        summary: str,
+        at: float,
+        changed: Mapping[str, bytes | None] | None = None,
+    ) -> Revision | None:
+        """Keep the folder as it is now; None when nothing changed.
+
+        With `changed` (None for a file that is gone) only these are looked at, and `files`, the whole
+        folder, is asked for only where no history is there yet.
+        """
+        try:
+            commit = self._next(files, author, summary, at, changed)
+        except StorageFailure:  # damaged further down than the last revision's own folder
+            self._objects.forget()
+            if not (said := self._mend(at)):
+                raise
+            self.tell(said)
+            commit = self._next(files, author, summary, at, changed)
+        if commit is None:
+            return None
+        id = self._objects.put(COMMIT, encode(commit))
+        packed = self._objects.flush()
+        self._objects.set_head(id)
+        if packed and commit.parent is None:
+            packing.note_packed(self._objects, commit.number)
+        if packing.unpacked(self._objects, commit) >= packing.OVERDUE:
+            with contextlib.suppress(StorageFailure):  # the revision is kept, packed or not
+                self.pack()
+        return commit.revision(id, self._files(commit))
+
+    def _next(
+        self,
+        files: Files | Callable[[], Files],
+        author: Author,
+        summary: str,
+        at: float,
+        changed: Mapping[str, bytes | None] | None,
+    ) -> Commit | None:
+        head = self._last_for_writing(at)
+        if head is not None and changed is not None:
+            return self._follow(head, _of(changed), author, summary, at)
+        told = {name: data for name, data in (changed or {}).items() if data is not None}
+        whole = {**(files() if callable(files) else files), **told}
+        found = head is None and told.keys() != whole.keys()
+        return self._follow(head, self._whole(head, whole), author, summary, at, found)
+
+    def purge(self, *names: str, at: float = 0.0) -> Purged:
+        """Take files (all names one had) out of every revision; ids change from the first of them on."""
+        if not names:
+            raise Mistake("no file to purge was named; name the file")
+        if self._last_for_writing(at) is None:
+            return Purged(names, {}, purging.remove_aside(self.path))
+        purging.begin(self._objects, names)
+        return purging.finish(self._objects, names)
+
+    def mend(self, at: float, *, deep: bool = False) -> str:
+        """Make the history usable after a crash or damage: a sentence for the user, empty if all is well.
+
+        Finishes a purge that was cut off. With `deep` every revision is read, and a history that is
+        damaged anywhere is set aside; without, only the last one is.
+        """
+        try:
+            if deep and self.path.is_dir() and self.check():
+                return recovering.set_aside(self.path, at)
+            return self._mend(at)
+        except StorageFailure as error:
+            return f"{error}; until then changes to memories have no history"
+
+    def _mend(self, at: float) -> str:
+        if not self.path.exists() and not self.path.is_symlink():
+            return ""
+        self._objects.forget()
+        said = "" if recovering.usable(self._objects) else recovering.recover(self._objects, at)
+        if self.path.is_dir():
+            self._objects.prepare()
+            if names := purging.pending(self._objects):
+                purging.finish(self._objects, names)
+        return said
+
+    @property
+    def due(self) -> bool:
+        """Whether `pack` is worth calling, at a quiet moment."""
+        last = self._last()
+        return last is not None and packing.unpacked(self._objects, last[1]) >= packing.EVERY
+
+    def pack(self) -> int:
+        """Pack loose objects: needs no lock and may run in a thread; returns how many are in the pack."""
+        return packing.pack(self.path)
+
+    def _last_for_writing(self, at: float) -> tuple[bytes, Commit] | None:
+        """The last revision; what was cut off is finished, and what is damaged is mended, first."""
+        try:
+            last = self._last()
+            if last is not None:
+                self._objects.folder(last[1].tree)
+                if not purging.pending(self._objects):
+                    return last
+        except StorageFailure:
+            pass
+        if said := self._mend(at):
+            self.tell(said)
+        self._objects.prepare()
+        return self._last()
+
+    def _whole(self, head: tuple[bytes, Commit] | None, whole: Files) -> dict[bytes, bytes | None]:
+        """What to change so that the folder is this."""
+        now: dict[bytes, bytes | None] = dict(_of(whole))
+        before = files(self._objects, head[1].tree) if head else ()
+        for path, _ in before:
+            now.setdefault(path, None)
+        return now
+
+    def _follow(
+        self,
+        head: tuple[bytes, Commit] | None,
+        now: Mapping[bytes, bytes | None],
+        author: Author,
+        summary: str,
+        at: float,
+        found: bool = False,
+    ) -> Commit | None:
+        """The next commit, its objects put in place; None when all of it is as it was."""
+        tree, number = (head[1].tree, head[1].number) if head else (None, 0)
+        changes: dict[bytes, bytes | None] = {}
+        named: list[Change] = []
+        for path, data in now.items():
+            id = None if data is None else id_of(BLOB, data)
+            was = find(self._objects, tree, path) if tree else None
+            if id == was:
+                continue
+            changes[path] = id
+            named.append(Change(name_of(path), action(was, id)))
+            if data is not None:
+                self._objects.put(BLOB, data)
+        if not changes:
+            return None
+        new = changed_tree(self._objects, tree, changes) or self._objects.put_folder(NOTHING)
+        ordered = tuple(sorted(named, key=lambda change: change.file))
+        return Commit(
+            new,
+            head[0] if head else None,
+            at,
+            author,
+            summary or described(ordered),
+            number + 1,
+            ordered if len(ordered) <= NAMED else None,
+            found,
+        )
+
+
+def _of(files: Mapping[str, bytes | None]) -> dict[bytes, bytes | None]:
+    return {path_of(name): data for name, data in files.items()}

@@ -1,0 +1,728 @@
+"""The bare git repository that holds the history: its objects, and the one name that points at the last.
+
+Packs are read with libgit2's object database alone. A libgit2 *repository* reads `~/.gitconfig` and
+`/etc/gitconfig` when it is opened, and writing a tree or a pack through it does so too; turning that
+off is a switch for the whole process, which belongs to the program we are a part of. The database
+below it reads no configuration, so nothing of the user's git is read or changed here.
+
+Loose objects are not synced: they survive the death of the process, and after a power cut the history
+steps back to the newest revision that is whole. Packs are synced before what they hold is removed.
+
+Folders as git stores them, changed entry by entry: what did not change is never looked at twice.
+Two states of a file side by side, as a unified diff that a person can read. Writes git pack files:
+many objects in one file, each as what differs from the one before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import struct
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from sevenfold.errors import Refused, StorageFailure
+from sevenfold.memory.history.revisions import Commit, decode
+from sevenfold.storage.files import (
+    BINARY,
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    TEMPORARY,
+    failure,
+    make_private_dir,
+    sync_folder,
+    write_all,
+    write_atomic,
+)
+
+if TYPE_CHECKING:
+    import pygit2
+
+_ENTRY: Final = re.compile(rb"(?:100[67][0-7]{2}|120000|40000) [^\0]+\0.{20}", re.DOTALL)
+_FOLDER: Final = ord("4")
+"""Only the mode of a folder, 40000, begins with this digit."""
+_ID: Final = 20
+
+
+class TreeStore(Protocol):
+    """Where folders are read from and written to."""
+
+    def folder(self, id: bytes) -> Folder: ...
+    def put_folder(self, folder: Folder) -> bytes: ...
+
+
+class Folder:
+    """The entries of one folder, in git's order; never changed once it is made."""
+
+    __slots__ = ("_all", "_keys", "entries")
+
+    def __init__(self, entries: list[bytes], keys: list[bytes] | None = None) -> None:
+        self.entries = entries
+        self._keys = keys
+        self._all: frozenset[bytes] | None = None
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Folder:
+        entries = _ENTRY.findall(raw)
+        if sum(map(len, entries)) != len(raw):
+            raise StorageFailure("a folder of the history cannot be understood")
+        return cls(entries)
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The names, by which the entries are in order; that of a folder ends in a slash."""
+        if self._keys is None:
+            self._keys = [_key(entry) for entry in self.entries]
+        return self._keys
+
+    @property
+    def all(self) -> frozenset[bytes]:
+        if self._all is None:
+            self._all = frozenset(self.entries)
+        return self._all
+
+    def raw(self) -> bytes:
+        return b"".join(self.entries)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The id of an entry; the key of a folder ends in a slash."""
+        at = bisect_left(self.keys, key)
+        found = at < len(self.keys) and self.keys[at] == key
+        return self.entries[at][-_ID:] if found else None
+
+    def changed(self, changes: Mapping[bytes, bytes | None]) -> Folder:
+        """The same folder with these entries put in, or taken out where the id is None."""
+        entries, keys = self.entries.copy(), self.keys.copy()
+        for key, id in changes.items():
+            at = bisect_left(keys, key)
+            if at < len(keys) and keys[at] == key:
+                del entries[at], keys[at]
+            if id is not None:
+                keys.insert(at, key)
+                entries.insert(at, _entry(key, id))
+        return Folder(entries, keys)
+
+
+NOTHING: Final = Folder([], [])
+
+
+def _key(entry: bytes) -> bytes:
+    return entry[6:-21] + b"/" if entry[0] == _FOLDER else entry[7:-21]
+
+
+def _entry(key: bytes, id: bytes) -> bytes:
+    return (b"40000 " + key[:-1] if key.endswith(b"/") else b"100644 " + key) + b"\0" + id
+
+
+def path_of(file: str) -> bytes:
+    """A file's name as it stands in a tree; names that git would choke on are refused."""
+    parts = file.split("/")
+    if "\0" in file or any(p in ("", ".", "..") or p.lower() == ".git" for p in parts):
+        raise Refused(f"{file!r} cannot be kept in the history: give the file another name")
+    return file.encode("utf-8", "surrogateescape")
+
+
+def name_of(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def changed_tree(
+    store: TreeStore, tree: bytes | None, changes: Mapping[bytes, bytes | None]
+) -> bytes | None:
+    """The id of a tree with these files (path to id, None to take it out); None when nothing is left."""
+    here = dict[bytes, bytes | None]()
+    below = dict[bytes, dict[bytes, bytes | None]]()
+    for path, id in changes.items():
+        first, slash, rest = path.partition(b"/")
+        if slash:
+            below.setdefault(first + slash, {})[rest] = id
+        else:
+            here[path] = id
+    folder = store.folder(tree) if tree else NOTHING
+    for key, inside in below.items():
+        here[key] = changed_tree(store, folder.get(key), inside)
+    new = folder.changed(here)
+    return store.put_folder(new) if new.entries else None
+
+
+def find(store: TreeStore, tree: bytes, path: bytes) -> bytes | None:
+    """The id of one file in a tree."""
+    at: bytes | None = tree
+    *folders, name = path.split(b"/")
+    for part in folders:
+        at = store.folder(at).get(part + b"/") if at else None
+    return store.folder(at).get(name) if at else None
+
+
+def files(
+    store: TreeStore, tree: bytes | None, under: bytes = b""
+) -> Iterator[tuple[bytes, bytes]]:
+    """Every file of a tree with its id."""
+    folder = store.folder(tree) if tree else NOTHING
+    for entry, key in zip(folder.entries, folder.keys, strict=True):
+        if entry[0] == _FOLDER:
+            yield from files(store, entry[-_ID:], under + key)
+        else:
+            yield under + key, entry[-_ID:]
+
+
+def differences(
+    store: TreeStore, old: bytes | None, new: bytes | None
+) -> list[tuple[bytes, bytes | None, bytes | None]]:
+    """Each file that differs, with its id before and after; folders that are equal are skipped."""
+    found = dict[bytes, tuple[bytes | None, bytes | None]]()
+    _compare(store, old, new, b"", found)
+    return [(path, *found[path]) for path in sorted(found)]
+
+
+def _compare(
+    store: TreeStore,
+    old: bytes | None,
+    new: bytes | None,
+    under: bytes,
+    found: dict[bytes, tuple[bytes | None, bytes | None]],
+) -> None:
+    if old == new:
+        return
+    before, after = _unlike(
+        store.folder(old) if old else NOTHING, store.folder(new) if new else NOTHING
+    )
+    for key in before.keys() | after.keys():
+        was, now = before.get(key), after.get(key)
+        if key.endswith(b"/"):
+            _compare(store, was, now, under + key, found)
+        else:
+            found[under + key] = (was, now)
+
+
+def _unlike(old: Folder, new: Folder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Of two folders the entries that are not in both: key to id."""
+    return _by_key(old.all - new.all), _by_key(new.all - old.all)
+
+
+def _by_key(entries: frozenset[bytes]) -> dict[bytes, bytes]:
+    return {_key(entry): entry[-_ID:] for entry in entries}
+
+
+def fresh(
+    store: TreeStore, tree: bytes, older: bytes | None, under: bytes = b""
+) -> Iterator[tuple[bytes, bytes]]:
+    """The objects a tree needs that an older one does not have: where they stand, and their ids.
+
+    A folder's own path ends in a slash, and that of the whole tree is empty.
+    """
+    if tree == older:
+        return
+    yield under, tree
+    old = store.folder(older) if older else NOTHING
+    _, new = _unlike(old, store.folder(tree))
+    for key, id in new.items():
+        if key.endswith(b"/"):
+            yield from fresh(store, id, old.get(key), under + key)
+        else:
+            yield under + key, id
+
+
+DEPTH: Final = 50
+"""How many differences may stand on each other; git's own number."""
+BASE_LIMIT: Final = 4_000_000
+"""An object larger than this is not kept in memory to be compared with the next."""
+_ANCHOR: Final = 32
+_WINDOW: Final = 8_192
+_RUN: Final = 16
+_COPY: Final = 0xFFFFFF
+_CHUNK: Final = 1 << 20
+_OFS_DELTA: Final = 6
+_LARGE: Final = 1 << 31
+
+
+class PackWriter:
+    """Takes in objects one by one, and makes a pack of them when it is finished."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
+        self.file = os.fdopen(os.open(self.temporary, flags, PRIVATE_FILE), "w+b")
+        self.file.write(b"PACK" + struct.pack(">II", 2, 0))
+        self.at = 12
+        self.written: dict[bytes, tuple[int, int]] = {}
+        """For each object where it begins and its checksum."""
+        self.last: dict[bytes, tuple[int, bytes, int]] = {}
+        """For each place the object written last: where it begins, its bytes, its depth."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.file.close()
+        with contextlib.suppress(OSError):
+            self.temporary.unlink()  # not there any more once it is finished
+
+    def __contains__(self, id: bytes) -> bool:
+        return id in self.written
+
+    def add(self, kind: int, id: bytes, data: bytes, place: bytes | None = None) -> None:
+        """Write an object; one that stood at the same place before is what it is compared with."""
+        if id in self.written:
+            return
+        begin, depth, head, body = self.at, 0, b"", data
+        near = self.last.get(place) if place is not None else None
+        if near and near[2] < DEPTH and (short := delta(near[1], data)) is not None:
+            kind, body, depth = _OFS_DELTA, short, near[2] + 1
+            head = _distance(begin - near[0])
+        packed = _header(kind, len(body)) + head + zlib.compress(body)
+        self.file.write(packed)
+        self.at += len(packed)
+        self.written[id] = (begin, zlib.crc32(packed))
+        if place is not None and len(data) <= BASE_LIMIT:
+            self.last[place] = (begin, data, depth)
+
+    def finish(self) -> Path | None:
+        """The pack in its place, on the disk; None when there is nothing in it."""
+        if not self.written:
+            return None
+        self.file.seek(8)
+        self.file.write(struct.pack(">I", len(self.written)))
+        self.file.seek(0)
+        whole = hashlib.sha1(usedforsecurity=False)
+        while part := self.file.read(_CHUNK):
+            whole.update(part)
+        self.file.write(whole.digest())
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        pack = self.folder / f"pack-{whole.hexdigest()}.pack"
+        self.temporary.replace(pack)
+        write_atomic(pack.with_suffix(".idx"), _index(self.written, whole.digest()))
+        sync_folder(self.folder)
+        return pack
+
+
+def _header(kind: int, size: int) -> bytes:
+    out = bytearray()
+    byte, size = kind << 4 | size & 15, size >> 4
+    while size:
+        out.append(byte | 0x80)
+        byte, size = size & 0x7F, size >> 7
+    out.append(byte)
+    return bytes(out)
+
+
+def _distance(back: int) -> bytes:
+    out = [back & 0x7F]
+    while back := back >> 7:
+        back -= 1
+        out.append(0x80 | back & 0x7F)
+    return bytes(reversed(out))
+
+
+def _index(written: dict[bytes, tuple[int, int]], pack: bytes) -> bytes:
+    ids = sorted(written)
+    counts = [0] * 256
+    for id in ids:
+        counts[id[0]] += 1
+    total, fan = 0, bytearray()
+    for count in counts:
+        total += count
+        fan += struct.pack(">I", total)
+    small, large = bytearray(), bytearray()
+    for id in ids:
+        offset = written[id][0]
+        if offset >= _LARGE:
+            small += struct.pack(">I", _LARGE | len(large) // 8)
+            large += struct.pack(">Q", offset)
+        else:
+            small += struct.pack(">I", offset)
+    sums = b"".join(struct.pack(">I", written[id][1]) for id in ids)
+    body = b"\377tOc" + struct.pack(">I", 2) + fan + b"".join(ids) + sums + small + large + pack
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+def ids_in(index: Path) -> frozenset[bytes] | None:
+    """The objects of a pack, from its index; None when it cannot be told."""
+    try:
+        data = index.read_bytes()
+    except OSError:
+        return None
+    if data[:8] != b"\377tOc\0\0\0\2" or len(data) < 1032:
+        return None
+    (count,) = struct.unpack_from(">I", data, 1028)
+    ids = frozenset(data[at : at + 20] for at in range(1032, 1032 + 20 * count, 20))
+    return ids if len(ids) == count and len(data) >= 1032 + 28 * count else None
+
+
+# --- what differs -----------------------------------------------------------------------------------
+
+
+def delta(base: bytes, target: bytes) -> bytes | None:
+    """How to make `target` from `base`, in git's form; None when that is hardly shorter.
+
+    Runs along both until they part, then looks a little ahead for a place where they meet again: the
+    time it takes is that of reading both once, however large they are, for a few changes.
+    """
+    out = bytearray(_size(len(base)) + _size(len(target)))
+    budget = len(target) * 3 // 4
+    i = j = 0
+    while j < len(target):
+        length = _run(base, i, target, j)
+        if length >= _RUN:
+            _copy(out, i, length)
+            i, j = i + length, j + length
+            continue
+        i, meet = _meeting(base, i, target, j)
+        _insert(out, target[j:meet])
+        j = meet
+        if len(out) > budget:
+            return None
+    return bytes(out) if len(out) <= budget else None
+
+
+def _meeting(base: bytes, i: int, target: bytes, j: int) -> tuple[int, int]:
+    """The next place where both go on alike; the end of `target` when none is near."""
+    for at in range(j, min(j + _WINDOW, len(target) - _ANCHOR) + 1, 8):
+        found = base.find(target[at : at + _ANCHOR], i, i + _WINDOW)
+        if found >= 0:
+            while found > i and at > j and base[found - 1] == target[at - 1]:
+                found, at = found - 1, at - 1
+            return found, at
+    return i, len(target)
+
+
+def _run(a: bytes, i: int, b: bytes, j: int) -> int:
+    """How many bytes are the same from here on: steps that grow while they agree, then shrink."""
+    most = min(len(a) - i, len(b) - j)
+    length, step = 0, 64
+    while length + step <= most and _alike(a, i + length, b, j + length, step):
+        length, step = length + step, step * 2
+    while step := step // 2:
+        if length + step <= most and _alike(a, i + length, b, j + length, step):
+            length += step
+    return length
+
+
+def _alike(a: bytes, i: int, b: bytes, j: int, length: int) -> bool:
+    return a[i : i + length] == b[j : j + length]
+
+
+def _size(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _copy(out: bytearray, at: int, length: int) -> None:
+    while length > 0:
+        part = min(length, _COPY)
+        code, said = 0x80, bytearray()
+        for bit, byte in _bytes(at, part):
+            if byte:
+                code |= bit
+                said.append(byte)
+        out.append(code)
+        out += said
+        at, length = at + part, length - part
+
+
+def _bytes(at: int, length: int) -> Iterator[tuple[int, int]]:
+    for n in range(4):
+        yield 1 << n, at >> 8 * n & 0xFF
+    for n in range(3):
+        yield 16 << n, length >> 8 * n & 0xFF
+
+
+def _insert(out: bytearray, data: bytes) -> None:
+    for at in range(0, len(data), 127):
+        part = data[at : at + 127]
+        out.append(len(part))
+        out += part
+
+
+COMMIT: Final = 1
+TREE: Final = 2
+BLOB: Final = 3
+_NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob"}
+_KINDS: Final = {name: kind for kind, name in _NAMES.items()}
+BRANCH: Final = "refs/heads/main"
+MANY: Final = 32
+"""More new objects than this are written as one pack."""
+_PLAIN: Final = 100_000
+"""A tree larger than this is mostly ids, which do not shrink: it is stored as it is until packed."""
+_REMEMBERED: Final = 40_000
+"""How many entries of folders are kept parsed."""
+_CONFIG: Final = (
+    b"[core]\n\trepositoryformatversion = 0\n\tfilemode = false\n\tbare = true\n[gc]\n\tauto = 0\n"
+)
+
+
+def id_of(kind: int, data: bytes) -> bytes:
+    """The name git gives to these bytes."""
+    head = b"%s %d\0" % (_NAMES[kind], len(data))
+    return _sha1(head + data)
+
+
+def _sha1(data: bytes) -> bytes:
+    return hashlib.sha1(data, usedforsecurity=False).digest()
+
+
+class Objects:
+    """Reads at any time; what is put is staged until `flush`, which only the holder of the lock calls."""
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self.path, self.sync = path, sync
+        self.store = path / "objects"
+        self.packs = self.store / "pack"
+        self.staged: dict[bytes, tuple[int, bytes]] = {}
+        self._folders: dict[bytes, Folder] = {}
+        self._entries = 0
+        self._odb: pygit2.Odb | None = None
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    def read(self, id: bytes) -> tuple[int, bytes]:
+        """The kind and the bytes of an object; `StorageFailure` when it is missing or damaged."""
+        found = self.staged.get(id) or self._loose(id)
+        # A pack may have taken the place of what the open ones are: then they are opened anew.
+        found = found or self._packed(id) or self._packed(id, anew=True) or self._loose(id)
+        if found is None:
+            raise StorageFailure(
+                f"the history in {self.path} is damaged: {id.hex()[:12]} cannot be read; copy the "
+                "folder back from a backup, or move it away and a new history begins"
+            )
+        return found
+
+    def _loose(self, id: bytes) -> tuple[int, bytes] | None:
+        """An object with a file of its own. Not read with libgit2, which waits forever on half a file."""
+        name = id.hex()
+        try:
+            with open(f"{self.store}/{name[:2]}/{name[2:]}", "rb") as file:  # noqa: PTH123
+                whole = zlib.decompress(file.read())
+        except (OSError, zlib.error):
+            return None
+        head, _, data = whole.partition(b"\0")
+        kind = _KINDS.get(head.partition(b" ")[0])
+        return (kind, data) if kind and _sha1(whole) == id else None
+
+    def _packed(self, id: bytes, *, anew: bool = False) -> tuple[int, bytes] | None:
+        import pygit2
+
+        try:
+            if self._odb is None or anew:
+                self._odb = pygit2.Odb()
+                self._odb.add_backend(pygit2.OdbBackendPack(str(self.store)), 1)
+            kind, data = self._odb.read(id.hex())
+        except (KeyError, ValueError, OSError, MemoryError, pygit2.GitError):
+            return None
+        return int(kind), data
+
+    def forget(self) -> None:
+        """Look at the disk again: nothing read so far is trusted."""
+        self._odb, self._entries = None, 0
+        self._folders.clear()
+        self.staged.clear()
+
+    def blob(self, id: bytes) -> bytes:
+        return self._typed(id, BLOB)
+
+    def commit(self, id: bytes) -> Commit:
+        return decode(self._typed(id, COMMIT))
+
+    def folder(self, id: bytes) -> Folder:
+        if (folder := self._folders.get(id)) is None:
+            folder = Folder.parse(self._typed(id, TREE))
+            self._remember(id, folder)
+        return folder
+
+    def raw(self, id: bytes) -> tuple[int, bytes]:
+        """The same as `read`, without reading again what has just been looked at."""
+        folder = self._folders.get(id)
+        return (TREE, folder.raw()) if folder else self.read(id)
+
+    def _typed(self, id: bytes, kind: int) -> bytes:
+        found, data = self.read(id)
+        if found != kind:
+            raise StorageFailure(f"the history in {self.path} is damaged at {id.hex()[:12]}")
+        return data
+
+    def _remember(self, id: bytes, folder: Folder) -> None:
+        if id in self._folders or len(folder.entries) > _REMEMBERED:
+            return
+        self._entries += len(folder.entries) + 1
+        self._folders[id] = folder
+        while self._entries > _REMEMBERED:
+            oldest = self._folders.pop(next(iter(self._folders)))
+            self._entries -= len(oldest.entries) + 1
+
+    def head(self) -> bytes | None:
+        """The last commit; None when there is none. A name that makes no sense is a `StorageFailure`."""
+        text = self._text(BRANCH)
+        if text is None:  # `git gc` moves names into one file
+            lines = (self._text("packed-refs") or "").splitlines()
+            text = next((line[:40] for line in lines if line[40:] == f" {BRANCH}"), None)
+        if text is None:
+            return None
+        try:
+            id = bytes.fromhex(text.strip())
+        except ValueError:
+            id = b""
+        if len(id) != 20:
+            raise StorageFailure(f"{self.path / BRANCH} does not name a revision; remove that file")
+        return id
+
+    def _text(self, name: str) -> str | None:
+        try:
+            return (self.path / name).read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise failure(error, self.path / name, "read") from error
+
+    def loose(self) -> Iterator[Path]:
+        """The files of all loose objects."""
+        for folder in self.store.iterdir():
+            if len(folder.name) == 2 and folder.is_dir():
+                yield from folder.iterdir()
+
+    def everything(self) -> Iterator[bytes]:
+        """The ids of all objects there are, needed or not."""
+        for file in self.loose():
+            with contextlib.suppress(ValueError):
+                yield bytes.fromhex(file.parent.name + file.name)
+        for index in self.packs.glob("*.idx"):
+            yield from ids_in(index) or ()
+
+    # --- writing --------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the repository, where it is not there yet or was not finished."""
+        if (
+            (self.path / "HEAD").is_file()
+            and self.packs.is_dir()
+            and (self.path / BRANCH).parent.is_dir()
+        ):
+            return
+        make_private_dir(self.packs)
+        make_private_dir(self.path / "refs" / "heads")
+        if not (self.path / "config").exists():
+            write_atomic(self.path / "config", _CONFIG)
+        write_atomic(self.path / "HEAD", f"ref: {BRANCH}\n".encode())
+
+    def put(self, kind: int, data: bytes) -> bytes:
+        id = id_of(kind, data)
+        self.staged[id] = (kind, data)
+        return id
+
+    def put_folder(self, folder: Folder) -> bytes:
+        id = self.put(TREE, folder.raw())
+        self._remember(id, folder)
+        return id
+
+    def flush(self) -> bool:
+        """Write what was put, even what is there, for that may be half a file; True when as a pack."""
+        many = len(self.staged) > MANY
+        try:
+            if many:
+                with PackWriter(self.packs) as pack:
+                    for id, (kind, data) in self.staged.items():
+                        pack.add(kind, id, data)
+                    pack.finish()
+            else:
+                for id, (kind, data) in self.staged.items():
+                    self._write_loose(id, kind, data)
+        except OSError as error:
+            raise failure(error, self.store) from error
+        finally:
+            self.staged.clear()
+        return many
+
+    def _write_loose(self, id: bytes, kind: int, data: bytes) -> None:
+        name = id.hex()
+        whole = b"%s %d\0" % (_NAMES[kind], len(data)) + data
+        self._write(self.store / name[:2] / name[2:], _deflated(whole, kind), self.store)
+
+    def _write(self, target: Path, data: bytes, beside: Path) -> None:
+        """Write a file beside, and put it in its place when it is complete."""
+        temporary = f"{beside}/{TEMPORARY}{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
+        fd = os.open(temporary, flags, PRIVATE_FILE)
+        try:
+            try:
+                write_all(fd, data)
+                if self.sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            target.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
+            Path(temporary).replace(target)
+        except OSError:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            raise
+        if self.sync:
+            sync_folder(target.parent)
+
+    def set_head(self, id: bytes | None, *, sync: bool = False) -> None:
+        """Point at another commit, in one step."""
+        target = self.path / BRANCH
+        try:
+            if id is None:
+                target.unlink(missing_ok=True)
+            elif sync:
+                make_private_dir(target.parent)
+                write_atomic(target, f"{id.hex()}\n".encode())
+            else:
+                self._write(target, f"{id.hex()}\n".encode(), target.parent)
+        except OSError as error:
+            raise failure(error, target) from error
+
+
+def _deflated(whole: bytes, kind: int) -> bytes:
+    if kind != TREE or len(whole) < _PLAIN:
+        return zlib.compress(whole, 1)
+    # Only the beginning is compressed, because libgit2 cannot read an object that is stored from its
+    # first byte on (and someone may look at it with such a program); the rest is stored, which takes
+    # a tenth of the time.
+    first, rest = zlib.compressobj(1), zlib.compressobj(0, zlib.DEFLATED, -15)
+    begin = first.compress(whole[:256]) + first.flush(zlib.Z_FULL_FLUSH)
+    stored = rest.compress(whole[256:]) + rest.flush()
+    return begin + stored + zlib.adler32(whole).to_bytes(4, "big")
+
+
+_NONE = "/dev/null"
+
+
+def unified(file: str, old: bytes | None, new: bytes | None) -> str:
+    """What changed in one file; None is a file that is not there."""
+    if old == new:
+        return ""
+    import pygit2
+
+    try:
+        made = pygit2.Patch.create_from(old or b"", new or b"", file, file)
+        data = made.data
+    except (ValueError, pygit2.GitError) as error:
+        raise StorageFailure(f"{file} could not be compared: {error}") from error
+    text = data.decode("utf-8", "replace")
+    head = f"--- {file if old is not None else _NONE}\n+++ {file if new is not None else _NONE}\n"
+    at = text.find("\n@@ ")
+    if at >= 0:
+        return head + text[at + 1 :]
+    if "Binary" in text:
+        return f"{head}(not text: it is not shown)\n"
+    return f"{head}(empty)\n"

@@ -1,0 +1,310 @@
+"""What the indexes become when memories change: worked out before anything is written.
+
+A new memory needs its line: when that does not fit, the write is refused with the reason. Where others
+have put more memories into a part of the folder than its index can hold, the lines that we made for the
+oldest make room for the newest, and that is said; what a hand wrote stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Final
+from urllib.parse import quote, unquote
+
+from sevenfold.errors import Refused, StorageFailure
+from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.folder.folder import (
+    A_SECRET,
+    ARCHIVE,
+    OWN,
+    PARTS,
+    RECORDED,
+    Desk,
+    Part,
+    is_listed,
+    is_topic,
+)
+from sevenfold.memory.folder.names import TEAM
+from sevenfold.memory.index import (
+    CHARACTERS,
+    LINES,
+    missing,
+    over_limit,
+    pointer_line,
+    reconciled,
+)
+from sevenfold.memory.topic_file import Topic, read_topic
+
+__all__ = [
+    "ARCHIVE",
+    "TEAM",
+    "bare",
+    "brought_up_to_date",
+    "decoded",
+    "encoded",
+    "incomplete",
+    "is_listed",
+    "with_changes",
+]
+
+_BULLETS: Final = "-*+"
+_ITEMS: Final = ("- ", "* ", "+ ")
+_LINKED: Final = re.compile(r"\]\(<?([^()<>\n]+)>?\)")
+_SWAPPED: Final = 20
+"""New memories at most that push out lines of the oldest: more than that come from elsewhere."""
+
+Files = Mapping[str, bytes | None]
+"""What some files are; None for one that is not there, or goes."""
+
+
+def brought_up_to_date(
+    desk: Desk, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
+) -> dict[str, bytes]:
+    """The indexes that are not as they should be with the files that are there, as they should be.
+
+    `retold` are the files that say something else now: what they said, and what they say.
+    """
+    created = list(created)
+    found = {part.index: _Indexing(desk, part).up_to_date(created, retold) for part in PARTS}
+    return {file: data for file, data in found.items() if data is not None}
+
+
+def with_changes(
+    desk: Desk, changes: Files, before: Files, *, strict: bool = True
+) -> dict[str, bytes]:
+    """The indexes that change with these changes, as they are then.
+
+    `before` has the files as they are. When an index itself is among the changes, its new text is the
+    one to begin with. `Refused` when there is no room, unless it is not `strict`.
+    """
+    found: dict[str, bytes] = {}
+    for part in PARTS:
+        own = any(part.holds(file) for file in changes)
+        gone = part == OWN and None in changes.values()  # its index may point to what others list
+        index = _Indexing(desk, part)
+        if own or (gone and index.data() is not None):
+            new = index.with_changes(changes, before, strict=strict and own)
+            found |= {part.index: new} if new is not None else {}
+    return found
+
+
+def incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
+    """Whether there are memories that the index has no line for."""
+    names = list(names)
+    return bool(missing(text, [file for file, _ in names], names))
+
+
+class _Indexing:
+    """The index of one part. Files are called here what the index calls them."""
+
+    def __init__(self, desk: Desk, part: Part) -> None:
+        self._desk, self._part = desk, part
+        self._file = part.index
+
+    @cached_property
+    def _there(self) -> list[str]:
+        """What may be pointed to: the index of one's own may point to the team's memories, too."""
+        files, part = self._desk.ledger.rows, self._part
+        return [part.inner(file) for file in files if file.startswith(part.folder)]
+
+    def up_to_date(
+        self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
+    ) -> bytes | None:
+        """The index with the files that are there; None when it is so already."""
+        old = self.data()
+        if old is None:
+            return None
+        text = decoded(old)
+        for file, (before, after) in retold.items():
+            if self._part.lists(file):
+                text = _retold(text, before, self._topic(file, after))
+        text = self._planned(text, {})
+        inner = [self._part.inner(file) for file in created if self._part.holds(file)]
+        own = [file for file in inner if self._wanted(file)]
+        if own and len(own) <= _SWAPPED and (lacking := missing(text, own, self._names())):
+            topics = [topic for file in lacking if (topic := self._read(file)) is not None]
+            text = self._with_room_for(text, topics) or text
+        new = encoded(text)
+        return None if new == old else new
+
+    def with_changes(self, changes: Files, before: Files, *, strict: bool) -> bytes | None:
+        """The index after these changes, or None when it stays as it is."""
+        old = self.data()
+        if old is None:
+            raise Refused(
+                f"{self._desk.folder / self._file} is larger than {RECORDED:,} bytes or cannot be "
+                "read: no memory is written before that is mended"
+            )
+        text = decoded((changes[self._file] or b"") if self._file in changes else old)
+        fresh: dict[str, Topic | None] = {}
+        for file, data in changes.items():
+            if is_topic(file) and file.startswith(self._part.folder):
+                inner = self._part.inner(file)
+                fresh[inner] = None if data is None else self._topic(file, data)
+                text = _retold(text, before.get(file), fresh[inner])
+        new = self._text(text, fresh, whole=self._file in changes)
+        if strict and len(new) > len(decoded(old)) and not _fits(new):
+            raise Refused(over_limit(new, self._file))
+        return None if encoded(new) == old else encoded(new)
+
+    def _text(self, text: str, fresh: Mapping[str, Topic | None], *, whole: bool) -> str:
+        own = [one for file, one in fresh.items() if one and self._lists(file)]
+        if whole or None in fresh.values() or "[[" in text:
+            return self._planned(text, fresh)
+        if all(self._part.outer(file) in self._desk.ledger.rows for file in fresh):
+            return text  # every line that is needed is there
+        new = self._with_lines(text, own)
+        if self._full and not _fits(new):
+            return self._with_room_for(text, own) or new
+        return new
+
+    def data(self) -> bytes | None:
+        """The index as it is; empty when there is none, None when it cannot be used."""
+        desk = self._desk
+        if self._file not in desk.ledger.rows:
+            return b"" if not any(odd.file == self._file for odd in desk.listing.odd) else None
+        try:
+            data, _ = desk.at.read(self._file, RECORDED + 1)
+        except (StorageFailure, Refused):
+            return None
+        return data if len(data) <= RECORDED else None
+
+    def _planned(self, text: str, fresh: Mapping[str, Topic | None]) -> str:
+        """The text when these topics are new, changed or gone, and with what it lacks."""
+        there = [file for file in self._there if file not in fresh and self._wanted(file)]
+        also = [file for file in self._there if not self._wanted(file)]
+        also = [file for file in also if file not in fresh or fresh[file] is not None]
+        own = [topic for file, topic in fresh.items() if topic and self._lists(file)]
+        absent = set(missing(text, there, self._names()))
+        kept = [bare(file, self._name(file)) for file in there if file not in absent]
+        new = reconciled(text, [*kept, *own], also)
+        self._full = bool(absent)
+        if not absent or not _fits(new):
+            return new
+        return self._filled(new, absent, lambda more: reconciled(text, [*kept, *own, *more], also))
+
+    def _filled(self, text: str, absent: set[str], drawn: Callable[[list[Topic]], str]) -> str:
+        """With as many of the missing lines as fit, those of the newest memories."""
+        newest = sorted(absent, key=lambda file: (-self._modified(file), file))
+        chosen = newest[: max(0, LINES - text.count("\n"))]
+        while chosen:
+            topics = [topic for file in sorted(chosen) if (topic := self._read(file)) is not None]
+            if _fits(new := drawn(topics)):
+                text = new
+                break
+            chosen = chosen[: len(chosen) * 9 // 10]
+        self._full = len(absent) > len(chosen)
+        if self._full:
+            self._tell_full()
+        return text
+
+    def _with_room_for(self, text: str, topics: list[Topic]) -> str | None:
+        """With these lines in place of those that were made for the oldest; None if none were."""
+        new = {topic.file for topic in topics}
+        there = ({unquote(file) for file in _LINKED.findall(text)} - new) & {*self._there}
+        for file in sorted(there, key=lambda file: (self._modified(file), file)):
+            if (oldest := self._read(file)) is None:
+                continue
+            ours = {pointer_line(oldest, bullet) for bullet in _BULLETS}
+            lines = text.splitlines(keepends=True)
+            kept = [line for line in lines if line.rstrip("\r\n") not in ours]
+            if len(kept) == len(lines):
+                continue  # a hand wrote it
+            text = "".join(kept)
+            if _fits(filled := self._with_lines(text, topics)):
+                self._full = True
+                self._tell_full()
+                return filled
+        return None
+
+    def _with_lines(self, text: str, topics: list[Topic]) -> str:
+        """With a line for each of these new memories, in the style of the last line."""
+        last = text.removesuffix("\n").rpartition("\n")[2]
+        usual = not text or (text.endswith("\n") and "\r" not in text and last[:2] in _ITEMS)
+        if usual and not any(_named(text, topic.file) for topic in topics):
+            bullet = last[:1] or "-"
+            return text + "".join(f"{pointer_line(topic, bullet)}\n" for topic in topics)
+        new = {topic.file for topic in topics}
+        return reconciled(text, topics, [file for file in self._there if file not in new])
+
+    @property
+    def _full(self) -> bool:
+        return self._part.folder in self._desk.ledger.full
+
+    @_full.setter
+    def _full(self, full: bool) -> None:
+        change = self._desk.ledger.full.add if full else self._desk.ledger.full.discard
+        change(self._part.folder)
+
+    def _tell_full(self) -> None:
+        self._desk.say(
+            f"{self._desk.folder / self._file} is full: it has lines for the newest memories only. "
+            "Recall finds the others all the same; merge or remove some to make room."
+        )
+
+    def _lists(self, file: str) -> bool:
+        return self._part.lists(self._part.outer(file))
+
+    def _wanted(self, file: str) -> bool:
+        """Whether it should have a line here: the name or the description of a secret is no hook."""
+        row = self._desk.ledger.rows.get(self._part.outer(file))
+        return self._lists(file) and not (row and row.held == A_SECRET)
+
+    def _name(self, file: str) -> str:
+        return self._desk.ledger.rows[self._part.outer(file)].name
+
+    def _names(self) -> list[tuple[str, str]]:
+        return [(file, self._name(file)) for file in self._there if self._wanted(file)]
+
+    def _modified(self, file: str) -> int:
+        stamp = self._desk.stamp(self._part.outer(file))
+        return stamp.modified if stamp else 0
+
+    def _read(self, file: str) -> Topic | None:
+        try:
+            return read_topic(self._desk.at.read(self._part.outer(file), HEAD)[0], file)
+        except (StorageFailure, Refused):
+            return None
+
+    def _topic(self, file: str, data: bytes) -> Topic:
+        return read_topic(data, self._part.inner(file))
+
+
+def _named(text: str, file: str) -> bool:
+    return file in text or quote(file) in text
+
+
+def _retold(text: str, before: bytes | None, after: Topic | None) -> str:
+    """The line that was made from the old description says the new one; a hand-written one stays."""
+    if before is None or after is None:
+        return text
+    old = read_topic(before, after.file)
+    for bullet in _BULLETS:
+        line, new = pointer_line(old, bullet), pointer_line(after, bullet)
+        if line != new and line in text:
+            lines = text.splitlines(keepends=True)
+            return "".join(
+                new + each[len(line) :] if each.rstrip("\r\n") == line else each for each in lines
+            )
+    return text
+
+
+def _fits(text: str) -> bool:
+    """Whether an index is within its limits; `over_limit` says the same, with the reason."""
+    return len(text) <= CHARACTERS and len(text.splitlines()) <= LINES
+
+
+def bare(file: str, name: str) -> Topic:
+    """A topic that has its line already: only its file and its name count."""
+    return Topic(file, b"", name or file, "", None, "")
+
+
+def decoded(data: bytes) -> str:
+    """The text of an index; bytes that are no UTF-8 survive."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,1 +1,0 @@
-"""The history of memory as a bare git repository: objects, trees, packs, purging, mending."""

@@ -1,0 +1,256 @@
+"""Whether a new memory is one that is there already: the same fact, or one that only resembles it.
+
+The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
+its place. Texts that share most of their words but differ in a name or a number may be about two things;
+who wrote the new one has to say which.
+
+Which texts say nearly the same, among thousands, without comparing each with each. Whether a memory
+is there already: what a new one repeats or corrects is not saved a second time.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from sevenfold.memory.folder.folder import part_of
+from sevenfold.memory.folder.names import key
+from sevenfold.memory.topic_file import Topic
+
+if TYPE_CHECKING:
+    from sevenfold.memory.store import MemoryStore
+
+ALIKE: Final = 0.7
+"""The part of their word pairs that two texts share from which on they are nearly the same."""
+WORDS: Final = 3_000
+"""Words of a text that are looked at."""
+_CHARACTERS: Final = 30_000
+_SKETCH: Final = 200
+_SMALLEST: Final = 24
+_IN_COMMON: Final = 3
+"""Of the smallest hashes, so many are shared by texts that are worth comparing."""
+_CROWD: Final = 16
+"""A pair of words that so many different texts share is a set phrase and tells nothing."""
+_MIX: Final = 0x9E37_79B9_7F4A_7C15
+_MASK: Final = (1 << 64) - 1
+_ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
+_WORD_LIKENESS: Final = re.compile(
+    r"[\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\u3040-\u9fff\uac00-\ud7af]+"
+)
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Two texts that say the same or nearly the same."""
+
+    first: str
+    second: str
+    share: float
+
+
+class _Numbers(dict[str, int]):
+    """A number for each word, given out as they come."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self) + 1
+        return number
+
+
+def alike(texts: Iterable[tuple[str, str]], threshold: float = ALIKE) -> list[Alike]:
+    """The pairs (earlier, later) of named texts that are nearly the same; each later one once."""
+    numbers = _Numbers()
+    sketches: list[tuple[str, array[int]]] = []
+    buckets: dict[int, list[int]] = {}
+    found: list[Alike] = []
+    for name, text in texts:
+        sketch = _sketch(text, numbers)
+        if not sketch:
+            continue
+        best = _closest_likeness(sketch, sketches, buckets)
+        if best is not None and best[1] >= threshold:
+            found.append(Alike(best[0], name, best[1]))
+            continue  # the first of a group stands for all of it
+        for value in sketch[:_SMALLEST]:
+            crowd = buckets.setdefault(value, [])
+            if len(crowd) < _CROWD:
+                crowd.append(len(sketches))
+        sketches.append((name, sketch))
+    return found
+
+
+def _closest_likeness(
+    sketch: array[int], sketches: list[tuple[str, array[int]]], buckets: dict[int, list[int]]
+) -> tuple[str, float] | None:
+    known = [buckets.get(value, ()) for value in sketch[:_SMALLEST]]
+    telling = [crowd for crowd in known if len(crowd) < _CROWD]
+    shared = Counter(at for crowd in telling for at in crowd)
+    needed = min(_IN_COMMON, len(telling))
+    scored = [(_share(sketch, sketches[at][1]), -at) for at, n in shared.items() if n >= needed]
+    if not scored:
+        return None
+    share, at = max(scored)
+    return sketches[-at][0], share
+
+
+def _share(one: array[int], other: array[int]) -> float:
+    """How much two sets overlap; exact when both are small, close to it otherwise."""
+    if len(one) == _SKETCH or len(other) == _SKETCH:  # only up to where both are known
+        known = min(one[-1], other[-1])
+        one, other = one[: bisect_right(one, known)], other[: bisect_right(other, known)]
+    both = len(set(one).intersection(other))
+    return both / (len(one) + len(other) - both)
+
+
+def _sketch(text: str, numbers: _Numbers) -> array[int]:
+    """The smallest hashes of its word pairs, in order."""
+    text = text[:_CHARACTERS].lower()
+    pattern = _ASCII_WORD if text.isascii() else _WORD_LIKENESS
+    words = [numbers[word] for word in pattern.findall(text)[:WORDS]]
+    if len(words) < 4:  # too short for pairs: the same or not
+        whole = 0
+        for word in words:
+            whole = whole * 1_000_003 + word
+        return array("Q", [whole * _MIX & _MASK] if words else [])
+    pairs = {(left * 0x1_0000_0001 + right) * _MIX & _MASK for left, right in pairwise(words)}
+    return array("Q", sorted(pairs)[:_SKETCH])
+
+
+DESCRIBED_ALIKE: Final = 0.6
+"""The share of word pairs from which on two descriptions tell of the same; they are short."""
+_WORD: Final = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
+    r"|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+
+
+def _each(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PLAIN: Final = _each(
+    "a an the is are was be been will of on at in by to for from and or it its this that now"
+)
+"""Words that say nothing by themselves."""
+_TURNING: Final = _each(
+    "not no never none always only don doesn isn aren won t s without any more longer instead must "
+    "should can may do does "
+    "january february march april may june july august september october november december "
+    "monday tuesday wednesday thursday friday saturday sunday "
+    "不 没 沒 别 別 勿 莫 无 無 总 總 是 的 了 在 要 会 會 再 也 都 就 年 月 日 号 號 周 星 期 "
+    "一 二 三 四 五 六 七 八 九 十 零 〇 两 兩 百 千 万 萬"
+)
+"""Words in which two statements about one thing may differ: days, yes and no."""
+_DATE: Final = re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?\b")
+_CORE: Final = 2
+"""Words that two short statements must have in common to be about one thing."""
+
+
+class Resemblance(msgspec.Struct, frozen=True):
+    """A memory that a new one is close to."""
+
+    topic: Topic
+    same: bool
+    """Whether it is the same fact, so that the new text takes the place of the old."""
+    known: bool = False
+    """Whether the new one says nothing that the old does not."""
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
+    return _WORD.findall(text.casefold())
+
+
+def is_quote(line: str) -> bool:
+    """Whether a line of a memory is what somebody said, word for word."""
+    return line.lstrip().startswith(">")
+
+
+def statement(topic: Topic) -> str:
+    """What a memory states: its description and its text, without the words it rests on."""
+    lines = [line for line in topic.body.split("\n") if not is_quote(line)]
+    body = "\n".join(lines).strip()
+    return body if topic.description in body else f"{topic.description}\n{body}"
+
+
+def resembling(new: Topic, known: Iterable[Topic]) -> Resemblance | None:
+    """The memory that a new one repeats, corrects or comes close to; None: it is about something else."""
+    others = [one for one in known if one.file != new.file]
+    closest = _named_the_same(new, others) or _closest(new, others)
+    if closest is None:
+        return None
+    one_kind = new.type == closest.type or None in (new.type, closest.type)
+    before, after = statement(closest), statement(new)
+    said = one_kind and set(words(before)) - _PLAIN == set(words(after)) - _PLAIN
+    return Resemblance(closest, one_kind and _core(before) == _core(after), said)
+
+
+def near(new: Topic, known: Iterable[Topic]) -> list[Topic]:
+    """Those of many memories that share enough words with a new one to be looked at closely."""
+    wanted = _telling(statement(new)), _telling(new.description)
+    return [
+        one
+        for one in known
+        if key(one.name) == key(new.name)
+        or _overlap(wanted[0], _telling(statement(one)))
+        or _overlap(wanted[1], _telling(one.description))
+    ]
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) * 2 >= max(1, min(len(one), len(other)))
+
+
+@lru_cache(maxsize=20_000)
+def _telling(text: str) -> frozenset[str]:
+    return frozenset(words(text)) - _PLAIN
+
+
+def _named_the_same(new: Topic, others: Sequence[Topic]) -> Topic | None:
+    return next((one for one in others if key(one.name) == key(new.name)), None)
+
+
+def _closest(new: Topic, others: Sequence[Topic]) -> Topic | None:
+    by_file = {one.file: one for one in others}
+    for told, least in ((statement, ALIKE), (_described, DESCRIBED_ALIKE)):
+        core = _core(told(new))
+        if len(core) >= _CORE:
+            for one in others:
+                if one.type == new.type and _core(told(one)) == core:
+                    return one
+        texts = [(one.file, told(one)) for one in others]
+        for pair in alike([*texts, ("", told(new))], least):
+            if pair.second == "" and pair.first in by_file:
+                return by_file[pair.first]
+    return None
+
+
+def _described(topic: Topic) -> str:
+    return topic.description
+
+
+def _core(text: str) -> frozenset[str]:
+    """What a statement is about: its words without those in which two of them may differ."""
+    told = words(_DATE.sub(" ", text))
+    return (
+        frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
+    )
+
+
+def resemblance(store: MemoryStore, new: Topic) -> Resemblance | None:
+    """The memory of the same part that a new one comes close to."""
+    part = part_of(new.file)
+    there = [one for one in store.topics() if part.holds(one.file)]
+    return resembling(new, near(new, there))
+
+
+def repeated(store: MemoryStore, new: Topic) -> str | None:
+    """The file of the memory that is about the same, so that it gets the new text; None: there is none."""
+    like = resemblance(store, new)
+    return like.topic.file if like is not None and (like.same or like.known) else None

@@ -1,0 +1,171 @@
+"""What changed here and goes to the team: looked through for secrets before it becomes an object.
+
+A file that may not go is named with the reason and stays as it is, here and there. What the remote has
+and we did not take is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sevenfold.memory.folder.names import INDEX_NAME
+from sevenfold.memory.guard.secrets import find_secrets
+from sevenfold.memory.team.files import MOST, TOTAL, Incoming, Screen, shared_index
+from sevenfold.memory.team.git import Refusal
+from sevenfold.memory.team.repository import LINE
+from sevenfold.memory.team.state import (
+    Names,
+    Ours,
+    TeamState,
+    id_of_text,
+    suspicious_name,
+    wrong_name,
+)
+
+_NAMED: Final = 50
+
+
+@dataclass(slots=True)
+class Offer:
+    """What is to be sent: None for a file that goes."""
+
+    changes: dict[str, bytes | None] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Those with a text."""
+        sent = {file for file, data in self.changes.items() if data is not None}
+        return tuple(sorted(sent - {INDEX_NAME}))
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        return tuple(sorted(file for file, data in self.changes.items() if data is None))
+
+
+class Offering:
+    """One look at the folder after the remote was merged into it: every difference is our change."""
+
+    def __init__(
+        self,
+        state: TeamState,
+        incoming: Incoming,
+        ours: Ours,
+        screen: Screen,
+        most: int = MOST,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`most`: files of a team; `go_on` may raise."""
+        self._state, self._incoming, self._ours, self._screen = state, incoming, ours, screen
+        self._most, self._go_on = most, go_on
+        self._sizes = dict(incoming.sizes)
+        self._total = sum(self._sizes.values())
+        self._names = Names()
+        for file in (*incoming.files, *incoming.untaken):
+            if file in ours.files or file not in state.agreed:  # the others are about to go
+                self._names.add(file)
+
+    def offer(self, theirs: str) -> Offer:
+        """All changes; `theirs` is the text of the remote's index."""
+        offer = Offer()
+        files = {*self._ours.files, *self._state.agreed} - {INDEX_NAME}
+        # What goes makes room, and what is known comes before what is new.
+        for file in sorted(
+            files, key=lambda one: (one in self._ours.files, self._is_new(one), one)
+        ):
+            self._go_on()
+            self._look_at(file, offer)
+        offer.refused += [Refusal(file, why, "here") for file, why in self._ours.held.items()]
+        self._look_at_index(offer, theirs)
+        return offer
+
+    def _look_at(self, file: str, offer: Offer) -> None:
+        mine, theirs = self._ours.ids.get(file), self._incoming.files.get(file)
+        if self._ours.blocked(file) or mine == theirs:
+            return
+        if self._incoming.unknown(file) or theirs != self._state.agreed.get(file):
+            if mine is not None and mine != self._state.agreed.get(file):
+                why = "the team has something of this name that was not taken; rename yours"
+                if self._incoming.cut and file not in self._incoming.untaken:
+                    why = f"nobody knows what the team has there: {self._incoming.cut}"
+                offer.refused.append(Refusal(file, why, "here"))
+            return
+        if mine is None:
+            offer.changes[file] = None
+            self._total -= self._sizes.pop(file, 0)
+            return
+        if why := self._wrong(file):
+            offer.refused.append(Refusal(file, why, "here"))
+            return
+        offer.changes[file] = data = self._ours.files[file]
+        self._total += len(data) - self._sizes.get(file, 0)
+        self._sizes[file] = len(data)
+        self._names.add(file)
+
+    def _is_new(self, file: str) -> bool:
+        return file not in self._incoming.files and file not in self._state.agreed
+
+    def _wrong(self, file: str) -> str:
+        if why := wrong_name(file):
+            return f"{why}; rename it"
+        if other := self._names.clash(file):
+            return f"some systems take its name for that of {other!r}; rename it"
+        if self._is_new(file) and (why := suspicious_name(file)) and not find_secrets(file):
+            return f"{why}; rename it"
+        return self._no_room(file) or self._screen.leaving(file, self._ours.files[file])
+
+    def _no_room(self, file: str) -> str:
+        """The others take no more than this: to send it would only part the team."""
+        if self._is_new(file) and len(self._sizes) >= self._most:
+            return f"the team has {self._most:,} files, and no more are shared; remove some"
+        more = len(self._ours.files[file]) - self._sizes.get(file, 0)
+        if more > 0 and self._total + more > TOTAL:
+            return f"the team's memory would have more than {TOTAL:,} bytes; remove some"
+        return ""
+
+    def _look_at_index(self, offer: Offer, theirs: str) -> None:
+        """The remote's index is about what the remote has, ours about what is here."""
+        there = self._incoming.files.get(INDEX_NAME)
+        waits = self._incoming.unknown(INDEX_NAME) or there != self._state.agreed.get(INDEX_NAME)
+        if waits or INDEX_NAME not in self._ours.files or self._ours.blocked(INDEX_NAME):
+            return
+        new = shared_index(self._ours.index, theirs, self._here(), self._shared(offer.changes))
+        data = new.encode("utf-8", "surrogateescape")
+        if id_of_text(data) == there or (not new.strip() and there is None):
+            return
+        if why := self._screen.leaving(INDEX_NAME, data):
+            offer.refused.append(Refusal(INDEX_NAME, why, "here"))
+        else:
+            offer.changes[INDEX_NAME] = data
+
+    def _here(self) -> dict[str, str]:
+        every = {*self._ours.files, *self._ours.held} - {INDEX_NAME}
+        return {file: self._ours.names.get(file, "") for file in sorted(every)}
+
+    def _shared(self, changes: Mapping[str, bytes | None]) -> dict[str, str]:
+        """What the remote will have, with the names as far as they are known."""
+        gone = {file for file, data in changes.items() if data is None}
+        every = ({*self._incoming.files, *self._incoming.untaken, *changes} - gone) - {INDEX_NAME}
+        return {file: self._ours.names.get(file, "") for file in sorted(every)}
+
+
+def message(
+    changes: Mapping[str, bytes | None], known: Mapping[str, str], old: Mapping[str, float]
+) -> str:
+    """What a commit says: a sentence, then the files; and of those that are older than it, since when."""
+    added = [file for file, data in changes.items() if data is not None and file not in known]
+    gone = [file for file, data in changes.items() if data is None]
+    changed = [file for file in changes if file not in added and file not in gone]
+    done = {"added": sorted(added), "changed": sorted(changed), "removed": sorted(gone)}
+    topics = [file for file in changes if file != INDEX_NAME] or [INDEX_NAME]
+    first = next(what for what, files in done.items() if topics[0] in files)
+    more = f" and {len(topics) - 1:,} more" if len(topics) > 1 else ""
+    lines = [f"{first} {topics[0]}{more}", ""]
+    for what, files in done.items():
+        lines += [f"{what} {file}" for file in files[:_NAMED]]
+        lines += [f"{what} {len(files) - _NAMED:,} more"] if len(files) > _NAMED else []
+    aged = [f"{LINE} {int(old[file])} {file}" for file in sorted(old) if changes.get(file)]
+    lines += ["", *aged] if aged else []
+    return "\n".join(lines)

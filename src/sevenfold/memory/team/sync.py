@@ -1,0 +1,438 @@
+"""One sync of a team memory, from beginning to end.
+
+    fetch     the newest commit of the remote, nothing of its past
+    take      merge it into the folder, file by file, under the store's lock      (taking.py)
+    remember  what both sides have in common now: only after the folder was written
+    offer     what changed here, without secrets                                  (offering.py)
+    push      as the next commit of the remote; when somebody was faster, from the top
+
+Each step can be done again: a sync that is killed anywhere is mended by the next one.
+
+A team memory during a session: pulled at its start, pushed when the writing has paused, and at its
+end. One sync at a time for each folder, also among processes; who waits can be told to stop.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Emit, Notice
+from sevenfold.memory.folder.folder import Desk
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM
+from sevenfold.memory.recalled import DAY
+from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.team.files import MOST, Incoming, Screen, looked_over
+from sevenfold.memory.team.git import Address, Behind, GitFailed, Refusal, Synced, bounded
+from sevenfold.memory.team.pull import Taken, Taking
+from sevenfold.memory.team.push import Offer, Offering, message
+from sevenfold.memory.team.repository import TeamRepository, Texts, Tree, Written
+from sevenfold.memory.team.state import (
+    Ours,
+    StateFile,
+    TeamState,
+    id_of_text,
+    read_ours,
+    release_of,
+    remarks,
+)
+from sevenfold.protocols import Clock
+from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure, make_private_dir
+
+TRIES: Final = 8
+"""How often a push is tried when others are faster."""
+_WAIT: Final = 0.2
+"""Seconds before the second try; longer before each next one, and never the same for two of us."""
+REWOUND: Final = (
+    "the team's repository was set back, or begun anew: {} here were kept and are sent again; where it "
+    "says something else, that is in a copy ('sevenfold team status' names it)"
+)
+VANISHED: Final = (
+    "{} vanished from the team's repository at once: that is taken for an accident, and they were kept "
+    "and are sent again. To remove them for all, remove less than half at a time"
+)
+RESTORED: Final = (
+    "the folder of the team was empty: its files were brought back. To remove them for all, remove them "
+    "one by one"
+)
+
+
+class Remote(msgspec.Struct, frozen=True):
+    """The remote as it is now."""
+
+    tip: str | None
+    tree: Tree
+    incoming: Incoming
+    texts: Texts
+    rewound: bool = False
+    """It is not what was there the last time with something more."""
+    times: dict[str, Written] = {}
+    """When its files were written, where any of them are new here."""
+
+
+@dataclass(slots=True)
+class Sync:
+    """One run. Whoever runs it has the lock for syncs."""
+
+    store: MemoryStore
+    repository: TeamRepository
+    file: StateFile
+    state: TeamState
+    clock: Clock
+    most: int = MOST
+    pause: Callable[[float], None] | None = None
+    pulled: set[str] = field(default_factory=set)
+    pushed: set[str] = field(default_factory=set)
+    removed_here: set[str] = field(default_factory=set)
+    removed_there: set[str] = field(default_factory=set)
+    conflicts: set[str] = field(default_factory=set)
+    refused: list[Refusal] = field(default_factory=list)
+    note: str = ""
+    seen: dict[str, str] = field(default_factory=dict)
+    """The files here, with the ids of their texts, as they were when it was decided what to send."""
+    screen: Screen = field(init=False)
+    _late: str = ""
+    _times: dict[str, float] = field(default_factory=dict)
+    _take_refused: list[Refusal] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.screen = Screen(self.state.released)
+
+    @property
+    def address(self) -> Address:
+        return Address(self.state.remote, self.state.path)
+
+    def run(self) -> Synced:
+        """Until both sides are the same, or it is clear why they cannot be."""
+        self.repository.prepare()
+        for number in range(TRIES):
+            wait = self.pause or self.repository.git.pause
+            try:
+                if number:
+                    wait(_WAIT * number * random.uniform(0.5, 1.5))
+                if self._once():
+                    break
+            except GitFailed as error:
+                return self._ended(str(error))
+        else:
+            return self._ended(f"{self._late} (tried {TRIES} times)")
+        self.repository.tidy()
+        return self._ended(None)
+
+    def _once(self) -> bool:
+        """Whether nothing is left to do; False: somebody else was faster."""
+        remote = self.look()
+        self._take(remote)
+        offer = self._offer(remote)
+        self.refused = [*self._take_refused, *remote.incoming.refused, *offer.refused]
+        if not offer.changes:
+            return True
+        try:
+            self._push(remote, offer)
+        except Behind as error:
+            self._late = str(error)
+            return False
+        return True
+
+    def look(self) -> Remote:
+        """Fetch, and judge what is there by name, kind and size."""
+        try:
+            remote = self._looked()
+        except GitFailed as error:
+            self.repository.begin_anew(error)
+            remote = self._looked()
+        known, left = self.state.agreed, self.state.left
+        changed = [
+            (known.get(file, ""), id)
+            for file, id in remote.incoming.files.items()
+            if known.get(file) != id and (file not in left or left[file].id != id)
+        ]
+        remote.texts.want(id for pair in changed for id in pair)
+        for _, id in changed:
+            self.repository.git.go_on()
+            self.screen.verdict(remote.texts.get(id) or b"")
+        if changed and remote.tip:
+            return replace(remote, times=self.repository.times(remote.tip))
+        return remote
+
+    def _looked(self) -> Remote:
+        tip = self.repository.fetch(self.address, self.state.branch)
+        if tip is None and self.state.tip:
+            raise GitFailed(
+                f"{self.address.shown} has no branch {self.state.branch!r} any more; everything stays as "
+                "it is here, and 'sevenfold team init' sends it to an empty repository again"
+            )
+        old, rewound = self.state.tip, False
+        if tip is not None and old and tip != old:
+            rewound = not self.repository.descends(self.address, self.state.branch, tip, old)
+        tree = self.repository.tree(tip)
+        incoming = looked_over(
+            tree,
+            self.repository.sizes,
+            self.state.agreed,
+            lambda name: release_of(name) in self.state.released,
+            self.most,
+            self.repository.git.go_on,
+        )
+        return Remote(tip, tree, incoming, Texts(self.repository.read), rewound)
+
+    def _take(self, remote: Remote) -> None:
+        taken = self.store.changing(lambda desk: self._taken(desk, remote))
+        state, tip = self.state, remote.tip or ""
+        known = (state.tip, state.agreed, state.left, state.planned)
+        if known != (tip, taken.agreed, taken.left, {}):
+            state.tip, state.agreed, state.left, state.planned = tip, taken.agreed, taken.left, {}
+            self.file.save(state)
+        self.pulled.update(taken.pulled)
+        self.removed_here.update(taken.removed)
+        self.conflicts.update(copy for copy in taken.copies if taken.covers[copy])
+        self._take_refused = taken.refused
+
+    def _taken(self, desk: Desk, remote: Remote) -> Taken:
+        told = (self.state, remote.incoming, remote.texts, self.screen, remote.rewound)
+        taking = Taking(desk, *told)
+        taken = taking.decide()
+        self._remark(taking, remote.rewound)
+        if taken.planned:
+            self.state.planned = {**self.state.planned, **taken.planned}
+            self.file.save(self.state)
+        taking.write(remote.times)
+        return taken
+
+    def _remark(self, taking: Taking, rewound: bool) -> None:
+        count = len(taking.kept)
+        files = "1 file" if count == 1 else f"{count:,} files"
+        if taking.lost:
+            self.note = RESTORED
+        elif count:
+            self.note = (REWOUND if rewound else VANISHED).format(files)
+
+    def _offer(self, remote: Remote) -> Offer:
+        ours = self.store.changing(read_ours)
+        self.seen, self._times = ours.ids, ours.times
+        return self.offered(remote, ours)
+
+    def offered(self, remote: Remote, ours: Ours) -> Offer:
+        """What would be sent now."""
+        id = remote.incoming.files.get(INDEX_NAME, "")
+        same = id == ours.ids.get(INDEX_NAME)
+        index = ours.files[INDEX_NAME] if same else remote.texts.get(id) or b""
+        go_on = self.repository.git.go_on
+        offering = Offering(self.state, remote.incoming, ours, self.screen, self.most, go_on)
+        return offering.offer(index.decode("utf-8", "surrogateescape"))
+
+    def _push(self, remote: Remote, offer: Offer) -> None:
+        state = self.state
+        now = self.clock.now()
+        old = {file: at for file, at in self._times.items() if 0 < at < now - DAY}
+        said = message(offer.changes, remote.incoming.files, old)
+        commit = self.repository.commit(remote.tree, remote.tip, offer.changes, said, now)
+        self.repository.push(self.address, state.branch, commit)
+        for file, data in offer.changes.items():
+            if data is None:
+                state.agreed.pop(file, None)
+            else:
+                state.agreed[file] = id_of_text(data)
+        state.tip = commit
+        self.pushed.update(offer.files)
+        self.removed_there.update(offer.gone)
+
+    def _ended(self, offline: str | None) -> Synced:
+        state, known = self.state, {*self.state.refused}
+        state.offline = offline
+        if offline is None:
+            state.synced = self.clock.now()
+            state.refused, state.more_refused = bounded(self.refused)
+        self.file.save(state)
+        return Synced(
+            tuple(sorted(self.pulled)),
+            tuple(sorted(self.pushed)),
+            tuple(sorted(self.conflicts)),
+            state.refused,
+            state.more_refused,
+            offline,
+            self.note,
+            tuple(sorted(self.removed_here - self.pulled)),
+            tuple(sorted(self.removed_there - self.pushed)),
+            tuple(one for one in state.refused if one not in known),
+        )
+
+
+QUIET: Final = 2.0
+"""Seconds without a change after which changes are sent."""
+LATEST: Final = 30.0
+"""Seconds after which they are sent although there are still more."""
+
+
+class Syncing(Protocol):
+    """What of a `Team` is needed here."""
+
+    def sync(self) -> Synced: ...
+    def unsent(self) -> bool: ...
+    def stop(self) -> None: ...
+
+
+class Pushing:
+    """Runs the syncs of one session, one after another, each in a thread. All calls in its event loop."""
+
+    def __init__(
+        self,
+        team: Syncing,
+        folder: Path,
+        clock: Clock,
+        emit: Emit,
+        *,
+        quiet: float = QUIET,
+        taken: Callable[[Synced], None] | None = None,
+    ) -> None:
+        """`folder` is the memory folder; `taken` is told of every sync that changed files here."""
+        self._team, self._clock, self._emit, self._quiet = team, clock, emit, quiet
+        self._folder, self._taken = folder / TEAM.rstrip("/"), taken
+        self._changes = 0
+        self._sent = 0
+        self._asked = anyio.Event()
+        self._first = anyio.Event()
+        self._turn = anyio.Lock()
+        self._said: set[str] = set()
+
+    def wrote(self, path: Path) -> None:
+        """A memory file was written or removed; only those of the team count."""
+        if path.is_relative_to(self._folder):
+            self.changed()
+
+    def changed(self) -> None:
+        """Something of the team's changed here."""
+        self._changes += 1
+        self._asked.set()
+
+    def turned(self) -> None:
+        """Somebody may have changed something without a word: look."""
+        self._asked.set()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the first sync is done."""
+        return self._first.is_set()
+
+    async def run(self) -> None:
+        """Pull, then send what changes, until it is cancelled."""
+        try:
+            await self._sync()
+        finally:
+            self._first.set()
+        while True:
+            await self._asked.wait()
+            self._asked = anyio.Event()
+            if await self._unsent():
+                await self._settled()
+                await self._sync()
+
+    async def pulled(self, seconds: float) -> bool:
+        """Wait until the first sync is done, but no longer; whether it is."""
+        with anyio.move_on_after(seconds):
+            await self._first.wait()
+        return self._first.is_set()
+
+    async def close(self, seconds: float) -> None:
+        """Send what is not sent yet, as far as that is possible in this time. Nothing is sent after it."""
+        with anyio.move_on_after(seconds) as limit:
+            if await self._unsent():
+                await self._sync()
+        if limit.cancelled_caught:
+            self._say("Not all changes were sent to the team in time: they go with the next sync.")
+        self._team.stop()
+
+    async def _unsent(self) -> bool:
+        """Whether there is anything to send."""
+        if self._changes > self._sent:
+            return True
+        try:
+            return await anyio.to_thread.run_sync(self._team.unsent, abandon_on_cancel=True)
+        except SevenfoldError:
+            return True  # the sync says what is wrong
+
+    async def _settled(self) -> None:
+        """Wait until nothing has changed for a while."""
+        began, seen = self._clock.now(), -1
+        while seen != self._changes and self._clock.now() - began < LATEST:
+            seen = self._changes
+            await self._clock.sleep(self._quiet)
+
+    async def _sync(self) -> None:
+        async with self._turn:
+            seen, self._asked = self._changes, anyio.Event()
+            try:
+                synced = await anyio.to_thread.run_sync(self._team.sync, abandon_on_cancel=True)
+            except SevenfoldError as error:
+                self._say(f"The team memory is not synchronised: {error}.")
+                return
+            if synced.offline is None:
+                self._sent = seen
+            self._tell(synced)
+
+    def _tell(self, synced: Synced) -> None:
+        if (synced.pulled or synced.removed_here) and self._taken is not None:
+            self._taken(synced)
+        if synced.offline is not None:
+            self._say(f"The team memory is not synchronised: {synced.offline}.")
+        for line in remarks(synced):
+            self._say(f"Team memory: {line}.")
+
+    def _say(self, text: str) -> None:
+        """Once each: a sync comes back to the same trouble every time."""
+        if text not in self._said:
+            self._said.add(text)
+            self._emit(Notice(text, "warning"))
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+PATIENCE: Final = 240.0
+"""Seconds; a sync that hangs is ended by its own limits before."""
+_LOOK: Final = 0.02
+
+
+@contextmanager
+def in_turn(lock: Path, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Waits until no other sync goes on. The system lets go of the lock when we die."""
+    make_private_dir(lock.parent)
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        raise failure(error, lock, "locked") from error
+    until = time.monotonic() + PATIENCE
+    try:
+        while not _taken(fd):
+            if stopped() or time.monotonic() > until:
+                raise GitFailed(
+                    "another sync of this team memory goes on; try again when it is done"
+                )
+            time.sleep(_LOOK)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _taken(fd: int) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

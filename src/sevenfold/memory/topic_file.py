@@ -1,0 +1,464 @@
+"""Reading topic files: whatever the bytes are, there is a memory, with its flaws named.
+
+Both `type: user` and `metadata: {type: user}` are read. A file without frontmatter is named after
+itself and described by its first heading or sentence.
+
+Writing topic files: one thing changes, every other byte stays as it was. A topic file: one memory,
+as markdown with a few lines of frontmatter.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from sevenfold.errors import Refused
+from sevenfold.memory.frontmatter import (
+    PROSE,
+    Entry,
+    Frontmatter,
+    find_frontmatter,
+    last,
+    line_break,
+    line_start,
+    scalar,
+    whole,
+)
+from sevenfold.memory.links import wiki_links
+
+Type = Literal["user", "feedback", "project", "reference"]
+TYPES: Final[tuple[Type, ...]] = get_args(Type)
+LARGEST: Final = 1_000_000
+"""Bytes of a file that are read; what lies behind them is kept and never looked at."""
+DESCRIPTION: Final = 150
+"""Characters of a description that is made from the text, because the file gives none."""
+
+_LEADING: Final = re.compile(r"\A(?:[ \t]*\n)+")
+_BREAKS: Final = re.compile(r"\r\n|\r")
+_HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_SENTENCE: Final = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？]|$)")
+_ID: Final = re.compile(r"\d{1,15}")
+_REMARK: Final = re.compile(r"(?![\"'|>])[^\r\n]*?[ \t]#[^\s#]")
+_MARKUP: Final = re.compile(r"^[\s>*+#-]+|\*\*|__|`")
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a memory comes from: kept in the frontmatter as `metadata.origin`."""
+
+    session: str = ""
+    entries: tuple[int, ...] = ()
+    date: str = ""
+    author: str = ""
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One memory, and the bytes it was read from."""
+
+    file: str
+    """The path below the memory folder, with `/`."""
+    data: bytes
+    name: str
+    description: str
+    type: Type | None
+    body: str
+    origin: Origin | None = None
+    links: tuple[str, ...] = ()
+    """The names in `[[name]]`."""
+    problems: tuple[str, ...] = ()
+    """What is not as it should be, in words."""
+
+
+def read_topic(data: bytes, file: str) -> Topic:
+    """The memory in these bytes; never raises."""
+    stem = PurePosixPath(file).name.removesuffix(".md") or file
+    if unreadable := not_text(data):
+        return Topic(file, data, stem, "", None, "", problems=(unreadable,))
+    text = decoded(data)
+    found = find_frontmatter(text)
+    entries = found.entries if found else ()
+    problems = _flaws(data, text, found)
+    body = trimmed(text[found.body if found else len(bom(text)) :])
+    name = _prose(entries, "name", problems, found)
+    description = _prose(entries, "description", problems, found)
+    return Topic(
+        file=file,
+        data=data,
+        name=name or stem,
+        description=description or summary(body),
+        type=_type(entries, problems),
+        body=body,
+        origin=_origin(entries),
+        links=wiki_links(body),
+        problems=tuple(problems),
+    )
+
+
+def not_text(data: bytes) -> str:
+    """Why these bytes cannot be read as text; empty when they can."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "it is written in UTF-16; save it as UTF-8"
+    if b"\0" in data[:LARGEST]:
+        return "it is not text; a memory is a markdown file in UTF-8"
+    return ""
+
+
+def decoded(data: bytes) -> str:
+    """The text that is read; bytes that are no UTF-8 are held as halves of characters."""
+    return data[:LARGEST].decode("utf-8", "surrogateescape")
+
+
+def bom(text: str) -> str:
+    """The byte order mark that some editors put in front."""
+    return text[:1] if text[:1] == "\ufeff" else ""
+
+
+def trimmed(text: str) -> str:
+    """A body as it is compared and shown: plain line breaks, no blank lines around it."""
+    return _LEADING.sub("", _BREAKS.sub("\n", whole(text))).rstrip(" \t\n")
+
+
+def summary(body: str) -> str:
+    """One line that says what a text is about: its first heading, else its first sentence."""
+    head = body[:5000]
+    heading = _HEADING.search(head)
+    line = heading[1] if heading else next((one for one in head.split("\n") if one.strip()), "")
+    line = " ".join(_MARKUP.sub("", line).split())
+    sentence = _SENTENCE.match(line)
+    return shortened(sentence.group() if sentence and not heading else line, DESCRIPTION)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text on one line and within the limit, cut between words where that is near."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    cut = text[: max(limit - 1, 0)]
+    space = cut.rfind(" ")
+    return (cut[:space] if space > limit * 2 // 3 else cut).rstrip(" ,;:—-") + "…"
+
+
+def _flaws(data: bytes, text: str, found: Frontmatter | None) -> list[str]:
+    problems = []
+    if not text.strip():
+        problems.append("it is empty")
+    if len(data) > LARGEST:
+        problems.append(
+            f"it has {len(data):,} bytes; only the first {LARGEST:,} are read, so split it up"
+        )
+    if whole(text) != text:
+        problems.append("it is not all UTF-8; save it as UTF-8")
+    if found is None:
+        if text.strip():
+            problems.append("it has no frontmatter with name, description and type")
+        return problems
+    if not found.closed:
+        problems.append("its frontmatter has no closing '---'")
+    if found.why:
+        problems.append(f"its frontmatter is not valid YAML: {found.why}; put values in quotes")
+    problems += [
+        f"its {one.key} holds ' #', where YAML begins a remark; put it in quotes"
+        for one in found.entries
+        if one.key.casefold() in PROSE and _REMARK.match(text, one.start, one.end)
+    ]
+    keys = [one.key for one in found.entries]
+    problems += [f"'{key[:40]}' stands twice" for key in dict.fromkeys(keys) if keys.count(key) > 1]
+    return problems
+
+
+def _prose(
+    entries: tuple[Entry, ...], key: str, problems: list[str], found: Frontmatter | None
+) -> str:
+    entry = last(entries, key)
+    value = entry.value if entry is not None else None
+    if value is None and entry is not None and entry.items:
+        value = ", ".join(entry.items)
+        problems.append(f"its {key} is a list; one line of text is needed")
+    elif found is not None and not (value or "").strip():
+        problems.append(f"it has no {key}")
+    return whole(value or "").strip()
+
+
+def type_entries(entries: tuple[Entry, ...]) -> list[Entry]:
+    """Where the type is written: at the top, under `metadata`, or both."""
+    meta = last(entries, "metadata")
+    found = [last(entries, "type"), last(meta.inner, "type") if meta else None]
+    return [one for one in found if one is not None]
+
+
+def _type(entries: tuple[Entry, ...], problems: list[str]) -> Type | None:
+    written = [(one.value or "").strip() for one in type_entries(entries)]
+    for value in written:
+        for known in TYPES:
+            if value.casefold() == known:
+                return known
+    named = next((value for value in written if value), "")
+    if named:
+        problems.append(f"'{named[:40]}' is no type; use {', '.join(TYPES)}")
+    elif entries:
+        problems.append(f"it has no type; use one of {', '.join(TYPES)}")
+    return None
+
+
+def origin_entry(entries: tuple[Entry, ...]) -> Entry | None:
+    """Where the origin is written: under `metadata`, or at the top where that could not be."""
+    meta = last(entries, "metadata")
+    return (last(meta.inner, "origin") if meta else None) or last(entries, "origin")
+
+
+def _origin(entries: tuple[Entry, ...]) -> Origin | None:
+    entry = origin_entry(entries)
+    if entry is not None and entry.inner:
+        said = {one.key: (one.value or "").strip() for one in entry.inner}
+        ids = last(entry.inner, "entries")
+        return Origin(
+            session=said.get("session", ""),
+            entries=tuple(int(one) for one in (ids.items if ids else ()) if _ID.fullmatch(one)),
+            date=said.get("date", ""),
+            author=said.get("author", ""),
+        )
+    meta = last(entries, "metadata")
+    session = last((*entries, *(meta.inner if meta else ())), "originsessionid")
+    if session is not None and (session.value or "").strip():
+        return Origin(session=(session.value or "").strip())
+    return None
+
+
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+_BLANK_LINES: Final = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
+_BEFORE: Final = {"name": (), "description": ("name",), "type": ("description", "name")}
+
+
+class _Edit(msgspec.Struct, frozen=True):
+    start: int
+    end: int
+    text: str
+
+
+def changed(
+    topic: Topic,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    type: Type | None = None,
+    body: str | None = None,
+    origin: Origin | None = None,
+) -> bytes:
+    """The bytes of the topic with what is given changed; what is None or the same stays as it is."""
+    wanted = msgspec.structs.replace(
+        topic,
+        name=_or(name, topic.name),
+        description=_or(description, topic.description),
+        type=type or topic.type,
+        body=topic.body if body is None else trimmed(body),
+        origin=origin or topic.origin,
+    )
+    keys = [
+        key
+        for key in ("name", "description", "type", "origin")
+        if getattr(wanted, key) != getattr(topic, key)
+    ]
+    if not keys and wanted.body == topic.body:
+        return topic.data
+    if why := not_text(topic.data):
+        raise Refused(f"{topic.file} cannot be changed in place: {why}")
+    data = _edited(topic, wanted, keys)
+    return data if _says(data, wanted, keys) else _anew(topic, wanted)
+
+
+def new_topic(
+    file: str,
+    *,
+    name: str,
+    description: str,
+    type: Type,
+    body: str,
+    origin: Origin | None = None,
+) -> bytes:
+    """The bytes of a new memory."""
+    wanted = Topic(file, b"", _or(name, ""), _or(description, ""), type, trimmed(body), origin)
+    text = f"---\n{_known(wanted, chr(10))}---\n"
+    return encoded(text + (f"\n{wanted.body}\n" if wanted.body else ""))
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text, with those that were no UTF-8 as they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # halves of characters that no file ever held
+        return whole(text).encode("utf-8")
+
+
+def _or(given: str | None, old: str) -> str:
+    return old if given is None else whole(given).strip()
+
+
+def _says(data: bytes, wanted: Topic, keys: list[str]) -> bool:
+    new = read_topic(data, wanted.file)
+    entries = _block(wanted)
+    given = [key for key in ("name", "description") if key in keys or last(entries, key)]
+    return all(
+        getattr(new, key) == getattr(wanted, key) for key in [*given, "type", "origin", "body"]
+    )
+
+
+def _block(topic: Topic) -> tuple[Entry, ...]:
+    found = find_frontmatter(decoded(topic.data))
+    return found.entries if found else ()
+
+
+def _edited(topic: Topic, wanted: Topic, keys: list[str]) -> bytes:
+    text, rest = decoded(topic.data), topic.data[LARGEST:]
+    found = find_frontmatter(text)
+    begin = found.body if found else len(bom(text))
+    if wanted.body != topic.body:
+        text, rest = text[:begin] + _new_body(text, begin, topic.body, wanted.body), b""
+    if found is None:
+        if keys:
+            mark, nl = bom(text), line_break(text)
+            text = f"{mark}---{nl}{_known(wanted, nl)}---{nl}{nl}{text[len(mark) :]}"
+        return encoded(text) + rest
+    edits: list[_Edit] = []
+    for key in keys:
+        edits += _value_edits(text, found, key, wanted)
+    edits.sort(key=lambda one: one.start)
+    for edit in reversed(edits):  # from the end, so that the other places still hold
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return encoded(text) + rest
+
+
+def _value_edits(text: str, found: Frontmatter, key: str, wanted: Topic) -> list[_Edit]:
+    if key == "origin" and wanted.origin is not None:
+        return [_origin_edit(text, found, wanted.origin)]
+    value = str(getattr(wanted, key))
+    places = type_entries(found.entries) if key == "type" else [last(found.entries, key)]
+    edits = [_put(text, place, scalar(value, flow=key == "type")) for place in places if place]
+    if edits:
+        return edits
+    at, margin = found.start, ""
+    if found.entries:
+        margin = _margin(text, found.entries[0])
+    for before in _BEFORE[key]:
+        if entry := last(found.entries, before):
+            at = entry.after
+            break
+    else:
+        at = found.end if key == "type" else at
+    return [_line(text, at, f"{margin}{key}: {scalar(value)}")]
+
+
+def _put(text: str, place: Entry, value: str) -> _Edit:
+    """A value in place of another; the colon becomes one that YAML knows."""
+    if text[place.colon - 1 : place.colon] == "：":
+        return _Edit(place.colon - 1, place.end, f": {value}")
+    return _Edit(place.colon, place.end, f" {value}")
+
+
+def _line(text: str, at: int, line: str) -> _Edit:
+    """A line of its own at this place, which is where a line begins or the end of the text."""
+    nl = line_break(text)
+    lead = "" if at == 0 or text[at - 1] in "\r\n" else nl
+    return _Edit(at, at, f"{lead}{line}{nl}")
+
+
+def _margin(text: str, entry: Entry) -> str:
+    head = text[line_start(text, entry.line) : entry.colon]
+    return head[: len(head) - len(head.lstrip(" \t"))]
+
+
+def _origin_edit(text: str, found: Frontmatter, origin: Origin) -> _Edit:
+    value = _flow(origin)
+    if place := origin_entry(found.entries):
+        return _put(text, place, value)
+    meta = last(found.entries, "metadata")
+    margin = _margin(text, found.entries[0]) if found.entries else ""
+    nl = line_break(text)
+    if meta is None:
+        return _line(text, found.end, f"{margin}metadata:{nl}{margin}  origin: {value}")
+    if meta.flow and meta.inner:
+        end = meta.inner[-1].end
+        return _Edit(end, end, f", origin: {value}")
+    if meta.inner:
+        return _line(text, meta.inner[-1].after, f"{_margin(text, meta.inner[0])}origin: {value}")
+    if not (meta.value or "").strip() and not meta.items:
+        return _Edit(meta.colon, meta.end, f"{nl}{margin}  origin: {value}")
+    return _line(text, found.end, f"{margin}origin: {value}")
+
+
+def _flow(origin: Origin) -> str:
+    parts = []
+    if origin.session:
+        parts.append(f"session: {scalar(origin.session, flow=True)}")
+    if origin.entries:
+        parts.append(f"entries: [{', '.join(str(one) for one in origin.entries)}]")
+    if origin.date:
+        parts.append(f"date: {scalar(origin.date, flow=True)}")
+    parts.append(f"author: {scalar(origin.author, flow=True)}")
+    return f"{{{', '.join(parts)}}}"
+
+
+def _known(topic: Topic, nl: str) -> str:
+    """The lines of frontmatter that we know how to write."""
+    lines = [f"name: {scalar(topic.name)}", f"description: {scalar(topic.description)}"]
+    if topic.type is not None:
+        lines.append(f"type: {topic.type}")
+    if topic.origin is not None:
+        lines += ["metadata:", f"  origin: {_flow(topic.origin)}"]
+    return "".join(line + nl for line in lines)
+
+
+def _new_body(text: str, begin: int, old: str, new: str) -> str:
+    """The new body; the lines that it shares with the old one at both ends stay byte for byte."""
+    raw = text[begin:]
+    nl = line_break(text)
+    blank = _BLANK_LINES.match(raw)
+    lead = blank.group() if blank else ""
+    core = raw[len(lead) :].rstrip(" \t\r\n")
+    tail = raw[len(lead) + len(core) :] or nl
+    if not new:
+        return ""
+    if not old:
+        lead = lead or nl
+        if begin and text[begin - 1] not in "\r\n":
+            lead = nl + lead
+        return lead + new.replace("\n", nl) + nl
+    before, after = _LINE.findall(core), new.split("\n")
+    was = old.split("\n") if len(old.split("\n")) == len(before) else []
+    first = _shared(was, after)
+    behind = _shared(was[first:][::-1], after[first:][::-1])
+    lines = [
+        *(_ended(line, nl) for line in before[:first]),
+        *(line + nl for line in after[first : len(after) - behind]),
+        *(_ended(line, nl) for line in before[len(before) - behind :]),
+    ]
+    return lead + "".join(lines).rstrip("\r\n") + tail
+
+
+def _shared(one: list[str], other: list[str]) -> int:
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _ended(line: str, nl: str) -> str:
+    return line if line.endswith(("\n", "\r")) else line + nl
+
+
+def _anew(topic: Topic, wanted: Topic) -> bytes:
+    """Known keys, then the old lines as comments, then the body: for what cannot be mended in place."""
+    text = decoded(topic.data)
+    found = find_frontmatter(text)
+    nl = line_break(text)
+    old = _LINE.findall(text[found.start : found.end]) if found else []
+    remarks = "".join(f"# {line.rstrip(chr(13) + chr(10))}{nl}" for line in old)
+    kept = text[found.body if found else len(bom(text)) :]
+    body, rest = kept, topic.data[LARGEST:]
+    if wanted.body != topic.body:
+        body, rest = wanted.body.replace("\n", nl) + nl, b""
+    head = f"{bom(text)}---{nl}{_known(wanted, nl)}{remarks}---{nl}{nl}"
+    return encoded(head + body) + rest

@@ -1,1 +1,0 @@
-"""Topic files: reading what people really write, and changing only what is to change."""

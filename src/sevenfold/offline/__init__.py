@@ -1,0 +1,186 @@
+"""The offline engine: the model that is there without a key, a network or a download.
+
+It is a set of rules behind the same protocol as every other model. It calls tools when asked plainly,
+answers by quoting what is in view, and says honestly what it is.
+
+The offline engine behind the Messages API: the body of a request in, content blocks out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from hashlib import blake2b
+from typing import Any, Final
+
+from anyio.lowlevel import checkpoint
+
+from sevenfold.errors import PromptTooLong
+from sevenfold.messages import (
+    Block,
+    Image,
+    Json,
+    Message,
+    Opaque,
+    Text,
+    ToolResult,
+    ToolUse,
+    message_to_wire,
+    whole_characters,
+)
+from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.forced import insisted, smallest_call
+from sevenfold.offline.reply import RULES, Blocks, Rules, answer
+from sevenfold.protocols import Capabilities, Model
+from sevenfold.request import Request
+from sevenfold.tokens import REFERENCE_WINDOW, Usage, estimate, measure
+from sevenfold.transcript import Reply
+
+
+def reply_to_wire(body: Json, rules: Rules = RULES) -> list[Json]:
+    """The content blocks of the reply to a Messages API request."""
+    blocks = answer(read_body(body), rules)
+    content: list[Json] = message_to_wire(Message("assistant", blocks))["content"]
+    wanted = insisted(body)
+    names = [tool["name"] for tool in wanted]
+    if not names or any(block.get("name") in names for block in content):
+        return [b for b in content if not names or b.get("name", names[0]) in names]
+    place = blake2b(repr(body.get("messages")).encode("utf-8", "backslashreplace"), digest_size=6)
+    return [{**smallest_call(wanted[0]), "id": f"toolu_off_{place.hexdigest()}_0"}]
+
+
+def read_body(body: Json) -> Conversation:
+    """What a request body says, as far as it can be understood."""
+    messages: list[Message] = []
+    added: set[int] = set()
+    for item in _list(body.get("messages")):
+        if not isinstance(item, dict):
+            continue
+        role = item.get("role")
+        if role not in ("user", "assistant"):
+            added.add(len(messages))  # a system or developer message: not a person's words
+        blocks = tuple(_blocks(item.get("content")))
+        messages.append(Message("assistant" if role == "assistant" else "user", blocks))
+    system = "\n\n".join(b.text for b in _blocks(body.get("system")) if isinstance(b, Text))
+    room = most if isinstance(most := body.get("max_tokens"), int) else 0
+    tools = _tools(body)
+    told = {
+        tool["name"]: str(tool.get("description", ""))
+        for tool in _list(body.get("tools"))
+        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] in tools
+    }
+    return Conversation(tuple(messages), tools, system, frozenset(added), room, told)
+
+
+def _tools(body: Json) -> dict[str, Json]:
+    """The tools that may be called: not those a client defers, and none where it forbids them."""
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "none":
+        return {}
+    return {
+        tool["name"]: schema if isinstance(schema := tool.get("input_schema"), dict) else {}
+        for tool in _list(body.get("tools"))
+        if isinstance(tool, dict)
+        and isinstance(tool.get("name"), str)
+        and not tool.get("defer_loading")
+    }
+
+
+def _blocks(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [Text(whole_characters(content))]
+    return [_block(item) for item in _list(content) if isinstance(item, dict)]
+
+
+def _block(item: Json) -> Block:
+    match item:
+        case {"type": "text", "text": str(text)}:
+            return Text(whole_characters(text))
+        case {"type": "tool_use", "id": str(id), "name": str(name), "input": dict(args)}:
+            return ToolUse(id, name, args)
+        case {"type": "tool_result", "tool_use_id": str(id)}:
+            return ToolResult(id, tuple(_blocks(item.get("content"))), bool(item.get("is_error")))
+        case {"type": "image" | "document"}:
+            return Image({})
+    return Opaque(str(item.get("type", "")), "{}")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+NAME: Final = "offline"
+MAX_OUTPUT: Final = 8_000
+WORDS_AT_ONCE: Final = 3
+
+_WORD = re.compile(r"\S{1,16}\s*|\s+")
+
+
+class OfflineEngine:
+    """Answers by rule. The same request always gets the same reply."""
+
+    def __init__(self, window: int = REFERENCE_WINDOW, *, rules: Rules = RULES) -> None:
+        self._rules = rules
+        self._capabilities = Capabilities(
+            window=window, max_output=MAX_OUTPUT, caches_prompts=False, images=False
+        )
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        tokens = request.frame.tokens + request.view.size.tokens()
+        self._check_window(tokens)
+        blocks = answer(Conversation.of(request), self._rules)
+        stop = "tool_use" if any(isinstance(b, ToolUse) for b in blocks) else "end_turn"
+        kept = _within(blocks, request.max_tokens) if request.max_tokens else blocks
+        for block in kept:
+            if isinstance(block, Text):
+                for delta in deltas(block.text):
+                    await checkpoint()  # a long reply can be stopped like anyone's
+                    yield delta
+            yield block
+        message = Message("assistant", kept)
+        usage = Usage(input=tokens, output=measure(message).tokens())
+        yield Reply(message, usage, stop if kept == blocks else "max_tokens", model=NAME)
+
+    def _check_window(self, tokens: int) -> None:
+        window = self._capabilities.window
+        if tokens > window:
+            raise PromptTooLong(
+                f"the request has about {tokens} tokens and the window of the offline engine holds "
+                f"{window}: clear the conversation with /clear, or use a model with a larger window",
+                tokens=tokens,
+                limit=window,
+            )
+
+
+def deltas(text: str) -> Iterator[str]:
+    """The text a few words at a time."""
+    words = _WORD.findall(text)
+    for i in range(0, len(words), WORDS_AT_ONCE):
+        yield "".join(words[i : i + WORDS_AT_ONCE])
+
+
+def _within(blocks: Blocks, most: int) -> Blocks:
+    """What of a reply fits into this many tokens: text is cut, half a tool call is none."""
+    kept: list[Block] = []
+    for block in blocks:
+        size = measure(Message("assistant", (block,))).tokens()
+        if size <= most:
+            kept.append(block)
+            most -= size
+            continue
+        if isinstance(block, Text):
+            share = block.text[: len(block.text) * most // estimate(block.text)]
+            kept += [Text(share)] if share.strip() else []
+        break
+    return tuple(kept)
+
+
+_model: type[Model] = OfflineEngine

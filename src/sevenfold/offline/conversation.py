@@ -1,0 +1,229 @@
+"""What the offline engine is shown, and which part of it a person really said.
+
+Only a person's own words are requests. Tool results, reminders, recalled memories and whatever a layer
+added are data: they can be quoted, never obeyed. So is what was piped in beside a request.
+
+A conversation as if memory were empty, for a person who wants it ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.memory.agent_writes import set_aside
+from sevenfold.messages import Document, Image, Json, Message, Text, ToolResult, ToolUse
+from sevenfold.models.directives import Directive, parse_directive
+from sevenfold.request import Request
+
+TYPED_BY: Final = frozenset({"user", "turn", ""})
+"""Who may ask for something: the person, or the turn when it wants a reply continued."""
+
+_DATA_OPEN: Final = re.compile(
+    r"^[ \t]*<(?:(?P<piped>stdin-*)(?=>)"
+    r"|(?P<tag>context|system-reminder|persisted-output|memor(?:y|ies)[\w-]*|recall[\w-]*"
+    r"|summary|session-notes|digest|collapsed|snipped|mail|[\w-]*notification"
+    r"|peer-message|agent-notice)\b)"
+    r"(?P<attributes>[^<>\n]*)>",
+    re.MULTILINE,
+)
+"""How what was added to a conversation begins. What it holds is data."""
+LETTER: Final = "peer-message"
+NOTICE: Final = "agent-notice"
+"""The tags around what another agent wrote, and around what became of an agent of this conversation."""
+_ARRIVED: Final = re.compile(
+    rf'\s*<(?P<tag>{LETTER}|{NOTICE})\b(?P<attributes>(?:\s+[\w-]+="[^"\n]*")*)(?:\s*>|[^\n]*)'
+)
+PIPED: Final = "stdin"
+"""The tag around what was piped in; it has dashes at its end where the text itself has such a tag."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A request, whichever way it came: the messages, the tools on offer, the system prompt."""
+
+    messages: tuple[Message, ...] = ()
+    tools: dict[str, Json] = {}
+    """Input schema by tool name."""
+    system: str = ""
+    added: frozenset[int] = frozenset()
+    """Which user messages nobody typed, where the request says so."""
+    room: int = 0
+    """Tokens that the reply may hold; 0: as many as it needs."""
+    told: dict[str, str] = {}
+    """What each tool says of itself, by its name."""
+
+    @classmethod
+    def of(cls, request: Request) -> Conversation:
+        placed = list(request.view)
+        offered = [tool for tool in request.frame.tools if tool.get("name")]
+        return cls(
+            tuple(p.message for p in placed),
+            {str(tool["name"]): tool.get("input_schema") or {} for tool in offered},
+            "\n\n".join(request.frame.system),
+            frozenset(
+                i for i, p in enumerate(placed) if p.message.role == "user" and p.by not in TYPED_BY
+            ),
+            request.max_tokens,
+            {str(tool["name"]): str(tool.get("description", "")) for tool in offered},
+        )
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A part of a message that was put there for the reader, not typed by a person."""
+
+    tag: str
+    attributes: str
+    text: str
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """The newest thing a person asked for: where it stands and what it says."""
+
+    at: int
+    text: str
+    directive: Directive | None = None
+    media: bool = False
+    piped: str = ""
+    """What was piped in beside it. It is never a request."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A tool call that was made, and its result where there is one."""
+
+    at: int
+    use: ToolUse
+    result: ToolResult | None
+
+    @property
+    def failed(self) -> bool:
+        return self.result is not None and self.result.is_error
+
+
+def split_added(text: str) -> tuple[str, list[Added]]:
+    """What was typed, and what was added around it."""
+    if arrived := arrival(text):
+        return "", [arrived]
+    text, piped = _split_piped(text)
+    typed, added, at = [], [], 0
+    balance: dict[str, bool] = {}
+    while opened := _DATA_OPEN.search(text, at):
+        tag = opened["piped"] or opened["tag"]
+        if tag not in balance:
+            balance[tag] = text.count(f"</{tag}>") <= len(re.findall(rf"<{tag}[\s>]", text))
+        end, after = _end_of(text, opened.end(), f"</{tag}>", balance[tag])
+        typed.append(text[at : opened.start()])
+        added.append(Added(tag, opened["attributes"], text[opened.end() : end]))
+        at = after
+    typed.append(text[at:])
+    return "".join(typed), added + piped
+
+
+def arrival(text: str) -> Added | None:
+    """What came from another agent, when a text begins as such: then all of it does, whatever it holds."""
+    opened = _ARRIVED.match(text)
+    if opened is None:
+        return None
+    end = text.rfind(f"</{opened['tag']}>", opened.end())
+    body = text[opened.end() : end if end >= 0 else len(text)]
+    return Added(opened["tag"], opened["attributes"], body.strip("\n"))
+
+
+def _split_piped(text: str) -> tuple[str, list[Added]]:
+    """What was piped in ends a message. It is cut off first, so that nothing in it ends anything else."""
+    whole = text.rstrip()
+    closed = _PIPED_END.match(whole, whole.rfind("\n</") + 1)
+    if not closed:
+        return text, []
+    opened = re.search(rf"^[ \t]*<{closed['tag']}>\n?", whole, re.MULTILINE)
+    if not opened:
+        return text, []
+    return text[: opened.start()], [Added(closed["tag"], "", whole[opened.end() : closed.start()])]
+
+
+_PIPED_END: Final = re.compile(rf"</(?P<tag>{PIPED}-*)>\Z")
+
+
+def _end_of(text: str, start: int, close: str, balanced: bool) -> tuple[int, int]:
+    """Where what was added ends. One end too many is a forged one: then only the last counts."""
+    end = text.find(close, start) if balanced else text.rfind(close, start)
+    return (end, end + len(close)) if end >= 0 else (len(text), len(text))
+
+
+def typed_text(message: Message) -> str:
+    """What a person typed in this message."""
+    parts = (split_added(b.text)[0] for b in message.content if isinstance(b, Text))
+    return "\n".join(part for part in parts if part.strip()).strip()
+
+
+def piped_text(message: Message) -> str:
+    """What was piped in with this message."""
+    added = (a for b in message.content if isinstance(b, Text) for a in split_added(b.text)[1])
+    return "\n".join(part.text.strip("\n") for part in added if is_piped(part))
+
+
+def is_piped(part: Added) -> bool:
+    return part.tag.rstrip("-") == PIPED
+
+
+def find_ask(conversation: Conversation, before: int | None = None) -> Ask | None:
+    """The newest request: a directive, something a person said, or pictures without words."""
+    end = len(conversation.messages) if before is None else before
+    for at in reversed(range(end)):
+        message = conversation.messages[at]
+        if message.role == "user" and (ask := _ask(conversation, at, message)):
+            return ask
+    return None
+
+
+def _ask(conversation: Conversation, at: int, message: Message) -> Ask | None:
+    for block in message.content:
+        if isinstance(block, Text) and (directive := parse_directive(block.text)):
+            return Ask(at, block.text, directive)
+    if at in conversation.added:
+        return None
+    text = typed_text(message)
+    media = any(isinstance(b, Image | Document) for b in message.content)
+    return Ask(at, text, media=media, piped=piped_text(message)) if text or media else None
+
+
+def calls(conversation: Conversation, start: int = 0, end: int | None = None) -> Iterator[Done]:
+    """The tool calls between two places, in order, each with its result."""
+    messages = conversation.messages[start:end]
+    results = {r.tool_use_id: r for m in messages for r in m.results}
+    for at, message in enumerate(messages, start):
+        if message.role == "assistant":
+            for use in message.tool_uses:
+                yield Done(at, use, results.get(use.id))
+
+
+_REMEMBERED: Final = re.compile(
+    r"<(?P<tag>(?:team-)?memory-index|recalled-memories)\b.*?(?:</(?P=tag)>|\Z)", re.DOTALL
+)
+
+
+def as_if_empty(conversation: Conversation) -> Conversation:
+    """The same without index and recalled memories, if the person asked for that; else as it is."""
+    typed = (
+        typed_text(message)
+        for at, message in reversed([*enumerate(conversation.messages)])
+        if message.role == "user" and at not in conversation.added
+    )
+    if not set_aside(typed):
+        return conversation
+    messages = tuple(
+        _without(message) if message.role == "user" else message
+        for message in conversation.messages
+    )
+    return replace(conversation, messages=messages)
+
+
+def _without(message: Message) -> Message:
+    blocks = (
+        replace(block, text=_REMEMBERED.sub("", block.text)) if isinstance(block, Text) else block
+        for block in message.content
+    )
+    return replace(message, content=tuple(blocks))

@@ -1,0 +1,745 @@
+"""The offline engine looks back over a conversation and saves what later sessions will need.
+
+    reply 1     the memories that may say something already are read, all at once, if there are any
+    reply 2     one Write for each new memory, and one for each that has changed
+    reply 3     what was saved, in a line
+
+Only what a person typed counts, and only what rules can be sure of. The line in the index is left to
+whoever looks after the folder.
+
+What of a conversation is worth remembering, by rule: what was said, and said as something lasting.
+What is known already: the memories that a directive lists, and whether something new is among them.
+A sentence that somebody said of themselves, as a statement that anyone can read later.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from html import unescape
+from pathlib import PurePath
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.memory.dates.relative import absolute
+from sevenfold.memory.folder.names import ENDING, file_for, key, wrong_with_file
+from sevenfold.memory.guard.secrets import find_secrets
+from sevenfold.memory.topic_file import (
+    Origin,
+    Topic,
+    Type,
+    changed,
+    new_topic,
+    read_topic,
+    shortened,
+)
+from sevenfold.messages import Block, Json, Text, ToolUse, whole_characters
+from sevenfold.models.directives import Directive
+from sevenfold.offline import cues as cues_en
+from sevenfold.offline import cues as cues_zh
+from sevenfold.offline.conversation import Conversation, Done, calls, find_ask
+from sevenfold.offline.cues import TYPE_OF, Cue, Kind, Learned
+from sevenfold.offline.language import CJK, Heard, heard, sentences, states, terms
+from sevenfold.offline.memorise import name_of, type_of
+
+_ADVERB: Final = (
+    r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually"
+    r"|definitely|absolutely"
+    r"|honestly|strongly|much|particularly|especially|currently|now|already|finally|recently"
+    r"|totally|truly|simply"
+    r"|normally|typically|never|rarely|sometimes|only|successfully|officially|probably|even|both)"
+)
+_WORD: Final = re.compile(r"\w+")
+_CONTRACTED: Final = (
+    (re.compile(r"\bI['’]m\b"), "the user is"),
+    (re.compile(r"\bI am\b"), "the user is"),
+    (re.compile(r"\bI['’]ve\b"), "the user has"),
+    (re.compile(r"\bI['’]ll\b"), "the user will"),
+    (re.compile(r"\bI['’]d\b(?=\s+(?:been|had|gone|done|\w+ed)\b)"), "the user had"),
+    (re.compile(r"\bI['’]d\b"), "the user would"),
+    (re.compile(r"\bI have\b"), "the user has"),
+    (re.compile(rf"\bI((?:\s+{_ADVERB})*) (?:don['’]t|do not)\b"), r"the user\1 does not"),
+    (re.compile(r"\bI do\b"), "the user does"),
+    (re.compile(rf"\bI((?:\s+{_ADVERB})+) (?:am|['’]m)\b"), r"the user\1 is"),
+    (re.compile(r"\bI haven['’]t\b"), "the user has not"),
+)
+_VERB: Final = re.compile(rf"\bI((?:\s+{_ADVERB}\b)*+)\s+([a-z]+)\b(?!['’])")
+_KEPT: Final = frozenset(
+    _WORD.findall(
+        "can could will would should must may might shall had was were did went got made took saw met "
+        "bought found said told gave came ran left kept felt thought knew began chose spent sent "
+        "wrote read built grew paid won lost hit quit set put cut let led drove flew ate drank "
+        "slept taught caught brought fell held heard meant understood cannot used and or but who"
+    )
+)
+"""Verbs that look the same for everyone, or are past already."""
+_IRREGULAR: Final = {"have": "has", "do": "does", "go": "goes", "am": "is", "be": "is"}
+_PRONOUNS: Final = (
+    (re.compile(r"^Me\b"), "The user"),
+    (re.compile(r"\bmyself\b", re.IGNORECASE), "themselves"),
+    (re.compile(r"\bmine\b", re.IGNORECASE), "theirs"),
+    (re.compile(r"\bme\b"), "them"),
+    (re.compile(r"\bI\b"), "the user"),
+)
+_MY: Final = re.compile(r"\bmy\b", re.IGNORECASE)
+_THEM: Final = re.compile(r"\bthe user\b")
+_BEGINNING: Final = re.compile(r"(?<=[.!?] )the user\b")
+_BOLD: Final = re.compile(r"\*\*|__")
+_CJK_TELLING: Final = re.compile(f"[{CJK}]")
+_MYSELF: Final = re.compile("(?<!自)我(?!们|們)")
+_REASON: Final = re.compile(
+    r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else"
+    r"|it))\s*(?P<why>.{6,})$"
+    r"|\s[—–-]\s+(?P<dash>(?:it|we|they|that|this|the)\b.{6,})$"
+    r"|[，,]?(?:因为|由于)(?P<zh>[^。]{3,})|[，,](?P<or>(?:否则|不然|以免|免得)[^。]{2,})",
+    re.IGNORECASE,
+)
+_SHORTEST_RULE: Final = 4
+_OLD: Final = datetime.date(1990, 1, 1)
+
+
+def told(sentence: str, day: str) -> str:
+    """The statement: without markup, in the third person, with calendar dates where they are sure."""
+    text = _BOLD.sub("", sentence).strip()
+    text = dated(text, day)
+    text = _MYSELF.sub("用户", text) if _CJK_TELLING.search(text) else _third(text)
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"')) else _ended(text)
+
+
+def dated(text: str, day: str) -> str:
+    """Against the day on which it was said."""
+    try:
+        said = datetime.date.fromisoformat(day)
+    except ValueError:
+        return text
+    if said < _OLD:
+        return text
+    return absolute(text, datetime.datetime.combine(said, datetime.time(12)).timestamp())
+
+
+def parted(text: str) -> tuple[str, str]:
+    """A rule, and the reason that it gives for itself if it does."""
+    found = _REASON.search(text)
+    if found is None or found.start() < _SHORTEST_RULE:
+        return text, ""
+    why = next(part.strip(" .。") for part in found.groups() if part)
+    return text[: found.start()].rstrip(" ,，"), why
+
+
+def _ended(text: str) -> str:
+    return f"{text}。" if _CJK_TELLING.search(text) else f"{text}."
+
+
+def _third(text: str) -> str:
+    for pattern, words in _CONTRACTED:
+        text = pattern.sub(words, text)
+    text = _VERB.sub(_conjugated, text)
+    for pattern, words in _PRONOUNS:
+        text = pattern.sub(words, text)
+    return _BEGINNING.sub("The user", _possessive(text))
+
+
+def _conjugated(match: re.Match[str]) -> str:
+    return f"the user{match[1]} {_with_s(match[2])}"
+
+
+def _with_s(verb: str) -> str:
+    if verb in _KEPT or (verb.endswith("ed") and not verb.endswith("eed")):
+        return verb
+    if verb in _IRREGULAR:
+        return _IRREGULAR[verb]
+    if verb.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{verb}es"
+    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}s"
+
+
+def _possessive(text: str) -> str:
+    """`my` is `the user's` until somebody has been named; then it is `their`."""
+    first = _MY.search(text)
+    named = _THEM.search(text)
+    if first and (named is None or first.start() < named.start()):
+        text = _MY.sub("the user's", text, count=1)
+    return _MY.sub("their", text)
+
+
+MOST: Final = 12
+"""Memories of one run; who says more than that of lasting worth at once has pasted something."""
+LONGEST_MORE: Final = 240
+FEWEST: Final = 2
+"""Words that say what a statement is about."""
+
+_REMEMBER: Final = re.compile(
+    r"(?:please |can you |could you )*(?:(?:remember|memori[sz]e|keep in mind|make a note"
+    r"|take note|note|don['’]?t forget"
+    r"|do not forget|save (?:this|that)?(?: to| in)? ?(?:your )?memory|for (?:future"
+    r"|later) reference)(?:,? ?(?:that|this))?"
+    r"|for next time)\s*[:,—-]?\s+(?!when\b|how\b|what\b|the time\b|last\b|me\b|you\b|it\b|this\b"
+    r"|that\b|we (?:talked|discussed|said|spoke)\b)"
+    r"(?P<text>.{6,})"
+    r"|(?:请你?|帮我)*(?:记住|记下来?|记一下|牢记|别忘了|不要忘记?)[，,：:\s]*(?P<zh>.{3,})",
+    re.IGNORECASE,
+)
+_FORGET: Final = re.compile(
+    r"(?:please |you can |now )*(?:forget (?:what (?:I|you) (?:said|told you|know|saved)|everything"
+    r"(?: you know)?)\s+about\s+|forget\s+(?=(?:that (?:I|we|my|our)|my|our)\b)(?:that )?"
+    r"|(?:delete|erase|remove|drop|forget) (?:the|your|that|any) (?:memory|memories|notes?) "
+    r"(?:about|of|on|that)\s+)(?P<text>.{4,})"
+    r"|(?:请你?)?(?:忘掉|忘记|忘了)(?=关于|有关|我)(?:关于|有关)?(?P<zh>[^，。]{2,}?)(?:的?(?:记忆|事情|事))?[。！]?$"
+    r"|(?:请你?)?(?:删掉|删除|忘掉|忘记)(?P<zh2>[^，。]{2,}?)的?记忆[。！]?$",
+    re.IGNORECASE,
+)
+_NOBODY: Final = re.compile(
+    r"(?:it|its|it['’]s|this|that['’]?s?|these|those|they|he|she|there|here|which|you|your)\b"
+    r"|[这那它他她你]",
+    re.IGNORECASE,
+)
+"""Who or what a sentence is about that begins so, only the sentences before it tell."""
+_MORE: Final = re.compile(
+    r"(?:it|it['’]s|its|they|they['’]re|he|she|he['’]s|she['’]s|this|these|that['’]?s (?:because"
+    r"|why|where|when|how))\b|因为|这是|它",
+    re.IGNORECASE,
+)
+_PRAISE: Final = re.compile(
+    r"(?:it|this|that|these|they)(?:['’]s|['’]re)?\s+(?:(?:is|are|was|were|really|so|such|an?|very"
+    r"|quite|pretty|all|just|still|actually"
+    r"|definitely|sounds?|looks?|feels?|felt|seems?|makes?|made|would be|will be|works?|helps?"
+    r"|helped|gives?|much)\s+)*(?:great|good|perfect"
+    r"|helpful|nice|awesome|amazing|wonderful|sense|fine|relief|exactly|better|hard|difficult"
+    r"|frustrating|exciting|interesting"
+    r"|cool|clear|useful|fun|lovely|me|us|what|like|realistic|manageable|comprehensive)\b",
+    re.IGNORECASE,
+)
+_UNKIND: Final = re.compile(
+    r"\bI(?:['’]m| am) (?:so |really |such |just |too )*(?:an? )?(?:\w+ )?(?:stupid|dumb|idiot"
+    r"|lazy|useless|terrible|awful|worthless|failure|loser"
+    r"|bad at|hopeless|incompetent|moron|fool)\b|我(?:真|太|很|好)?(?:笨|蠢|没用|差劲|懒)",
+    re.IGNORECASE,
+)
+_IN_THE_CODE: Final = re.compile(
+    r"\b(?:function|class|method|module|variable|endpoint|folder|directory|branch|commit|test"
+    r"|script|file|import|readme|claude\.md)s?\b"
+    r".{0,60}\b(?:is|are|returns?|takes?|lives?|calls?|contains?|says?|called|named|located"
+    r"|defined)\b(?!.*\b(?:because|not|never|only)\b)"
+    r"|(?:函数|方法|类|模块|文件|目录|分支).{0,20}(?:是|在|返回|叫)",
+    re.IGNORECASE,
+)
+_NO: Final = re.compile(r"^(?:no|nope|wrong|不|不对|不是)\b|^不", re.IGNORECASE)
+_BY_HAND: Final = re.compile(
+    r"\b(?:I['’]?ll|I will|I['’]ve|I have|I (?:wrote|made|kept|put|used|left|named|split|added)"
+    r"|from now on|instead of|rather than)\b"
+    r"|我(?:会|将|把|用|保留|改成)|以后",
+    re.IGNORECASE,
+)
+_UNSURE: Final = re.compile(
+    r"\b(?:if|whether|what|how|why|when|unless|once|until|imagine|suppose|wish"
+    r"|would you say)\s+(?:that )?$",
+    re.IGNORECASE,
+)
+"""What stands before a clause that states nothing."""
+_TASK: Final = re.compile(
+    r"(?:please\s+)?(?:conduct|figure|find|write|create|make|give|show|tell|explain|list|generate"
+    r"|draft|summari[sz]e|analy[sz]e"
+    r"|compare|describe|provide|help|check|look|continue|add|change|fix|update|translate|rewrite"
+    r"|revise|suggest|recommend"
+    r"|consider|include|design|develop|build|calculate|solve|answer|act|take|read|review|edit|turn"
+    r"|convert|come up|go|do|let me"
+    r"|pretend|assume|use|remove|run|test|implement|refactor|rename|move|put|try|see|think|ask"
+    r"|tell|repeat|expand|shorten)\b",
+    re.IGNORECASE,
+)
+"""How a task begins; what is said in it is about the task."""
+_SPEAKER: Final = re.compile(
+    r"(?!(?:update|note|fyi|decision|deadline|reminder|info|rule)\b)\w{2,15}:\s", re.IGNORECASE
+)
+"""`Sue: I prefer not to`: a line of a dialogue that was pasted in."""
+_ORDERS: Final = ("feedback", "correction", "confirmation")
+_POINTED: Final = re.compile(
+    r"\b(?:this|that|these|those|the (?:first|second|third|last|other|next|same)) (?:ones?|two"
+    r"|three|option|part|step|plan|idea|section|topic|conversation)\b"
+    r"|\bwith (?:this|that|it|these|those)\b"
+    r"|\boption (?:\d+|[a-e]|one|two|three)\W*$",
+    re.IGNORECASE,
+)
+_ASKED: Final = re.compile(r"[?？]")
+_CJK: Final = re.compile(f"[{CJK}]")
+_LATIN: Final = re.compile(r"[A-Za-z]{2,}")
+_PLEASE: Final = re.compile(r"(?:please\s+|请你?)(?=\S)", re.IGNORECASE)
+_EMPTY: Final = frozenset(
+    terms(
+        "user thing things stuff okay today now really something anything let lets keep stick "
+        "start move forward option options step next part definitely bit lot way good great sure"
+    )
+)
+
+
+def learned(said: Iterable[Heard]) -> list[Learned]:
+    """What is to be remembered and what is to be forgotten, in the order in which it was said."""
+    found: list[Learned] = []
+    before: Heard | None = None
+    for one in said:
+        if one.withdraws:
+            if found and one.number - found[-1].number <= 2:
+                found.pop()
+            continue
+        if found and _goes_on(one, before):
+            found[-1] = _longer(found[-1], one)
+            before = None
+            continue
+        new = _forgotten_learning(one) or _kept(one)
+        if new is not None and new.forgets:
+            found = [old for old in found if not about(new.text) <= about(old.text)]
+        fresh = new is not None and not any(_same(new, old) for old in found)
+        if new is not None and fresh:
+            found.append(new)
+        before = one if new is not None and fresh and not new.forgets else None
+    return found[:MOST]
+
+
+def _goes_on(one: Heard, before: Heard | None) -> bool:
+    """Whether a sentence says more of what the one right before it was about."""
+    if before is None or (one.number, one.place) != (before.number, before.place + 1):
+        return False
+    if len(one.text) > LONGEST_MORE or _PRAISE.match(one.core) or find_secrets(one.text):
+        return False
+    return _MORE.match(one.core) is not None and len(about(one.text)) >= FEWEST + 1
+
+
+def _longer(first: Learned, more: Heard) -> Learned:
+    return replace(
+        first,
+        text=f"{first.text} {told(_statement(more), more.day)}",
+        quote=f"{first.quote} {more.text}",
+    )
+
+
+def _same(new: Learned, old: Learned) -> bool:
+    return new.forgets == old.forgets and about(new.text) <= about(old.text)
+
+
+def about(text: str) -> frozenset[str]:
+    """The words that say what a statement is about."""
+    return frozenset(terms(text)) - _EMPTY
+
+
+def _forgotten_learning(one: Heard) -> Learned | None:
+    found = _FORGET.match(one.core)
+    if found is None:
+        return None
+    text = next(part for part in found.groups() if part)
+    return Learned(
+        "remember", "project", text.rstrip(".。!！ "), one.text, one.day, one.number, forgets=True
+    )
+
+
+def _kept(one: Heard) -> Learned | None:
+    made = _remembered(one) or _by_cue(one)
+    if made is None or len(about(made.text)) < _least(made.text):
+        return None
+    if made.kind == "fact" and len(about(made.text)) < FEWEST * 2:
+        return None
+    if made.kind in ("plan", "decision", "event", "fact") and _POINTED.search(one.core):
+        return None
+    if _UNKIND.search(one.text) or find_secrets(one.text):
+        return None
+    return made
+
+
+def _least(text: str) -> int:
+    """A pair of Chinese characters says less than a word."""
+    return FEWEST + bool(_CJK.search(text) and not _LATIN.search(text))
+
+
+def _remembered(one: Heard) -> Learned | None:
+    """Whatever somebody asks to remember, unless the code says it already."""
+    found = _REMEMBER.match(one.core)
+    if found is None:
+        return None
+    text = _rest_of(one, found["text"] or found["zh"])
+    if _IN_THE_CODE.search(text) or not states(text):
+        return None
+    return _made(one, "remember", type_of(text), text)
+
+
+def _rest_of(one: Heard, tail: str) -> str:
+    """The end of a sentence as it was typed, with its quotations."""
+    return one.text[-len(tail) :] if one.text.endswith(tail) else _after(one.text, tail)
+
+
+def _after(text: str, tail: str) -> str:
+    start = text.find(tail[:8])
+    return text[start:] if start >= 0 else tail
+
+
+def _by_cue(one: Heard) -> Learned | None:
+    cues = cues_zh.CUES_CUES_ZH if _CJK.search(one.core) else cues_en.CUES
+    for cue in cues:
+        if _fits(cue, one):
+            if cue.kind == "confirmation":
+                return _confirmed(one)
+            return _made(one, cue.kind, TYPE_OF[cue.kind], _statement(one))
+    return None
+
+
+def _fits(cue: Cue, one: Heard) -> bool:
+    if cue.alone and one.working:
+        return False
+    found = cue.pattern.search(one.core)
+    if found is None or (cue.unless and cue.unless.search(one.core)):
+        return False
+    if cue.kind not in _ORDERS and (
+        _TASK.match(one.core) or _UNSURE.search(one.core[: found.start()])
+    ):
+        return False
+    if cue.kind == "correction":
+        return _NO.match(one.lead or one.text) is not None
+    if cue.kind == "detail":
+        return _ASKED.search(one.answered) is not None
+    if _SPEAKER.match(one.core):
+        return False
+    return cue.kind == "confirmation" or _NOBODY.match(one.core) is None
+
+
+def _statement(one: Heard) -> str:
+    """The sentence without the words that lead in."""
+    lead = len(one.lead)
+    return one.text[lead:] if one.text[:lead].lower() == one.lead else one.text
+
+
+def _made(one: Heard, kind: Kind, type: Type, text: str) -> Learned:
+    why = ""
+    if type == "feedback":
+        text, why = parted(_PLEASE.sub("", text, count=1) if _PLEASE.match(text) else text)
+    why = dated(why, one.day)
+    return Learned(kind, type, told(text, one.day), one.text, one.day, one.number, why)
+
+
+def _confirmed(one: Heard) -> Learned | None:
+    """What the assistant had said it did, where the person wants it so in future."""
+    did = next(_ways(one.answered), "")
+    if not did:
+        return None
+    text = f"The user approves of this way of working: “{did}”"
+    if _CJK.search(one.core):
+        text = f"用户认可这样的做法：“{did}”"
+    return Learned("confirmation", "feedback", text, one.text, one.day, one.number)
+
+
+def _ways(answered: str) -> Iterator[str]:
+    for sentence in sentences(answered[:4_000]):
+        plain = sentence.strip("*#>- ")
+        if _BY_HAND.search(plain) and not _ASKED.search(plain) and len(plain) <= 300:
+            yield plain
+
+
+ALIKE: Final = 0.6
+CLOSE: Final = 0.5
+"""The share of their words from which on two statements are, or may be, about the same."""
+KNOWN: Final = 0.85
+"""The share of its words that stand in a memory from which on a statement is no news."""
+
+_MANIFEST: Final = re.compile(
+    r'<manifest folder="(?P<folder>[^"\n]+)">\n?(?P<lines>.*?)</manifest>', re.DOTALL
+)
+_LINE: Final = re.compile(
+    r"- \[(?P<type>[\w-]+)\] (?P<file>.+?\.md) \((?P<day>[^()\n]*)\): (?P<text>.*)"
+)
+_SINCE: Final = re.compile(r'<since entry="(\d{1,9})"\s*/>')
+_SESSION: Final = re.compile(r'<session id="([^"\n]*)"(?: date="([^"\n]*)")?')
+_NUMBER: Final = re.compile(r"\d[\d.,:/-]*\d|\d")
+_TURNED: Final = re.compile(
+    r"\b(?:not|never|no|don['’]?t|doesn['’]?t|isn['’]?t|can['’]?t|cannot|without|stop|avoid|hates?"
+    r"|dislikes?)\b|不|别|没|勿|讨厌",
+    re.IGNORECASE,
+)
+_SUBJECT: Final = re.compile(
+    r"(?P<subject>the user['’]s .{2,60}?|(?:the |our |their )?[\w' -]{3,60}?)\s+"
+    r"(?:is|are|was|will be|moved|starts?|begins?|ends?|has moved|got moved|were)\b"
+    r"|the user (?P<does>lives|works|is from|is based|uses|goes by)\b"
+    r"|(?P<zh>用户的?\S{2,8}?|\S{2,12}?)(?:是|定在|改到|推迟到|提前到|安排在|为|在)",
+    re.IGNORECASE,
+)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A memory as the manifest lists it."""
+
+    type: str
+    file: str
+    description: str
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a directive to look back says besides its words."""
+
+    folder: str
+    known: tuple[Known, ...]
+    since: int
+    session: str
+    date: str
+
+
+def asked_in(body: str) -> Asked | None:
+    """The machine-readable part of a directive; None when it has none."""
+    found = _MANIFEST.search(body)
+    if found is None:
+        return None
+    lines = (_LINE.fullmatch(line.strip()) for line in found["lines"].split("\n"))
+    since, session = _SINCE.search(body), _SESSION.search(body)
+    return Asked(
+        unescape(found["folder"]),
+        tuple(Known(one["type"], one["file"], one["text"]) for one in lines if one),
+        int(since[1]) if since else 0,
+        unescape(session[1]) if session else "",
+        (session[2] or "") if session else "",
+    )
+
+
+def shared(one: str, other: str) -> float:
+    """How much two texts are about the same, from 0 to 1."""
+    left, right = about(one), about(other)
+    both = len(left & right)
+    return both / len(left | right) if both else 0.0
+
+
+def is_known(statement: str, text: str) -> bool:
+    """Whether a text says this already: its words, its numbers, and yes or no."""
+    said = about(statement)
+    there = len(said & about(text))
+    numbers = set(_NUMBER.findall(statement)) <= set(_NUMBER.findall(text))
+    same_way = bool(_TURNED.search(statement)) == bool(_TURNED.search(text))
+    return bool(said) and there >= KNOWN * len(said) and numbers and same_way
+
+
+def is_news(statement: str, description: str) -> bool:
+    """Whether this says something else about what a memory is about."""
+    if shared(statement, description) >= ALIKE:
+        return True
+    one, other = _subject(statement), _subject(description)
+    return bool(one) and one == other
+
+
+def may_be_known(statement: str, known: Known) -> bool:
+    """Whether it is worth reading the memory."""
+    return shared(statement, known.description) >= CLOSE or is_news(statement, known.description)
+
+
+def _subject(text: str) -> frozenset[str]:
+    """What a statement is about that has one value at a time: a weight, a deadline, a place to live."""
+    found = _SUBJECT.match(text)
+    if found is None:
+        return frozenset()
+    if found["does"]:
+        return frozenset({found["does"].lower()})
+    return about(found["subject"] or found["zh"] or "")
+
+
+NOTHING: Final = "Nothing to save."
+DESCRIPTION: Final = 100
+QUOTE: Final = 280
+"""Characters of a description, and of the words that a memory rests on."""
+NAME: Final = 4
+"""Words of a name. It stands in the index twice, and the index holds 25,000 characters."""
+READS: Final = 5
+MOST_OF: Final = 0.6
+"""The share of what is to be forgotten that a memory must say."""
+AUTHOR: Final = "extraction"
+TEAM: Final = "team/"
+_NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→)(.*)$")
+_WHO: Final = re.compile(r"^(?:the user(?:['’]s)?\s+|用户的?)(?=\S)", re.IGNORECASE)
+_REMARK: Final = re.compile(r"^\[.*\]$")
+
+Blocks: TypeAlias = tuple[Block, ...]
+
+
+class _Draft(msgspec.Struct, frozen=True):
+    """A file to write: a new memory, or the whole of one that has changed."""
+
+    file: str
+    content: str
+
+
+def extracted(conversation: Conversation, directive: Directive) -> Blocks:
+    """The next reply to a directive to look back."""
+    asked, ask = asked_in(directive.body), find_ask(conversation)
+    if asked is None or ask is None:
+        return _said("There is no manifest in this directive, so nothing was saved.")
+    if "Write" not in conversation.tools:
+        return _said("There is no Write here, so nothing was saved.")
+    made = list(calls(conversation, ask.at))
+    if written := [one for one in made if one.use.name == "Write"]:
+        return _said(_reported(written))
+    found = _news(learned(heard(conversation, asked.since, ask.at)), asked)
+    close = _close(found, asked)
+    place = blake2b(directive.id.encode("utf-8"), digest_size=4).hexdigest()
+    if close and not made and "Read" in conversation.tools:
+        return tuple(
+            ToolUse(f"toolu_off_recall_{place}_{n}", "Read", {"file_path": _path(asked, one.file)})
+            for n, one in enumerate(close)
+        )
+    drafts = list(_drafts(found, asked, _read(made, asked)))
+    if not drafts:
+        return _said(NOTHING)
+    return tuple(
+        ToolUse(f"toolu_off_learn_{place}_{n}", "Write", _input(asked, draft))
+        for n, draft in enumerate(drafts)
+    )
+
+
+def _said(text: str) -> Blocks:
+    return (Text(whole_characters(text)),)
+
+
+def _input(asked: Asked, draft: _Draft) -> Json:
+    return {
+        "file_path": _path(asked, draft.file),
+        "content": whole_characters(draft.content),
+    }
+
+
+def _path(asked: Asked, file: str) -> str:
+    return str(PurePath(asked.folder) / file)
+
+
+def _reported(written: Sequence[Done]) -> str:
+    done = [
+        PurePath(str(one.use.input.get("file_path", ""))).name for one in written if not one.failed
+    ]
+    failed = len(written) - len(done)
+    count = f"{len(done)} memor{'y' if len(done) == 1 else 'ies'}"
+    told = f"Saved {count}: {', '.join(done)}." if done else "Saved nothing."
+    return f"{told} {failed} not saved." if failed else told
+
+
+# --- what is new ----------------------------------------------------------------------------------------
+
+
+def _news(found: Sequence[Learned], asked: Asked) -> list[Learned]:
+    """Without what a description says already; to forget what nobody knows is no news either."""
+    return [
+        one
+        for one in found
+        if (one.forgets and _named(one, asked))
+        or not (one.forgets or any(is_known(one.text, known.description) for known in asked.known))
+    ]
+
+
+def _named(one: Learned, asked: Asked) -> Known | None:
+    """The memory that somebody wants forgotten: the one that has most of the words, if one does."""
+    said = about(one.text)
+    ranked = [
+        (len(said & about(f"{known.file.removesuffix(ENDING)} {known.description}")), known)
+        for known in asked.known
+        if not known.file.startswith(TEAM)
+    ]
+    count, best = max(ranked, default=(0, None), key=lambda rank: rank[0])
+    return best if count >= max(FEWEST, MOST_OF * len(said)) else None
+
+
+def _close(found: Sequence[Learned], asked: Asked) -> list[Known]:
+    """The memories that have to be read before anything is written."""
+    wanted: dict[str, Known] = {}
+    for one in found:
+        if one.forgets:
+            known = _named(one, asked)
+            wanted |= {known.file: known} if known else {}
+            continue
+        for known in asked.known:
+            if may_be_known(one.text, known) and not known.file.startswith(TEAM):
+                wanted[known.file] = known
+    return list(wanted.values())[:READS]
+
+
+def _read(made: Sequence[Done], asked: Asked) -> dict[str, Topic]:
+    """The memories as they were read, by file."""
+    topics: dict[str, Topic] = {}
+    for one in made:
+        if one.use.name == "Read" and one.result is not None and not one.failed:
+            path = str(one.use.input.get("file_path", ""))
+            for known in asked.known:
+                if _path(asked, known.file) == path:
+                    topics[known.file] = read_topic(_unnumbered(one.result.text), known.file)
+    return topics
+
+
+def _unnumbered(text: str) -> bytes:
+    """A file from the page that Read shows of it."""
+    lines = [_NUMBERED.match(line) for line in text.split("\n") if not _REMARK.match(line)]
+    return ("\n".join(line[1] for line in lines if line) + "\n").encode("utf-8", "replace")
+
+
+# --- what is written ------------------------------------------------------------------------------------
+
+
+def _drafts(found: Sequence[Learned], asked: Asked, read: dict[str, Topic]) -> Iterator[_Draft]:
+    taken = {key(known.file) for known in asked.known}
+    done: set[str] = set()
+    for one in found:
+        if one.forgets:
+            known = _named(one, asked)
+            if known and known.file in read and known.file not in done:
+                done.add(known.file)
+                yield _forgotten(one, read[known.file], asked)
+            continue
+        old = next((t for t in read.values() if is_news(one.text, t.description)), None)
+        if any(is_known(one.text, f"{t.description}\n{t.body}") for t in read.values()):
+            continue
+        if old is not None and old.file not in done and not wrong_with_file(old.file):
+            done.add(old.file)
+            yield _changed(one, old, asked)
+        elif old is None:
+            file = file_for(_named_after(one.text), taken)
+            taken.add(key(file))
+            yield _new(one, file, asked)
+
+
+def _named_after(text: str) -> str:
+    return "-".join(name_of(_WHO.sub("", text)).split("-")[:NAME])
+
+
+def _new(one: Learned, file: str, asked: Asked) -> _Draft:
+    data = new_topic(
+        file,
+        name=file.removesuffix(ENDING),
+        description=shortened(one.text, DESCRIPTION),
+        type=one.type,
+        body=_body(one),
+        origin=_origin(one, asked),
+    )
+    return _Draft(file, data.decode("utf-8", "replace"))
+
+
+def _changed(one: Learned, old: Topic, asked: Asked) -> _Draft:
+    """The new fact in place of the old one, which the history keeps: a reader should find one answer."""
+    data = changed(
+        old,
+        description=shortened(one.text, DESCRIPTION),
+        body=_body(one),
+        origin=_origin(one, asked),
+    )
+    return _Draft(old.file, data.decode("utf-8", "replace"))
+
+
+def _forgotten(one: Learned, old: Topic, asked: Asked) -> _Draft:
+    """Nothing of what it said stays in the file. Removing files is not ours here."""
+    day = one.day or asked.date
+    text = f"Withdrawn{' on ' + day if day else ''} at the request of the user."
+    body = f"{text}\n\n> {shortened(one.quote, QUOTE)}"
+    data = changed(old, description=text, body=body, origin=_origin(one, asked))
+    return _Draft(old.file, data.decode("utf-8", "replace"))
+
+
+def _body(one: Learned) -> str:
+    """The statement, for a rule its reason, and the words it rests on."""
+    why = f"\n\n**Why:** {one.why}" if one.why else ""
+    return f"{one.text}{why}\n\n> {shortened(one.quote, QUOTE)}"
+
+
+def _origin(one: Learned, asked: Asked) -> Origin:
+    return Origin(asked.session, (), one.day or asked.date, AUTHOR)

@@ -1,0 +1,467 @@
+"""How the offline engine takes a request apart: literals out of the way, then one piece per step.
+
+A literal (a fenced block, `code`, a "quotation", a `$ command` line) is replaced by a mark, so that
+nothing inside it is mistaken for a word of the request.
+
+Words for the offline engine: sentences, stems, and what a question is about. What a person said,
+sentence by sentence, and what of it can be a fact at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from sevenfold.messages import Message, Text
+from sevenfold.models.directives import parse_directive
+from sevenfold.offline.conversation import Conversation, split_added, typed_text
+
+MARK: Final = "\ufffc"
+LITERAL: Final = rf"{MARK}\d+{MARK}"
+"""A pattern: one literal in a skeleton."""
+MOST_PIECES: Final = 40
+"""A request with more lines than this is a text with a request on top of it."""
+
+Kind: TypeAlias = Literal["fence", "shell", "code", "quote", "odd"]
+
+_LITERALS = re.compile(
+    r"(?P<ticks>`{3,})(?:[^\n`]*\n)?(?P<fence>.*?)(?:(?P=ticks)`*|\Z)"
+    r"|(?m:^)[ \t]*(?:\d+[.)][ \t]+|[-*][ \t]+)?\$[ \t]+(?P<shell>[^\n]+)"
+    r"|`(?P<code>[^`\n]+)`"
+    r'|"(?P<double>(?:\\.|[^"\\\n])*)"'
+    r"|(?<!\w)'(?P<single>[^'\n]+)'(?!\w)"
+    r"|“(?P<curly>[^“”\n]*)”|‘(?P<curly1>[^‘’\n]*)’|「(?P<corner>[^「」\n]*)」"
+    rf"|(?P<odd>{MARK})",
+    re.DOTALL,
+)
+_KINDS: Final[dict[str, Kind]] = {
+    "fence": "fence",
+    "shell": "shell",
+    "code": "code",
+    "odd": "odd",
+}
+_ONE = re.compile(LITERAL)
+_BULLET = re.compile(r"^\s*(?:\(?\d+[.)、]|[-*•])\s*(?=\S)")
+_HARD = re.compile(
+    r"\n+"
+    rf"|(?<=[\w)\]{MARK}][.!?])\s+(?=[A-Z$]|(?:please|then|now|also)\b|{MARK})"
+    r"|(?<=[。；！？])\s*"
+)
+ACTION: Final = (
+    r"(?:please\s+)?(?:read|show|open|view|display|cat|run|execute|find|search|grep|look|list|glob"
+    r"|write|create|save|put|replace|change|rename|remember|note|tell|say|explain|answer|give"
+    r"|summari[sz]e|describe|report|let me know|count|check|print|what|which|who|where|when|how|why)\b"
+)
+"""How the next thing begins that somebody wants."""
+_ACTION_ZH = (
+    r"(?:请|帮我)?(?:读取|读|打开|查看|显示|看看|运行|执行|查找|搜索|列出|写入|创建|新建|替换|记住|告诉|回答"
+    r"|总结|把|将|在|说)"
+)
+_SOFT = re.compile(
+    r"(?<!\s)(?:"  # else a long run of spaces is tried from each of them
+    r"\s*[,;]?\s*\b(?:and\s+)?(?:then|after(?:wards| that)|finally)\b[,\s]*"
+    rf"|\s*,?\s+and\s+(?:also\s+)?(?={ACTION})"
+    rf"|\s*[,;]\s*(?={ACTION})"
+    r"|\s*[，,；;]?\s*(?:然后|接着|随后|之后|最后)再?[，,]?\s*"
+    rf"|\s*[，,；;]\s*(?:并且?|再)?\s*(?={_ACTION_ZH})"
+    rf"|\s*(?:并且?|再)\s*(?={_ACTION_ZH}))",
+    re.IGNORECASE,
+)
+
+
+class Literally(msgspec.Struct, frozen=True):
+    """Something to be taken word for word."""
+
+    raw: str
+    inner: str
+    kind: Kind
+
+
+class Lexed(msgspec.Struct, frozen=True):
+    """A request with its literals taken out."""
+
+    skeleton: str
+    literals: tuple[Literally, ...]
+
+    def alone(self, part: str) -> Literally | None:
+        """The literal that a part of the skeleton is, if it is nothing else."""
+        part = part.strip()
+        return self.literals[int(part.strip(MARK))] if _ONE.fullmatch(part) else None
+
+    def raw(self, part: str) -> str:
+        """A part of the skeleton as it was written."""
+        return _ONE.sub(lambda m: self.literals[int(m[0].strip(MARK))].raw, part)
+
+    def value(self, part: str) -> str:
+        """What a part means: without its quotes if it is one literal, else as it was written."""
+        one = self.alone(part)
+        return one.inner if one else self.raw(part).strip()
+
+    def pieces(self) -> list[str]:
+        """Lines and sentences of the skeleton; a fenced block stays with the line before it."""
+        found: list[str] = []
+        data = False
+        for line in self.skeleton.split("\n"):
+            if not line.strip() or line.lstrip().startswith(">"):
+                data = data and bool(line.strip())
+                continue
+            one = self.alone(line)
+            if one and one.kind == "fence" and found:
+                found[-1] += " " + line.strip()
+                continue
+            listed = _BULLET.match(line) is not None or (one is not None and one.kind == "shell")
+            if data and not listed:
+                continue
+            data = line.rstrip().endswith((":", "："))
+            found += [p for p in _HARD.split(_BULLET.sub("", line)) if _says_something(p)]
+        return found if len(found) <= MOST_PIECES else found[:1]
+
+
+def lex(text: str) -> Lexed:
+    literals: list[Literally] = []
+
+    def take(match: re.Match[str]) -> str:
+        name = str(match.lastgroup) if match.lastgroup != "ticks" else "fence"
+        inner = match[name] or ""
+        literals.append(Literally(match[0], inner, _KINDS.get(name, "quote")))
+        return f"{MARK}{len(literals) - 1}{MARK}"
+
+    return Lexed(_LITERALS.sub(take, text), tuple(literals))
+
+
+def soft_parts(piece: str) -> list[str]:
+    """A sentence at each "then", and at each "and" or comma before a verb we know."""
+    return [part for part in _SOFT.split(piece) if _says_something(part)] or [piece]
+
+
+def _says_something(part: str) -> bool:
+    return re.search(r"[^\W_]", part) is not None or MARK in part
+
+
+LONGEST_SENTENCE: Final = 400
+CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+
+_RUN = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+")
+_CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_CJK_CHARACTER = re.compile(rf"[{CJK}]")
+_LATIN_WORD = re.compile(r"[A-Za-z]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+(?=\S)|(?<=[。！？；])")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_STOP: Final = _words(
+    """a about after again all also am an and any are aren as at be been before being but by can could
+    d did didn do does doesn doing don for from had has have he her here him his how i if in into is
+    isn it its just let ll m may me might more most must my no not now of off ok on once one only or
+    other our out over own per please re s said same say says shall she should so some such t tell
+    than thank thanks that the their them then there these they this those through to too up us ve
+    very was wasn we were what when where which while who whom whose why will with would yes you
+    your"""
+)
+_WEAK: Final = _words(
+    """agree answer ask call choose chose chosen contain decide decided explain find found get give
+    given go know like list look made make mean mention name need new old pick read remember report
+    show set settle something talk thing think told try use used using want work write written wrote"""
+)
+_CJK_STOP: Final = re.compile(
+    "为什么|什么时候|什么|哪一个|哪一些|哪个|哪些|哪里|哪儿|多少|几个|怎么样|怎么|如何|是否|是不是|"
+    "告诉我|告诉|请问|关于|我们|你们|他们|咱们|刚才|之前|以前|现在|一下|"
+    "[的了吗呢吧啊是我你他她它这那在有和与或把将被就都也还很用说过谁请叫为选]"
+)
+
+
+def terms(text: str) -> list[str]:
+    """What a text is about: the stems of its words and its pairs of characters."""
+    if _CJK_CHARACTER.search(text):
+        text = _CJK_STOP.sub(" ", text)
+    return [term for run in _RUN.findall(text) for term in _terms_of(run)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _terms_of(run: str) -> tuple[str, ...]:
+    if _CJK_CHARACTER.match(run):
+        return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
+    words = {run.lower(): None}
+    words.update((part.lower(), None) for part in _CAMEL.findall(run))
+    return tuple(stem(word) for word in words if word not in _STOP)
+
+
+def stem(word: str) -> str:
+    """The word without its usual English endings; the same for all its forms is what matters."""
+    if len(word) <= 3 or not word.isascii():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith("ing") and len(word) > 5:
+        word = _single(word[:-3])
+    elif word.endswith("ed") and len(word) > 4:
+        word = _single(word[:-2])
+    elif word.endswith("s") and word[-2] not in "sui":
+        word = word[:-1]
+    word = word[:-1] if word.endswith("e") and len(word) > 3 else word
+    return _SHORT.get(word, word)
+
+
+_SHORT: Final = {
+    "authentication": "auth",
+    "configuration": "config",
+    "databas": "db",
+    "directory": "dir",
+    "documentation": "doc",
+    "environment": "env",
+    "repository": "repo",
+}
+"""Long forms that people and files shorten. Each short form but its last letter begins the long one."""
+
+
+def _single(word: str) -> str:
+    return word[:-1] if word[-1] == word[-2] and word[-1] not in "lsz" else word
+
+
+_WEAK_STEMS: Final = frozenset(stem(word) for word in _WEAK)
+
+
+def question_terms(question: str) -> dict[str, bool]:
+    """The terms of a question, and whether each says what it is about rather than what is asked of it."""
+    found = {term: term not in _WEAK_STEMS for term in terms(question)}
+    return found if any(found.values()) else dict.fromkeys(found, True)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Lines and sentences, none of them longer than can be quoted."""
+    for line in text.splitlines():
+        for sentence in _SENTENCE_END.split(line):
+            yield from _bounded(sentence.strip())
+
+
+def _bounded(sentence: str) -> Iterator[str]:
+    start = 0
+    while len(sentence) - start > LONGEST_SENTENCE:
+        end = sentence.rfind(" ", start + LONGEST_SENTENCE // 2, start + LONGEST_SENTENCE)
+        end = end if end > 0 else start + LONGEST_SENTENCE
+        yield sentence[start:end].strip()
+        start = end
+    if sentence[start:].strip():
+        yield sentence[start:].strip()
+
+
+def is_chinese(text: str) -> bool:
+    """Whether a text is to be answered in Chinese: by how it begins, or by what most of it is."""
+    characters = len(_CJK_CHARACTER.findall(text))
+    first = re.search(rf"[{CJK}A-Za-z]", text)
+    begins = bool(first and _CJK_CHARACTER.match(first[0]))
+    return begins or characters > len(_LATIN_WORD.findall(text))
+
+
+LONGEST: Final = 4_000
+"""Characters of a message; of a longer one, much was not typed but pasted."""
+SHORT: Final = 800
+PER_PERSON: Final = 250
+"""In so many characters of what people type about themselves stands at least one `I`."""
+LONGEST_SENTENCE_HEARING: Final = 600
+SHORTEST: Final = 6
+_DATE: Final = re.compile(r"^Date: (\d{4}-\d{2}-\d{2})\s*$", re.MULTILINE)
+_IN_REPOSITORY: Final = re.compile(r"^Git branch: (?!none\b)\S", re.MULTILINE)
+_GO_ON: Final = "Your last reply was cut off at its length limit."
+_SECTION: Final = re.compile(
+    r"^[#*\d.):\s]*(?:primary request|files and code|errors and fix|pending task|current work)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NO_PERSON: Final = re.compile(
+    r"<command-(?:name|message|args)>|<local-command|<bash-(?:input|stdout)|\[Request interrupted"
+    r"|^Caveat: The messages below|^This session is being continued",
+    re.MULTILINE,
+)
+"""What other programs put into a conversation in the person's name."""
+_PLAYED: Final = re.compile(
+    r"\b(?:act as|pretend|role-?play|you are (?:now )?(?:an?|the)\b|you will be|your (?:role"
+    r"|persona) is"
+    r"|imagine (?:you|that you)|in the (?:voice|style) of|write (?:a|an|me)\b.{0,40}\b(?:story"
+    r"|poem|essay"
+    r"|script|letter|email|speech|song|article|blog|dialogue|scene))"
+    r"|扮演|假装你|你是一[个名位]|写一[篇首封段]",
+    re.IGNORECASE,
+)
+"""A part to play, or a text to write: who says `I` in it is nobody."""
+_REPORTED: Final = re.compile(
+    r"\b(?:(?:the |this |that |an? |its |his |her |their )(?:\w+ )?(?:page|docs?|documentation"
+    r"|article|"
+    r"web ?site|site|readme|e-?mail|post|blog|thread|comment|ticket|issue|message|error|log|output"
+    r"|book"
+    r"|paper|file|prompt|text|note|paragraph)|he|she|they|it|someone|somebody|people|everyone) "
+    r"(?:also |just |then |always )?(?:says?|said|tells?|told|reads?|states?|stated|claims?"
+    r"|claimed|writes?|wrote"
+    r"|suggests?|recommends?|mentions?)\b"
+    r"|\baccording to\b|\bquote\b"
+    r"|(?:他|她|他们|文档|网页|页面|文章|邮件|报错|日志)(?:里|中|上)?(?:说|写|提到|显示|建议)",
+    re.IGNORECASE,
+)
+_ASKS: Final = re.compile(
+    r"(?:can|could|would|will|do|does|did|is|are|am|was|were|should|shall|may|might|have|has) "
+    r"(?:you|we|i|it|this|that|there|the|they|he|she|my|our|these|those|any)\b"
+    r"|(?:who|whom|whose|where|when|why|how|which|what)\b(?! i (?:want|need|prefer|like|care)\b)"
+    r"|(?:请问|什么|怎么|为什么|哪|谁|多少|是否|能不能|可不可以|有没有)",
+    re.IGNORECASE,
+)
+_QUESTION: Final = re.compile(r"[?？:：]\s*$|(?:吗|呢|么)[。.!！]?\s*$")
+_SUPPOSED: Final = re.compile(
+    r"(?:if|suppose|supposing|imagine|assuming|assume|let['’]?s say|say,|in case|unless|what if)\b"
+    r"|(?:如果|假如|假设|要是|万一|倘若|比如|例如)|for example\b|e\.g\.",
+    re.IGNORECASE,
+)
+_JOKED: Final = re.compile(
+    r"\b(?:just kidding|kidding|jk|lol|lmao|rofl|haha+|hehe+)\b|(?<=\s)/s\s*$"
+    r"|[😂🤣😜😉]|开玩笑|哈哈|逗你|嘿嘿",
+    re.IGNORECASE,
+)
+_WITHDRAWN: Final = re.compile(
+    r"^(?:(?:no|oh|wait|sorry|actually|hmm)[,.\s]+)*(?:scratch that|never ?mind|forget (?:it|that"
+    r"|what I said)|ignore (?:that|what I (?:just )?said)"
+    r"|I(?:['’]m| was)? (?:just )?(?:kidding|joking)|just kidding|strike that|I take (?:it"
+    r"|that) back)\b|^(?:算了|当我没说|开玩笑的|刚才说的不算)",
+    re.IGNORECASE,
+)
+_LEAD: Final = re.compile(
+    r"(?:(?:ok(?:ay)?|yes|yeah|yep|no|nope|well|so|oh|ah|hmm+|um|uh|hi|hello|hey|thanks|thank you"
+    r"|great|good|sure"
+    r"|right|alright|all right|perfect|exactly|actually|honestly|basically|also|and|but|anyway"
+    r"|by the way|btw|fyi"
+    r"|just so you know|for (?:the record|context|your information)|to be (?:honest|clear|fair)"
+    r"|you know"
+    r"|look|listen|sorry|please note|note that|sigh|fine|again|first(?: of all)?|now|plus|besides"
+    r"|still|then"
+    r"|of course|indeed|frankly|personally)\b[\s,.:;!…—–-]+)+",
+    re.IGNORECASE,
+)
+_LEAD_ZH: Final = re.compile(
+    r"(?:好的?|嗯+|对|是的|哦|啊|另外|还有|其实|顺便(?:说一下|说)?|而且|不过|那么?|然后|首先|谢谢你?|你好)[，,。！!、\s]+"
+)
+_OWN: Final = re.compile(r"\b(?:I|my|me|we|our|us)\b|我", re.IGNORECASE)
+_WEIRD: Final = re.compile(r"[{}<>|\\=;$]|::|->|\t")
+_LITERAL: Final = re.compile(LITERAL)
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """One sentence that somebody typed."""
+
+    number: int
+    """Of the message in the conversation, counted from 1."""
+    day: str
+    """On which it was said, as `2026-11-03`; empty when the conversation does not tell."""
+    text: str
+    """As it was typed."""
+    core: str
+    """Without quotations, code, and words such as `Okay,` that lead in."""
+    lead: str
+    """What led in: a `no,` or a `yes,` may matter."""
+    answered: str = ""
+    """What the assistant had said before."""
+    working: bool = False
+    """Whether the assistant works on files here, so that most of what is said is about the task."""
+    place: int = 0
+    """Of the sentence in its message."""
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether it takes back what was said just before."""
+        return bool(_WITHDRAWN.match(self.core) or _WITHDRAWN.match(self.text))
+
+
+def heard(conversation: Conversation, since: int, until: int) -> Iterator[Heard]:
+    """The sentences of the messages after so many, before the one at `until`."""
+    day, answered = "", ""
+    working = is_working(conversation, until)
+    for at, message in enumerate(conversation.messages[:until]):
+        if message.role == "assistant":
+            answered = message.text or answered
+            continue
+        day = day_told(message) or day
+        if at < since or at in conversation.added:
+            continue
+        text = _typed(message)
+        for place, piece, lead, core in sentences_of(text):
+            yield Heard(at + 1, day, piece, core, lead, answered, working, place)
+        answered = "" if text else answered
+
+
+def is_working(conversation: Conversation, until: int) -> bool:
+    """Whether this is in a repository, or the assistant has run or changed anything."""
+    if any(_IN_REPOSITORY.search(part) for part in _contexts(conversation, until)):
+        return True
+    return any(
+        use.name in ("Bash", "Edit", "Write", "MultiEdit", "NotebookEdit")
+        for message in conversation.messages[:until]
+        for use in message.tool_uses
+    )
+
+
+def _contexts(conversation: Conversation, until: int) -> Iterator[str]:
+    """What our own opening and news of the surroundings say."""
+    for message in conversation.messages[:until]:
+        for block in message.content:
+            if message.role == "user" and isinstance(block, Text) and "<context>" in block.text:
+                for part in split_added(block.text)[1]:
+                    if part.tag == "context":
+                        yield part.text
+
+
+def day_told(message: Message) -> str:
+    """The day that our own opening or news of the surroundings name."""
+    for block in message.content:
+        if isinstance(block, Text) and "Date: " in block.text:
+            for part in split_added(block.text)[1]:
+                if part.tag == "context" and (found := _DATE.search(part.text)):
+                    return found[1]
+    return ""
+
+
+def _typed(message: Message) -> str:
+    """What a person typed, if a person typed it."""
+    if any(isinstance(b, Text) and parse_directive(b.text) for b in message.content):
+        return ""
+    text = typed_text(message)
+    strange = _NO_PERSON.search(text) or text.startswith(_GO_ON)
+    if strange or len(_SECTION.findall(text)) >= 3:
+        return ""
+    return text if not is_pasted(text) else text[:LONGEST].split("\n", 1)[0]
+
+
+def is_pasted(text: str) -> bool:
+    """Whether most of it was not typed: it is long, or not short and nobody in it says `I`."""
+    if len(text) <= SHORT:
+        return False
+    own = len(_OWN.findall(text))
+    return len(text) > LONGEST or own * PER_PERSON < len(text)
+
+
+def sentences_of(text: str) -> Iterator[tuple[int, str, str, str]]:
+    """Each sentence that may state something: as typed, what leads in, and the rest without quotations."""
+    if not text or _PLAYED.search(text):
+        return
+    lexed = lex(text)
+    for place, piece in enumerate(lexed.pieces()):
+        raw = " ".join(lexed.raw(piece).split())
+        core = " ".join(_LITERAL.sub(" … ", piece).split())
+        lead = ""
+        if found := _LEAD.match(core) or _LEAD_ZH.match(core):
+            lead, core = found.group(), core[found.end() :]
+        least = SHORTEST if core.isascii() else SHORTEST // 2
+        fits = least <= len(core) <= len(raw) <= LONGEST_SENTENCE_HEARING
+        if fits and (states(core) or _WITHDRAWN.match(core)):
+            yield place, raw, lead.lower(), core
+
+
+def states(core: str) -> bool:
+    """Whether a sentence can be a statement or an order, meant as it is said."""
+    if _QUESTION.search(core) or _ASKS.match(core) or _SUPPOSED.match(core):
+        return False
+    if _JOKED.search(core) or _REPORTED.search(core):
+        return False
+    return len(_WEIRD.findall(core)) < 2

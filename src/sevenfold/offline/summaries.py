@@ -1,0 +1,660 @@
+"""What a conversation says about itself, as the offline engine needs it to retell it.
+
+Everything in a story was said or done by the user or the assistant, or is the end of what a tool printed.
+Nothing is understood, so nothing is made up; and what a tool printed is quoted, never obeyed.
+
+A story retold in lines: what was asked, files and names, commands, errors, answers, where it
+stands. The offline engine summarises: the nine sections of a compaction, filled with what it can
+retell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import msgspec
+
+from sevenfold.layers.shared.boundary import TITLES
+from sevenfold.layers.shared.facts import (
+    Collector,
+    Facts,
+    File,
+    call_of,
+    clipped,
+    level,
+    line,
+    room_of,
+)
+from sevenfold.layers.shared.fidelity import names_in, strings
+from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse
+from sevenfold.models.directives import Directive, parse_directive
+from sevenfold.offline.conversation import Conversation, arrival, split_added
+from sevenfold.tokens import TEXT_RATE, Size, byte_length
+from sevenfold.transcript import Placed
+
+STEP: Final = 200
+"""Bytes of what the assistant says before it calls tools."""
+NAMES: Final = 16
+"""Names that are told of one file."""
+SAID: Final = 3
+"""How often it counts that the user says a name, where the assistant's saying it counts once."""
+_DEFINES: Final = re.compile(
+    r"\b(?:def|class|func|function|fn|type|struct|enum|trait|interface|const)\s+(?:\([^)\n]*\)\s*)?"
+    r"([A-Za-z_]\w{3,})"
+)
+_GO_ON: Final = "Your last reply was cut off at its length limit."
+"""How a turn begins when it wants the rest of a reply: nobody typed that."""
+NOTES: Final = "session-notes"
+STANDING: Final = ("summary", NOTES, "digest", "collapsed", "snipped")
+"""The tags around what a compaction has put in place of messages."""
+_STANDS_FOR: Final = re.compile(rf"\s*<(?:{'|'.join(STANDING)})>")
+_SECTION: Final = re.compile(
+    r"^[#*\d.): \t]*+(?:primary request|files and code|errors and fix|pending task|current work)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ENOUGH: Final = 3
+"""So many headings of a summary make one, whoever wrote it."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What the assistant said when it went on to call tools, and for which message of the user."""
+
+    asked: int
+    text: str
+
+
+class Story(msgspec.Struct, frozen=True):
+    facts: Facts
+    names: tuple[str, ...]
+    """Names that user and assistant used more than once, the most used first."""
+    in_files: dict[str, tuple[str, ...]]
+    """Names that were written into a file, or defined in one that was read, and used."""
+    steps: tuple[Step, ...] = ()
+    calls: tuple[str, ...] = ()
+    earlier: str = ""
+    """The newest text that stands for what was before: a summary or a digest."""
+
+    @property
+    def said(self) -> list[str]:
+        return [one.text.strip() for one in self.facts.said if one.text.strip()]
+
+
+def story_of(conversation: Conversation, start: int = 0, end: int | None = None) -> Story:
+    """What the messages between two places say; requests to forks are no part of it."""
+    telling = _Telling()
+    for placed in _placed(conversation, range(len(conversation.messages))[start:end]):
+        telling.take(placed)
+    return telling.story
+
+
+class _Telling:
+    def __init__(self) -> None:
+        self._collector = Collector()
+        self._uses: Counter[str] = Counter()
+        self._written: dict[str, Counter[str]] = {}
+        self._open: dict[str, str] = {}
+        self._steps: list[Step] = []
+        self._calls: list[str] = []
+        self._asked, self._earlier = 0, ""
+
+    def take(self, placed: Placed) -> None:
+        message = placed.message
+        if placed.by == EARLIER:
+            self._earlier = message.text
+            return
+        if not message.content:
+            return
+        self._collector.take(placed)
+        if message.role == "assistant":
+            self._act(message)
+            return
+        self._read(message)
+        if placed.by == "user" and message.text.strip():
+            self._asked += 1
+            self._use(message.text, SAID)
+
+    def _act(self, message: Message) -> None:
+        own = [message.text, *(text for use in message.tool_uses for text in _own(use))]
+        self._use("\n".join(own), 1)
+        for use in message.tool_uses:
+            call = call_of(use)
+            self._calls.append(call.name)
+            if call.kind == "change":
+                text = "\n".join(t for t in strings(use.input) if t != call.about)
+                self._in(call.about, [*_DEFINES.findall(text), *sorted(names_in(text))])
+            elif call.kind == "read":
+                self._open[use.id] = call.about
+        if message.tool_uses and (words := line(_telling(message.text), STEP)):
+            self._steps.append(Step(self._asked, words))
+
+    def _read(self, message: Message) -> None:
+        for result in message.results:
+            if (path := self._open.pop(result.tool_use_id, None)) and not result.is_error:
+                self._in(path, _DEFINES.findall(result.text))
+
+    def _use(self, text: str, times: int) -> None:
+        for name in sorted(names_in(text)):
+            self._uses[name] += times
+
+    def _in(self, path: str, names: Sequence[str]) -> None:
+        self._written.setdefault(path, Counter()).update(names)
+
+    @property
+    def story(self) -> Story:
+        ranked = tuple(name for name, times in self._uses.most_common() if times > 1)
+        in_files = {path: self._used_of(found) for path, found in self._written.items()}
+        return Story(
+            self._collector.facts,
+            ranked,
+            in_files,
+            tuple(self._steps),
+            tuple(self._calls[-3:]),
+            self._earlier,
+        )
+
+    def _used_of(self, found: Counter[str]) -> tuple[str, ...]:
+        """Those that user and assistant used themselves, the most used first."""
+        own = [name for name in found if name in self._uses]
+        own.sort(key=lambda name: -self._uses[name])
+        return tuple(own[:NAMES])
+
+
+# --- who said it ----------------------------------------------------------------------------------------
+
+EARLIER: Final = "earlier"
+"""By whom a text is that stands for others."""
+
+
+def _placed(conversation: Conversation, places: Sequence[int]) -> Iterator[Placed]:
+    """Each message with who said it. A request to a fork and the replies to it are left out."""
+    directed = False
+    for at in places:
+        message = conversation.messages[at]
+        if message.role == "assistant":
+            if not directed:
+                yield Placed(at, message, "model", Size())
+            continue
+        asked = any(_is_directive(block) for block in message.content)
+        directed = asked or (directed and bool(message.results))
+        if directed:
+            answered = tuple(one for one in message.results if not _is_running(one))
+            yield Placed(at, Message("user", answered), "context", Size())
+        else:
+            yield from _told(at, message, "context" if at in conversation.added else "user")
+
+
+def _is_directive(block: Block) -> bool:
+    return isinstance(block, Text) and parse_directive(block.text) is not None
+
+
+def _is_running(block: Block) -> bool:
+    """Whether it only says that a tool has not answered yet."""
+    return isinstance(block, ToolResult) and block.text.startswith("[still running")
+
+
+def _told(at: int, message: Message, by: str) -> Iterator[Placed]:
+    """What stands for others, and apart from it what is said here."""
+    blocks: list[Block] = []
+    for block in message.content:
+        if not isinstance(block, Text):
+            blocks += [] if _is_running(block) else [block]
+            continue
+        text, earlier = _split(block.text)
+        for one in earlier:
+            yield Placed(at, Message("user", (Text(one),)), EARLIER, Size())
+        text = text.strip() if by == "user" else "" if earlier else block.text
+        if text and not text.startswith(_GO_ON):
+            blocks.append(Text(text))
+    yield Placed(at, Message("user", tuple(blocks)), by, Size())
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    """What a person typed, without what programs put around it, and the texts that stand for others."""
+    if arrival(text):
+        return "", []
+    if len(_SECTION.findall(text)) >= _ENOUGH and not _STANDS_FOR.match(text):
+        return "", [text]
+    words, added = split_added(text)
+    return words, [f"<{one.tag}>{one.text}" for one in added if one.tag in STANDING]
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+_CHOICES: Final = ("output_mode", "status", "priority", "type", "subagent_type")
+"""Arguments that choose among a tool's own words."""
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_INTENDS: Final = re.compile(
+    r"(?:now |next,? |first,? |then |and )*(?:let me|let's|i'll|i will|i need to|i should|i want to)\b"
+    r"|(?:现在|接下来|首先|然后)*(?:让我|我来|我先|我将|我要)",
+    re.IGNORECASE,
+)
+_LITTLE: Final = 30
+"""Bytes: a shorter sentence says something only if it names something."""
+
+
+def _own(use: ToolUse) -> Iterator[str]:
+    """What the assistant wrote itself when it made this call."""
+    return strings({key: value for key, value in use.input.items() if key not in _CHOICES})
+
+
+def _telling(text: str) -> str:
+    """The first sentence that says what was found or done; else the first that says what will be."""
+    told = [one for part in _SENTENCE.split(text[:4_000]) if _says_something(one := _bare(part))]
+    return next((one for one in told if not _INTENDS.match(one)), told[0] if told else "")
+
+
+def _bare(sentence: str) -> str:
+    return sentence.strip().lstrip("#*-> ").rstrip(":：*")
+
+
+def _says_something(sentence: str) -> bool:
+    return byte_length(sentence) >= _LITTLE or bool(names_in(sentence))
+
+
+MOST: Final = 60
+"""Lines of one kind."""
+LONGEST_PATH: Final = 500
+QUOTE: Final = 1_200
+"""Bytes of what the user said, where not all of it has to be there."""
+CUT: Final = 40
+"""Bytes that say how much was cut."""
+LEAST: Final = 80
+"""Bytes; what was said and would have to be cut below this is left out, and that is said."""
+FEWER: Final = (20, 10, 6, 3)
+"""Names that are told of each file, when all of them do not fit."""
+KINDS: Final = ("files", "stored", "commands", "errors", "answers")
+GAVE, MORE = " gave: ", " gave more than is shown: "
+CAME_UP: Final = "Names that came up more than once: "
+LEFT_OUT: Final = "- … (earlier ones are left out)"
+SOME_LEFT_OUT: Final = "- … ({:,} of them are left out here)"
+Render: TypeAlias = Callable[[int], str]
+"""A text of at most so many bytes."""
+_CORRECTS: Final = re.compile(
+    r"^\s*(?:no\b|nope\b|not\b|don'?t\b|do not\b|stop\b|wait\b|actually\b|instead\b|wrong\b|that'?s not\b"
+    r"|不要|不是|不对|别|错了|停)"
+    r"|\b(?:should not|shouldn'?t|instead of|rather than|never|always|must not)\b"
+    r"|应该|必须|改成|不能|一定要",
+    re.IGNORECASE,
+)
+_CALL: Final = re.compile(r"`(?P<about>.+?)`(?= ×| worked| failed| gave)")
+_FILE: Final = re.compile(
+    r"(?P<about>\S.*?) \((?=changed|read)(?:changed (?P<changes>\d+)×)?(?:, )?(?:read (?P<reads>\d+)×)?\)"
+    r"(?:: (?P<names>.*))?"
+)
+_ELSEWHERE: Final = ("(cleared", "[cleared", "</persisted-output")
+_QUOTED: Final = re.compile(r"(?P<about>(?P<kind>To|The user:) “.*?”)(?=: |$)")
+_BEGUN: Final = re.compile(r"^- (Asked for at the beginning: “.*”)$", re.MULTILINE)
+_REQUEST: Final = re.compile(r"^.{0,8}primary request", re.IGNORECASE | re.MULTILINE)
+"""Where a summary begins, after whatever thoughts stand before it."""
+
+
+# --- lines ----------------------------------------------------------------------------------------------
+
+
+def request(story: Story) -> list[str]:
+    """The first thing that was asked for, and the last."""
+    said = story.said
+    if begun := _BEGUN.search(story.earlier):
+        return [begun[1], *wanted(story)]
+    first = [f"Asked for at the beginning: “{line(text, QUOTE // 2)}”" for text in said[:1]]
+    return first if len(said) < 2 else [*first, *wanted(story)]
+
+
+def wanted(story: Story) -> list[str]:
+    said = story.said
+    return [f"Asked for last: “{line(said[-1], QUOTE // 2)}”"] if said else []
+
+
+def corrections(story: Story) -> list[str]:
+    return [f"The user: “{line(t, 400)}”" for t in story.said[1:] if _CORRECTS.search(t)]
+
+
+def files(story: Story) -> list[str]:
+    """Those that were changed last, as they are needed most; with the names that were used of each."""
+    ordered = sorted(story.facts.files, key=lambda one: one.changes > 0)
+    return [_file(one, story.in_files.get(one.path, ())) for one in ordered[-MOST:]]
+
+
+def _file(one: File, names: Sequence[str]) -> str:
+    done = [f"changed {one.changes}×"] if one.changes else []
+    done += [f"read {one.reads}×"] if one.reads else []
+    defined = f": {', '.join(names)}" if names else ""
+    return f"{line(one.path, LONGEST_PATH)} ({', '.join(done)}){defined}"
+
+
+def commands(story: Story) -> list[str]:
+    return [
+        f"`{one.text}`{f' ×{one.times}' if one.times > 1 else ''} "
+        f"{'failed' if one.failed else 'worked'}{f': {one.said}' if _printed(one.said) else ''}"
+        for one in story.facts.commands[-MOST:]
+    ]
+
+
+def _printed(text: str) -> bool:
+    """Whether a command printed this, and it does not only say where that is."""
+    return bool(text) and not text.startswith(_ELSEWHERE)
+
+
+def errors(story: Story) -> list[str]:
+    return [
+        f"`{one.call}`{GAVE}{one.error} ({'it worked later' if one.worked else 'still open'})"
+        for one in story.facts.troubles[-MOST:]
+    ]
+
+
+def unsolved(story: Story) -> list[str]:
+    open_ = [one for one in story.facts.troubles if not one.worked][-5:]
+    return [f"Not seen to work since it failed: `{one.call}`, {one.error}" for one in open_]
+
+
+def unanswered(story: Story) -> list[str]:
+    """What the user said since the last answer."""
+    last = max((n for n, one in enumerate(story.facts.said, 1) if one.answer), default=0)
+    waiting = [one.text for one in story.facts.said[last:] if one.text.strip()]
+    return [f"Not answered yet: “{line(text, 200)}”" for text in waiting]
+
+
+def answers(story: Story) -> list[str]:
+    said = [one for one in story.facts.said if one.answer]
+    return [f"To “{line(one.text, 80)}”: {one.answer}" for one in said[-MOST:]]
+
+
+def stored(story: Story) -> list[str]:
+    return [f"`{one.call}`{MORE}{line(one.path, LONGEST_PATH)}" for one in story.facts.kept[-20:]]
+
+
+def steps(story: Story) -> tuple[list[str], list[str]]:
+    """What the assistant said it was doing, for all that was asked before and for what was asked last."""
+    said, out = ["", *story.said], dict[int, list[str]]()
+    told = line(story.facts.working, QUOTE)
+    for step in story.steps[-2 * MOST :]:
+        if step is story.steps[-1] and step.text.rstrip("…") in told:
+            continue  # told as the last words
+        asked = step.asked if step.asked < len(said) else 0
+        known = out.setdefault(asked, [f"For “{line(said[asked], 80)}”:"] if asked else [])
+        known.append(step.text)
+    now = out.pop(len(said) - 1, [])
+    return [text for lines in out.values() for text in lines], now
+
+
+def state(story: Story) -> list[str]:
+    """Where things stand: the last words, the last calls."""
+    facts, out = story.facts, list[str]()
+    if facts.working:
+        out.append(f"Said last: {line(facts.working, QUOTE)}")
+    if story.calls:
+        out.append(f"Called last: {'; '.join(story.calls)}")
+    return out
+
+
+def go_on(story: Story) -> list[str]:
+    if story.said and not unanswered(story):
+        return ["What was asked last is answered: see what the user wants next"]
+    return [f"Go on with “{line(said, 120)}”" for said in story.said[-1:]]
+
+
+def excerpt(text: str, room: int) -> str:
+    """Of an earlier summary by someone else, as much as there is room for."""
+    head = "From an earlier summary:"
+    if not text or room < 2 * LEAST:
+        return ""
+    begins = _REQUEST.search(text)
+    lines = text[begins.start() if begins else 0 :].splitlines()
+    flat = "\n".join(f"> {one.strip()}" for one in lines if one.strip())
+    return f"{head}\n{_cut(flat, room - byte_length(head) - 1)}"
+
+
+def came_up(words: Iterable[str], told: str, room: int) -> str:
+    """Names that are not told yet, on one line."""
+    kept, known = list[str](), names_in(told)
+    room -= len(CAME_UP) + 2
+    for word in words:
+        if word not in known:
+            room -= len(word) + 2
+            if room < 0:
+                break
+            kept.append(word)
+    return f"- {CAME_UP}{', '.join(kept)}" if kept else ""
+
+
+# --- what was told before -------------------------------------------------------------------------------
+
+
+def about(text: str) -> str:
+    """What a line is about: another line about the same takes its place."""
+    found = _CALL.match(text) or _FILE.match(text) or _QUOTED.match(text)
+    return found["about"] if found else text
+
+
+def merged(old: Iterable[str], new: Sequence[str]) -> list[str]:
+    """Lines of an earlier telling that are about something else, and then the new ones."""
+    earlier = {about(text): text for text in old}
+    out: dict[str, str] = {}
+    for text in new:
+        key = about(text)
+        if (before := earlier.pop(key, None)) is not None:
+            text = _both(before, text)
+        out.pop(key, None)
+        out[key] = text
+    return [*earlier.values(), *out.values()]
+
+
+def _both(old: str, new: str) -> str:
+    """What is seen again may be only the newest part: of a file all is kept that was ever done to it,
+    and of a command what it printed.
+    """
+    one, two = _FILE.fullmatch(old), _FILE.fullmatch(new)
+    if not one or not two:
+        return old if old.startswith(f"{new}: ") else new
+    changes, reads = (
+        max(int(one[kind] or 0), int(two[kind] or 0)) for kind in ("changes", "reads")
+    )
+    known = [name for found in (two, one) for name in (found["names"] or "").split(", ") if name]
+    return _file(File(two["about"], reads, changes), list(dict.fromkeys(known))[:20])
+
+
+def told_in(text: str) -> dict[str, list[str]]:
+    """The lines of an earlier telling, by kind. None for a text that was not told by us."""
+    out: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for one in text.splitlines():
+        if one.startswith("- ") and (kind := _kind(one[2:])):
+            out[kind].append(one[2:])
+    return out if out["files"] or CAME_UP in text else {kind: [] for kind in KINDS}
+
+
+def names_told(lines: Iterable[str]) -> list[str]:
+    """The names that came up in an earlier telling."""
+    told = (text.removeprefix("- ") for text in lines)
+    return [
+        name
+        for text in told
+        if text.startswith(CAME_UP)
+        for name in text.removeprefix(CAME_UP).split(", ")
+    ]
+
+
+def _kind(text: str) -> str:
+    if found := _CALL.match(text):
+        rest = text[found.end() :]
+        return (
+            "errors" if rest.startswith(GAVE) else "stored" if rest.startswith(MORE) else "commands"
+        )
+    if _FILE.fullmatch(text):
+        return "files"
+    found = _QUOTED.match(text)
+    return {"To": "answers", "The user:": "errors"}[found["kind"]] if found else ""
+
+
+# --- within a room --------------------------------------------------------------------------------------
+
+
+def listed(lines: Sequence[str], room: int) -> str:
+    """As a list within so many bytes; the oldest go first, and that is said."""
+    out = [f"- {text}" for text in lines]
+    if room_of(out) <= room:
+        return "\n".join(out)
+    room -= byte_length(LEFT_OUT) + 1
+    at = len(out)
+    while at and (room := room - byte_length(out[at - 1]) - 1) >= 0:
+        at -= 1
+    if at < len(out):
+        return "\n".join([LEFT_OUT, *out[at:]])
+    return f"- {line(lines[-1], room)}" if room >= LEAST else ""
+
+
+def listed_files(lines: Sequence[str], room: int) -> str:
+    """As a list in which names go before files do."""
+    for most in FEWER:
+        fewer = [_with_names(text, most) for text in lines]
+        if room_of(f"- {text}" for text in fewer) <= room:
+            break
+    return listed(fewer, room)
+
+
+def _with_names(text: str, most: int) -> str:
+    head, _, names = text.partition("): ")
+    return text if not names else f"{head}): {', '.join(names.split(', ')[:most])}"
+
+
+def quoted(
+    said: Sequence[str], room: int, before: str = "- ", after: str = "", most: int = 1 << 20
+) -> str:
+    """All that was said, each on its line: long ones are cut alike. Of too many the oldest one and the
+    newest stay.
+    """
+    flat = [_flat(text) for text in said]
+    around = byte_length(before + after) + 1
+    note = SOME_LEFT_OUT
+    fits = max(0, room - byte_length(note) - 8) // (LEAST + around + CUT)
+    gone = 0
+    if len(flat) > fits and room_of(f"{before}{text}{after}" for text in flat) > room:
+        gone = len(flat) - fits
+        flat = [*flat[: min(1, fits)], *flat[len(flat) - max(0, fits - 1) :]] if fits else []
+        room -= byte_length(note) + 8
+    most = min(most, level([byte_length(text) + around for text in flat], room) - around)
+    out = [f"{before}{_flat(_cut(text, most))}{after}" for text in flat]
+    if gone:
+        out.insert(min(1, fits), note.format(gone))
+    return "\n".join(out)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if byte_length(text) <= most else clipped(text, max(0, most - CUT))
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shared(parts: Sequence[tuple[float, Render]], room: int, most: int) -> list[str]:
+    """Each part within its share of the room, by weight; what one does not need the others get.
+
+    A part without weight takes what it needs.
+    """
+    texts = [render(most) for _, render in parts]
+    needs = [byte_length(text) for text in texts]
+    open_ = [n for n, (weight, _) in enumerate(parts) if weight]
+    left = room - sum(need for n, need in enumerate(needs) if n not in open_)
+    while open_:
+        unit = max(0, left) / sum(parts[n][0] for n in open_)
+        content = [n for n in open_ if needs[n] <= parts[n][0] * unit]
+        if not content:
+            break
+        left -= sum(needs[n] for n in content)
+        open_ = [n for n in open_ if n not in content]
+    for n in open_:
+        texts[n] = parts[n][1](min(most, int(parts[n][0] * unit)))
+    return texts
+
+
+_retelling_stored = stored
+_retelling_files = files
+_retelling_errors = errors
+_retelling_request = request
+_retelling_state = state
+
+
+LONGEST: Final = 6_000
+"""Tokens of a summary, where more would be allowed."""
+OVERHEAD: Final = 600
+"""Bytes of tags and headings."""
+SECTION: Final = 0.4
+"""The most of the room that one section takes."""
+NAMES_SUMMARISING: Final = 0.15
+SAID_SUMMARISING: Final = 0.2
+"""The most that names take, and what the user said: the program that asked knows that word for word."""
+QUOTE_SUMMARISING: Final = 300
+NONE: Final = "None"
+BY_RULE: Final = "Put together by rule, without a language model: it retells and concludes nothing"
+_NAMED: Final = r"(?:the message that starts|your reply that starts|your call) “(.+?)”"
+_BEGINS: Final = re.compile(rf"only what begins with {_NAMED}")
+_STAYS: Final = re.compile(rf"^What begins with {_NAMED} stays", re.MULTILINE)
+_WANTS: Final = re.compile(r"^The user wants this of the summary besides:\n(.+)", re.S | re.M)
+
+
+def summarised(conversation: Conversation, directive: Directive) -> tuple[Block, ...]:
+    """A reply with an analysis of one sentence and a whole summary."""
+    start, end = _stretch(conversation, directive.body)
+    story = story_of(conversation, start, end)
+    room = int(min(conversation.room or LONGEST, LONGEST) / TEXT_RATE) - OVERHEAD
+    wants = [
+        f"Asked of this summary: “{line(w[1], QUOTE_SUMMARISING)}”"
+        for w in _WANTS.finditer(directive.body)
+    ]
+    bodies = _bodies(story, max(0, room), wants)
+    titled = enumerate(zip(TITLES, bodies, strict=True), 1)
+    sections = "\n\n".join(f"## {n}. {title}\n{body or NONE}" for n, (title, body) in titled)
+    return (Text(f"<analysis>\n{BY_RULE}.\n</analysis>\n\n<summary>\n{sections}\n</summary>"),)
+
+
+def _bodies(story: Story, room: int, wants: Sequence[str]) -> list[str]:
+    old = told_in(story.earlier)
+    quote = "" if any(old.values()) else story.earlier
+    stored = merged(old["stored"], _retelling_stored(story))
+    files = merged(old["files"], _retelling_files(story))
+    trouble = [*_retelling_errors(story), *corrections(story)]
+    before, now = steps(story)
+    parts: list[tuple[float, Render]] = [
+        (1.0, partial(listed, [BY_RULE, *_retelling_request(story), *wants])),
+        (4.0, partial(listed_files, [*stored, *files])),
+        (2.0, partial(listed, merged(old["errors"], trouble))),
+        (1.5, partial(excerpt, quote)),
+        (2.5, partial(listed, merged(old["answers"], answers(story)))),
+        (1.0, partial(listed, before)),
+        (2.5, partial(listed, merged(old["commands"], commands(story)))),
+        (0.5, partial(listed, [*unsolved(story), *unanswered(story)])),
+        (1.0, partial(listed, now)),
+        (1.5, partial(listed, _retelling_state(story))),
+        (0.2, partial(listed, go_on(story))),
+    ]
+    said = quoted(story.said, int(room * SAID_SUMMARISING), "<said>", "</said>", QUOTE_SUMMARISING)
+    left = room - byte_length(said)
+    told = shared(parts, int(left * (1 - NAMES_SUMMARISING)), int(room * SECTION))
+    request, files_, errors, *solved, pending, doing, state, following = told
+    rest = min(left - sum(map(byte_length, told)), int(room * NAMES_SUMMARISING))
+    known = dict.fromkeys([*story.names, *names_told(story.earlier.splitlines())])
+    names = came_up(known, "\n".join(told), rest)
+    solving, current = ("\n".join(filter(None, some)) for some in (solved, (doing, state)))
+    return [request, names, files_, errors, solving, said, pending, current, following]
+
+
+def _stretch(conversation: Conversation, asked: str) -> tuple[int, int]:
+    """Which messages are to be summarised, where the directive names the first one or one that stays."""
+    begins, stays = _BEGINS.search(asked), _STAYS.search(asked)
+    last = len(conversation.messages)
+    start = next(_starting(conversation, begins[1], range(last)), 0) if begins else 0
+    end = next(_starting(conversation, stays[1], range(last)[::-1]), last) if stays else last
+    return (start, end) if start < end else (0, last)
+
+
+def _starting(conversation: Conversation, words: str, places: Sequence[int]) -> Iterator[int]:
+    """Where messages are that start so, or make such a call."""
+    for at in places:
+        message = conversation.messages[at]
+        calls = [call_of(use).name for use in message.tool_uses[:1]]
+        if any(" ".join(t.split()).startswith(words) for t in (message.text[:400], *calls)):
+            yield at

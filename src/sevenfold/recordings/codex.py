@@ -1,0 +1,262 @@
+"""Reads the rollouts of Codex (`rollout-*.jsonl`): one record a line, with a time, a kind and a payload.
+
+`response_item` is what the model was sent and what it wrote; `event_msg` repeats most of that for the
+screen, and only its `token_count` tells something new. Rollouts of the first versions have no envelope.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.messages import (
+    Block,
+    Json,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from sevenfold.recordings.messages import arguments, part_of
+from sevenfold.recordings.model import Compaction, Recorded, SessionReader
+from sevenfold.recordings.read import Thread, count, decoded, left_out, object_of, text
+from sevenfold.storage.jsonl import lines_of
+from sevenfold.tokens import Usage
+
+FORMAT: Final = "codex"
+ENVELOPES: Final = frozenset(
+    {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
+)
+_CALLS: Final = frozenset(
+    {"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"}
+)
+_OUTPUTS: Final = frozenset(
+    {"function_call_output", "custom_tool_call_output", "tool_search_output"}
+)
+_ITEMS: Final = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
+_LOOKED_AT: Final = 5
+_COUNTS: Final = ("input", "cached_input", "output")
+
+
+class _Line(msgspec.Struct):
+    type: str = ""
+    timestamp: Any = None
+    payload: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    info: Any = None
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+class Codex:
+    """The reader, for those who take any."""
+
+    format = FORMAT
+
+    def recognises(self, head: bytes) -> bool:
+        return any(_is_ours(line) for line in head.split(b"\n")[:_LOOKED_AT])
+
+    def read(self, source: Path | bytes) -> Recorded:
+        reading = _Reading()
+        for number, line in lines_of(source, reading.thread.problems):
+            try:
+                reading.take(number, line)
+            except (ValueError, msgspec.DecodeError) as error:
+                reading.thread.wrong(number, str(error))
+        return reading.recorded()
+
+
+_fits: type[SessionReader] = Codex
+
+
+def _is_ours(line: bytes) -> bool:
+    if b'"session_meta"' in line[:300] and b'"payload"' in line:  # it may be longer than the head
+        return True
+    try:
+        found = object_of(line)
+    except ValueError:
+        return False
+    if "payload" in found:
+        return text(found.get("type")) in ENVELOPES
+    old_head = "instructions" in found and "id" in found and "timestamp" in found
+    return old_head or (text(found.get("type")) in _ITEMS and "uuid" not in found)
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.thread = Thread(FORMAT)
+        self._about: Json = {}
+        self._total: object = None
+        """What all requests so far have used together: said again, it tells nothing new."""
+
+    def take(self, line: int, data: bytes) -> None:
+        try:
+            record = _decode_line(data)
+            payload = bytes(record.payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            lost: list[str] = []
+            mended = object_of(data, lost)
+            for what in lost[:1]:
+                self.thread.wrong(line, left_out(what))
+            record = _Line(text(mended.get("type")), mended.get("timestamp"))
+            payload = msgspec.json.encode(mended["payload"]) if "payload" in mended else b""
+        at = self.thread.moment(record.timestamp, line)
+        if not payload:
+            self._bare(line, at, data)
+        elif record.type == "event_msg":
+            self._event(line, payload)
+        elif record.type == "response_item":
+            self._item(line, at, object_of(payload))
+        elif record.type == "compacted":
+            self._compacted(line, at, object_of(payload))
+        elif record.type == "session_meta":
+            self._about = self._about or object_of(payload)
+        elif record.type == "turn_context":
+            self.thread.model = text(object_of(payload).get("model")) or self.thread.model
+        else:
+            self.thread.skipped[record.type or "unknown"] += 1
+
+    def _bare(self, line: int, at: float, data: bytes) -> None:
+        """A record of the first versions: the item itself, or the head of the file."""
+        found = object_of(data)
+        if text(found.get("type")) in _ITEMS:
+            self._item(line, at, found)
+        elif "uuid" in found and "sessionId" in found:
+            self.thread.skipped["claude-code"] += 1
+        elif "id" in found and not self._about:
+            self._about = found
+        else:
+            self.thread.skipped[text(found.get("record_type")) or "unknown"] += 1
+
+    # --- what the model saw and wrote ---------------------------------------------------------------------
+
+    def _item(self, line: int, at: float, item: Json) -> None:
+        kind = text(item.get("type"))
+        if kind == "message":
+            self._message(line, at, item)
+        elif kind in _OUTPUTS:
+            self.thread.result(_output(item), line, at)
+        elif kind in _CALLS:
+            self.thread.wrote(_call(item), line, at)
+        elif kind == "reasoning":
+            if thought := _thought(item):
+                self.thread.wrote(thought, line, at)
+        elif kind == "web_search_call":
+            raw = msgspec.json.encode(item).decode("utf-8")
+            self.thread.wrote(Opaque(kind, raw), line, at)
+        else:
+            self.thread.skipped[kind or "unknown"] += 1
+
+    def _message(self, line: int, at: float, item: Json) -> None:
+        blocks = _blocks(item.get("content"))
+        if item.get("role") == "assistant":
+            for block in blocks:
+                self.thread.wrote(block, line, at)
+        else:
+            self.thread.said(blocks, line, at, meta=item.get("role") != "user")
+
+    def _compacted(self, line: int, at: float, found: Json) -> None:
+        left: list[Block] = []
+        instead = found.get("replacement_history")
+        for item in instead if isinstance(instead, list) else ():
+            if isinstance(item, dict) and item.get("type") == "message":
+                left += _blocks(item.get("content"))
+        if not left and (said := text(found.get("message"))):
+            left = [Text(said)]
+        summary = Message("user", tuple(left)) if left else None
+        self.thread.happened(Compaction("auto", 0, summary), line, at)
+
+    def _event(self, line: int, payload: bytes) -> None:
+        try:
+            event = _decode_event(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = decoded(payload)
+            event = _Event(text(found.get("type")), found.get("info"))
+        if event.type != "token_count":
+            self.thread.skipped[f"event_msg/{event.type}"] += 1
+            return
+        info = event.info if isinstance(event.info, dict) else {}
+        last, total = info.get("last_token_usage"), info.get("total_token_usage")
+        if not isinstance(last, dict) or (total is not None and total == self._total):
+            return
+        self._total = total
+        if not _can_be(last):
+            self.thread.wrong(line, "its usage cannot be: it is left out")
+            self.thread.stopped("")
+        elif count(last.get("input_tokens")):
+            self.thread.charged(_usage(last))
+
+    def recorded(self) -> Recorded:
+        about = self._about
+        git = about.get("git")
+        return self.thread.recorded(
+            session=text(about.get("id")) or text(about.get("session_id")),
+            version=text(about.get("cli_version")),
+            folder=text(about.get("cwd")),
+            branch=text(git.get("branch")) if isinstance(git, dict) else "",
+        )
+
+
+def _can_be(last: Json) -> bool:
+    """Whether each count is one, and no more was read from the cache than was sent."""
+    sent, cached, wrote = (last.get(f"{name}_tokens", 0) for name in _COUNTS)
+    if any(type(number) is not int or number < 0 for number in (sent, cached, wrote)):
+        return False
+    return bool(cached <= sent)
+
+
+def _usage(last: Json) -> Usage:
+    """Cached tokens are counted among the input there; writing to the cache costs nothing extra."""
+    sent, cached = count(last.get("input_tokens")), count(last.get("cached_input_tokens"))
+    return Usage(sent - cached, 0, cached, count(last.get("output_tokens")))
+
+
+def _blocks(content: object) -> list[Block]:
+    if isinstance(content, str):
+        return [Text(content)] if content else []
+    parts = content if isinstance(content, list) else ()
+    return [block for part in parts if (block := part_of(part)) is not None]
+
+
+def _call(item: Json) -> ToolUse:
+    name = text(item.get("name"))
+    if item.get("type") == "local_shell_call":
+        name, given = "shell", item.get("action")
+    else:
+        given = item.get("arguments", item.get("input"))
+    id = text(item.get("call_id")) or text(item.get("id"))
+    return ToolUse(id, name or "tool", arguments(given))
+
+
+def _output(item: Json) -> ToolResult:
+    given, failed = item.get("output"), False
+    if isinstance(given, dict):
+        failed, given = given.get("success") is False, given.get("content")
+    if isinstance(given, list):
+        blocks = _blocks(given)
+        return ToolResult(text(item.get("call_id")), tuple(blocks), failed)
+    return ToolResult(text(item.get("call_id")), text(given), failed)
+
+
+def _thought(item: Json) -> Block | None:
+    """What it thought, where that can be read; else the sealed bytes that were sent back."""
+    parts = [
+        text(part.get("text"))
+        for key in ("summary", "content")
+        for part in (item[key] if isinstance(item.get(key), list) else ())
+        if isinstance(part, dict)
+    ]
+    if words := "\n".join(part for part in parts if part):
+        return Thinking(words)
+    sealed = text(item.get("encrypted_content"))
+    return RedactedThinking(sealed) if sealed else None

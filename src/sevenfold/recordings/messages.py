@@ -1,0 +1,245 @@
+"""Reads plain lists of messages, as the chat APIs of OpenAI and others take them.
+
+A file is a JSON list, an object with `messages`, or one message a line. Such files say what was said, and
+mostly nothing about what it cost; usage and times are there only where the writer added them.
+
+What a provider said that a reply cost, as its own API writes it down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.messages import Block, Image, Json, Text, Thinking, ToolResult, ToolUse, parse_block
+from sevenfold.recordings.model import Recorded, SessionReader
+from sevenfold.recordings.read import Thread, decoded, document, items_of, left_out, object_of, text
+from sevenfold.storage.jsonl import lines_of
+from sevenfold.tokens import Usage
+
+_SENT: Final = ("prompt_tokens", "input_tokens")
+_WROTE: Final = ("completion_tokens", "output_tokens")
+_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
+_READ, _KEPT = "cache_read_input_tokens", "cache_creation_input_tokens"
+
+
+def usage_of(said: Json) -> Usage | None:
+    """None when a count of it is none. What OpenAI read from its cache is among what was sent."""
+    details: Json = next((said[name] for name in _DETAILS if isinstance(said.get(name), dict)), {})
+    counts: list[Any] = [_first_counts(said, _SENT), _first_counts(said, _WROTE)]
+    counts += [said.get(_KEPT) or 0, said.get(_READ) or 0, details.get("cached_tokens") or 0]
+    if any(type(number) is not int or number < 0 for number in counts):
+        return None
+    sent, wrote, kept, read, among = counts
+    return Usage(sent - among, kept, read + among, wrote) if among <= sent else None
+
+
+def _first_counts(said: Json, names: tuple[str, ...]) -> Any:
+    return next((said[name] for name in names if said.get(name) is not None), 0)
+
+
+FORMAT: Final = "messages"
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_ROLE: Final = re.compile(rb'"role"\s*:\s*"(?:system|developer|user|assistant)"')
+_IN_OBJECT: Final = re.compile(rb'"messages"\s*:\s*\[')
+_SAYS: Final = ("content", "tool_calls", "function_call")
+_WORDS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""Parts that are text, and where they have it."""
+_TIMES: Final = ("timestamp", "created_at", "created", "at")
+
+
+class Messages:
+    """The reader, for those who take any."""
+
+    format = FORMAT
+
+    def recognises(self, head: bytes) -> bool:
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start.startswith(b"["):
+            return _ROLE.search(start) is not None and b"{" in start[:64]
+        if not start.startswith(b"{"):
+            return False
+        return _is_message(_first(start)) or (
+            _IN_OBJECT.search(start) is not None and _ROLE.search(start) is not None
+        )
+
+    def read(self, source: Path | bytes) -> Recorded:
+        reading = _Reading()
+        _, line = next(lines_of(source, []), (0, b""))  # whole: it may be longer than any head
+        if line.startswith(b"{") and _is_message(_outline(line)):
+            items = reading.lines(source)
+        else:
+            items = reading.whole(source)
+        for number, item in items:
+            reading.take(number, item)
+        return reading.thread.recorded()
+
+
+_fits: type[SessionReader] = Messages
+
+
+def _first(head: bytes) -> object:
+    try:
+        return decoded(head.split(b"\n", 1)[0])
+    except ValueError:
+        return None
+
+
+def _outline(line: bytes) -> object:
+    """The fields of a line by which it is told, without taking all of it apart: it may be a whole list."""
+    try:
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        role = found.get("role")
+        return {**found, "role": decoded(bytes(role))} if role is not None else found
+    except (ValueError, RecursionError):
+        return _first(line)
+
+
+def _is_message(found: object) -> bool:
+    return (
+        isinstance(found, dict)
+        and text(found.get("role")) in _ROLES
+        and any(key in found for key in _SAYS)
+        and "uuid" not in found
+    )
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.thread = Thread(FORMAT)
+        self._at = 0.0
+        self._function = ""
+        """The id of the last call in the way of old, which has none."""
+
+    def lines(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
+        for number, line in lines_of(source, self.thread.problems):
+            lost: list[str] = []
+            try:
+                yield number, object_of(line, lost)
+            except ValueError as error:
+                self.thread.wrong(number, str(error))
+            for what in lost[:1]:
+                self.thread.wrong(number, left_out(what))
+
+    def whole(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
+        data, start = document(source, self.thread.problems), 0
+        if not data[:64].lstrip().startswith(b"["):
+            self.thread.model = _model(data)
+            found = _IN_OBJECT.search(data)
+            start = found.end() - 1 if found else len(data)
+            after = data.find(b"\n") + 1
+            if after and found and after < len(data) and data[after : after + 1] == b"{":
+                self.thread.wrong(2, "another list of messages; put each in a file of its own")
+        if start < len(data):
+            yield from enumerate(items_of(data, start, self.thread.problems), 1)
+
+    def take(self, number: int, item: object) -> None:
+        if not isinstance(item, dict) or text(item.get("role")) not in _ROLES:
+            self.thread.wrong(number, "not a message with a role")
+            return
+        times = (self.thread.moment(item.get(key), number) for key in _TIMES)
+        self._at = next((at for at in times if at), self._at)
+        role = item["role"]
+        if role == "assistant":
+            self._reply(number, item)
+        elif role in ("tool", "function"):
+            id = text(item.get("tool_call_id")) or self._function
+            result = ToolResult(id, _result(item.get("content")))
+            self.thread.result(result, number, self._at)
+        else:
+            self._said(number, item, meta=role != "user")
+
+    def _said(self, number: int, item: Json, *, meta: bool) -> None:
+        blocks = _blocks(item.get("content"))
+        results = [block for block in blocks if isinstance(block, ToolResult)]
+        rest: list[Block] = [b for b in blocks if not isinstance(b, ToolResult | ToolUse)]
+        for result in results:
+            self.thread.result(result, number, self._at)
+        if results:
+            self.thread.beside(rest, results[-1].tool_use_id)
+        else:
+            self.thread.said(rest, number, self._at, meta=meta)
+
+    def _reply(self, number: int, item: Json) -> None:
+        self.thread.stopped("")
+        thought = text(item.get("reasoning_content")) or text(item.get("reasoning"))
+        blocks: list[Block] = [Thinking(thought)] if thought else []
+        blocks += [b for b in _blocks(item.get("content")) if not isinstance(b, ToolResult)]
+        calls = item.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, dict):
+                blocks.append(_call(call))
+        if isinstance(old := item.get("function_call"), dict):
+            self._function = f"function-{number}"
+            blocks.append(_call({"id": self._function, "function": old}))
+        for block in blocks:
+            self.thread.wrote(block, number, self._at, model=text(item.get("model")))
+        self.thread.stopped("")
+        if blocks and isinstance(said := item.get("usage"), dict):
+            if (used := usage_of(said)) is None:
+                self.thread.wrong(number, "its usage cannot be: it is left out")
+            elif used.prompt:
+                self.thread.charged(used)
+
+
+def _model(data: bytearray) -> str:
+    """What an object that holds messages says about the model, before or behind them."""
+    for part in (data[:4_096], data[-4_096:]):
+        found = re.search(rb'"model"\s*:\s*"([^"\\]{1,100})"', part)
+        if found:
+            return found[1].decode("utf-8", "replace")
+    return ""
+
+
+def _call(call: Json) -> ToolUse:
+    named = call.get("function") or call.get("custom")
+    about: Json = named if isinstance(named, dict) else call
+    given = about.get("arguments", about.get("input"))
+    return ToolUse(text(call.get("id")), text(about.get("name")) or "tool", arguments(given))
+
+
+def arguments(given: object) -> Json:
+    """The arguments of a call, which come as JSON inside a string, or as a plain text."""
+    if isinstance(given, dict):
+        return given
+    if not isinstance(given, str):
+        return {}
+    try:
+        return object_of(given.encode("utf-8", "replace")) if given else {}
+    except ValueError:
+        return {"input": given}
+
+
+def _result(content: object) -> str | tuple[Block, ...]:
+    if isinstance(content, str):
+        return content
+    blocks = _blocks(content)
+    if all(isinstance(block, Text) for block in blocks):
+        return "".join(block.text for block in blocks if isinstance(block, Text))
+    return tuple(blocks)
+
+
+def _blocks(content: object) -> list[Block]:
+    if isinstance(content, str):
+        return [Text(content)] if content else []
+    parts = content if isinstance(content, list) else ()
+    return [block for part in parts if (block := part_of(part)) is not None]
+
+
+def part_of(part: object) -> Block | None:
+    """A part of a message's content; what we do not know is kept as it came."""
+    if isinstance(part, str):
+        return Text(part) if part else None
+    if not isinstance(part, dict):
+        return None
+    kind = text(part.get("type"))
+    if kind in _WORDS:
+        words = text(part.get(_WORDS[kind]))
+        return Text(words) if words else None
+    if kind in ("image_url", "input_image"):
+        return Image({"type": "url", "url": "image"})
+    return parse_block(part)

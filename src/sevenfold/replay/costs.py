@@ -1,0 +1,371 @@
+"""What a provider would have charged: its prompt cache, over the real token counts of a recording.
+
+Which model a recorded session was with, and at what price its requests are counted. How many tokens
+each entry of a recorded session really was, worked out from the usage it recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from statistics import median
+from time import process_time
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Price, Prices
+from sevenfold.errors import Mistake
+from sevenfold.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, to_wire
+from sevenfold.replay.policies import suggestion
+from sevenfold.request import TTL_SECONDS, Request, sendable
+from sevenfold.simulator.cache import Prompt, PromptCache
+from sevenfold.tokens import FRAME, Size, Usage, measure
+from sevenfold.transcript import Entry, Id, Placed, Replace, Reply
+
+SCOPE: Final = ("replay", "model")
+MINIMUM: Final = 1_024
+SLACK: Final = 100
+"""Tokens by which shares of the first request may be off."""
+SYSTEM: Final = ("system", 0, 0, "text")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Provider:
+    """Answers what a request would read from the cache, write to it, and send plain."""
+
+    def __init__(self, unseen: int, weigh: Callable[[Placed], int], known: int = 0) -> None:
+        self._unseen = unseen
+        self._known = known
+        """So many of them the provider had in its cache before the first request."""
+        self._weigh = weigh
+        self._cache = PromptCache()
+        self._last: Prompt | None = None
+        self._placed: list[Placed] = []
+        self._blocks: list[int] = []
+        """Where the blocks of each message begin."""
+        self._prompt = Prompt()
+        self._begin()
+        self.seconds = 0.0
+
+    @property
+    def unseen(self) -> int:
+        """Tokens before the first message."""
+        return self._unseen
+
+    @unseen.setter
+    def unseen(self, tokens: int) -> None:
+        if tokens != self._unseen:
+            self._unseen = tokens
+            self._begin()
+
+    def reweigh(self, since: Id, changed: Callable[[Message], bool]) -> None:
+        """Tokens of such messages since that entry are counted otherwise from now on.
+
+        What is in the cache stays there, and only from the first of them on is the rest worked out again.
+        """
+        first: int | None = None
+        for n in range(len(self._placed) - 1, -1, -1):
+            if (placed := self._placed[n]).id < since:
+                break
+            if changed(placed.message):
+                first = n
+        if first is not None:
+            self._cut(first)
+
+    def ask(self, request: Request, now: float) -> Usage:
+        """The usage of this request, without its output; what it marks is kept from then on."""
+        began = process_time()
+        prompt = self._asked(request)
+        if self._last is None:
+            self._cache.write(SCOPE, self._had(prompt), MINIMUM, now)
+        verdict = self._cache.look(SCOPE, prompt, MINIMUM, now)
+        self._cache.write(SCOPE, prompt, MINIMUM, now)
+        self._last = prompt
+        self.seconds += process_time() - began
+        return verdict.usage()
+
+    def answered(self, now: float) -> None:
+        """A prefix lives from the end of the reply: recorded sessions read it that long."""
+        if self._last is not None:
+            began = process_time()
+            self._cache.look(SCOPE, self._last, MINIMUM, now)
+            self.seconds += process_time() - began
+
+    def _had(self, prompt: Prompt) -> Prompt:
+        """What of the first request others had sent before."""
+        most = self._known + SLACK
+        end = max((n for n, tokens in enumerate(prompt.upto, 1) if tokens <= most), default=1)
+        ttl = prompt.marks[0][1]
+        return Prompt(
+            prompt.digests[:end], prompt.upto[:end], prompt.places[:end], [(end - 1, ttl)]
+        )
+
+    def _begin(self) -> None:
+        """Nothing but what stands before the messages."""
+        stable = min(self._known, self._unseen)
+        self._placed.clear()
+        self._blocks.clear()
+        digests = [b"system", b"%d" % self._unseen]
+        self._prompt = Prompt(digests, [stable, self._unseen], [SYSTEM, SYSTEM])
+
+    def _asked(self, request: Request) -> Prompt:
+        self._follow(request)
+        ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
+        known, view = self._prompt, request.view
+        marks = [(0, head), (1, head)]
+        for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
+            end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
+            marks.append((end - 1, ttl))
+        return Prompt(known.digests, known.upto, known.places, marks)
+
+    def _follow(self, request: Request) -> None:
+        """Hashes and weights of the view; only what differs from the last one is worked out."""
+        view, same = request.view, 0
+        for old, new in zip(self._placed, view, strict=False):
+            if old is not new:
+                break
+            same += 1
+        if same < len(self._placed):
+            self._cut(same)
+        prompt = self._prompt
+        for at in range(same, len(view)):
+            placed = view[at]
+            digest = _digest(prompt.digests[-1], placed.message)
+            tokens, weight = prompt.upto[-1], self._weigh(placed)
+            self._placed.append(placed)
+            self._blocks.append(len(prompt))
+            for n, block in enumerate(placed.message.content):
+                prompt.digests.append(digest + b"%d" % n)
+                prompt.upto.append(tokens)
+                prompt.places.append(("messages", at, 0, _kind(block)))
+            prompt.upto[-1] = tokens + weight
+
+    def _cut(self, same: int) -> None:
+        """Go back to these messages. The lists belong to an earlier request too: new ones are made."""
+        end, old = self._blocks[same], self._prompt
+        del self._placed[same:], self._blocks[same:]
+        self._prompt = Prompt(old.digests[:end], old.upto[:end], old.places[:end])
+
+
+def _digest(before: bytes, message: Message) -> bytes:
+    """Of a prefix with this message at its end; what would be sent as the same bytes gives the same.
+
+    Texts are encoded one by one and let go: an encoder of whole messages leaves a second copy of each
+    text that is not ASCII with the text, for as long as the session is held.
+    """
+    hashed = blake2b(before + message.role.encode(), digest_size=16)
+    for block in sendable(message).content:
+        text, rest = "", block
+        if isinstance(block, Text):
+            text, rest = block.text, replace(block, text="")
+        elif isinstance(block, ToolResult) and isinstance(block.content, str):
+            text, rest = block.content, replace(block, content="")
+        data = text.encode("utf-8", "surrogatepass")
+        hashed.update(b"%d:" % len(data) + _encode(to_wire(rest)))
+        hashed.update(data)
+    return hashed.digest()
+
+
+def _kind(block: object) -> str:
+    if isinstance(block, ToolUse):
+        return "tool_use"
+    return "tool_result" if isinstance(block, ToolResult) else "text"
+
+
+LARGE: Final = 1_000_000
+"""The window of a session whose prompts were longer than its model's usual one."""
+UNKNOWN: Final = Price(
+    model="unknown",
+    input=0.0,
+    output=0.0,
+    output_units=5.0,
+    window=200_000,
+    max_output=32_000,
+    as_of="",
+)
+"""The usual multiples for cache and output, and no price."""
+
+
+class Priced(msgspec.Struct, frozen=True):
+    """The model of a session, and the price it is counted at."""
+
+    model: str
+    price: Price
+    known: bool
+    """Whether that is a real price; else only base-price units can be told."""
+    error: str = ""
+    others: dict[str, Price] = {}
+    """What the other models cost that answered in it, each by its own name."""
+
+    @property
+    def window(self) -> int | None:
+        """None: a model that can have the large window, and only the prompts tell whether it had."""
+        return None if self.price.window == LARGE else self.price.window
+
+    @property
+    def prices(self) -> Prices:
+        """A table by which the layers decide with this price, whatever the model is called."""
+        price = self.price
+        return Prices({price.model: price}, {self.model: price.model, "*": price.model})
+
+
+def priced(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> Priced:
+    """The price of the session's own model, or of the one that was asked for."""
+    model = model_of(entries)
+    found = prices.of(wanted or model) if wanted or model else None
+    if found is None:
+        what = f"no price is known for {model}" if model else "it names no model"
+        error = (
+            f"{what}: costs are in base-price tokens alone, and nothing is compacted by price; "
+            "--price MODEL gives them a price"
+        )
+        return Priced(
+            model, _fitting(replace(UNKNOWN, model=model or "unknown"), entries), False, error
+        )
+    if wanted:
+        return Priced(model or found.model, _fitting(found, entries), True)
+    others, error = _others(model, found, entries, prices)
+    return Priced(model, _fitting(found, entries), True, error, others)
+
+
+def _others(
+    model: str, main: Price, entries: Sequence[Entry], prices: Prices
+) -> tuple[dict[str, Price], str]:
+    """The prices of other models that answered, and what is to be said of those without one."""
+    replies = [e.what for e in entries if isinstance(e.what, Reply) and e.what.usage.prompt]
+    times = Counter(reply.model for reply in replies if reply.model not in ("", model))
+    found, unknown = dict[str, Price](), list[str]()
+    for name in times:
+        price = prices.of(name)
+        if price is None or price.currency != main.currency or not main.input:
+            unknown.append(name)
+        elif price.model != main.model:
+            found[name] = price
+    if not unknown:
+        return found, ""
+    number = sum(times[name] for name in unknown)
+    return found, (
+        f"no price is known for {', '.join(unknown)}, which answered {number:,} of {len(replies):,} "
+        f"requests: they are counted at the price of {main.model}"
+    )
+
+
+def asked_for(prices: Prices, wanted: str) -> str:
+    """A model whose price is known; `Mistake` with a suggestion when it is not."""
+    if prices.of(wanted) is None:
+        near = suggestion(wanted, [price.model for price in prices])
+        raise Mistake(
+            f"no price is known for {wanted!r}: {near or 'the price table does not have it'}; "
+            "the setting 'prices' names a table of your own"
+        )
+    return wanted
+
+
+def model_of(entries: Sequence[Entry]) -> str:
+    """The model that answered most."""
+    known = Counter(e.what.model for e in entries if isinstance(e.what, Reply) and e.what.model)
+    return known.most_common(1)[0][0] if known else ""
+
+
+def _fitting(price: Price, entries: Sequence[Entry]) -> Price:
+    """The price with a window in which the recorded prompts have room."""
+    largest = max((e.what.usage.prompt for e in entries if isinstance(e.what, Reply)), default=0)
+    return replace(price, window=LARGE) if largest > price.window else price
+
+
+LEAST, MOST = 0.4, 4.0
+"""A difference that makes a token of more or less than this is something else: a cleared result, a hook."""
+USUAL: Final = 1.25
+"""Real tokens for an estimated one, where nothing better is known."""
+SHRANK: Final = 0.97
+"""A request smaller than this part of the one before has lost something."""
+LARGEST_FIXED: Final = 45_000
+"""No system prompt with its tools was larger in the sessions looked at: more is inherited history."""
+
+
+@dataclass
+class Counted:
+    """A rate for each entry: real tokens for one estimated token."""
+
+    unseen: int = 0
+    known: int = 0
+    """How much of it the first request read from the cache: others had sent it before."""
+    resets: dict[Id, int] = field(default_factory=dict)
+    """What is unseen from a compaction on: inherited history goes with it."""
+    rates: dict[Id, float] = field(default_factory=dict)
+    usual: float = USUAL
+    shrank: dict[Id, int] = field(default_factory=dict)
+    """Replies to which so much less was sent than before: the recording itself had cleared something."""
+
+    def rate(self, id: Id) -> float:
+        return self.rates.get(id, self.usual)
+
+    @property
+    def inherited(self) -> int:
+        """What stood before the first message and was conversation: a session that went on from another."""
+        return self.unseen - self.fixed
+
+    @property
+    def fixed(self) -> int:
+        """System prompt and tools, and no history: what a compaction cannot take away.
+
+        A recorded compaction shows an upper limit. Without one, a session that began with more than any
+        system prompt takes is taken to have inherited the rest.
+        """
+        known = list(self.resets.values()) or [LARGEST_FIXED]
+        return min(self.unseen, *known)
+
+
+def estimated(message: Message) -> int:
+    return weigh(measure(message))
+
+
+def weigh(size: Size) -> int:
+    return size.tokens() + size.frames * FRAME
+
+
+def thinks(message: Message) -> bool:
+    return any(isinstance(block, THOUGHTS) for block in message.content)
+
+
+def without_thinking(message: Message) -> Message:
+    if not thinks(message):
+        return message
+    return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
+
+
+def counted(entries: Sequence[Entry]) -> Counted:
+    """Rates from the differences between requests; entries without one get the session's usual rate."""
+    known, added, before = Counted(), dict[Id, int](), None
+    compacted: Id | None = None
+    for entry in entries:
+        message = entry.what.message if isinstance(entry.what, Reply) else entry.what
+        if isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
+            unseen = max(0, prompt - round(sum(added.values()) * USUAL))
+            if before is None:
+                known.unseen, known.known = unseen, entry.what.usage.cache_read
+            elif compacted is not None:
+                known.resets[compacted] = unseen
+            else:
+                _share_out(known, prompt - before, added)
+                if prompt < SHRANK * before:
+                    known.shrank[entry.id] = before - prompt
+            added, before, compacted = {}, prompt, None
+        if isinstance(entry.what, Replace):
+            compacted = entry.id
+            added = {entry.id: sum(estimated(m) for m in entry.what.by)}
+        elif isinstance(message, Message):
+            added[entry.id] = estimated(message)
+    if known.rates:
+        known.usual = median(known.rates.values())
+    return known
+
+
+def _share_out(known: Counted, tokens: int, added: dict[Id, int]) -> None:
+    whole = sum(added.values())
+    if whole and LEAST <= tokens / whole <= MOST:
+        known.rates.update(dict.fromkeys(added, tokens / whole))

@@ -1,0 +1,532 @@
+"""A session drawn: how large each request was, how much of it came from the cache, and what layers did.
+
+Small pieces of SVG and HTML: safe text, numbers for people, axes. Policies as dots, cost against
+what had to be read back, each with its name where there is room. Cost by layer: from what the
+policy would have cost without its layers down to what it costs with them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from math import dist, floor, log10
+from typing import Final, NamedTuple
+
+from sevenfold.replay.outcome import BESIDE
+from sevenfold.replay.results import Cost, Figures, Point
+
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Characters that turn text round, hide something or are none."""
+
+
+def safe(text: str, most: int = 120) -> str:
+    """Text of somebody else's, as it may stand in a page: nothing in it is markup or invisible."""
+    line = " ".join(text.split())
+    line = "".join("\ufffd" if unicodedata.category(c) in _HIDDEN else c for c in line)
+    return escape(line if len(line) <= most else f"{line[: most - 1]}…")
+
+
+def tokens(number: float) -> str:
+    """12345 -> 12.3k"""
+    size = abs(number)
+    if size < 1_000:
+        return f"{number:.0f}"
+    if size < 999_950:
+        return f"{number / 1_000:.1f}".removesuffix(".0") + "k"
+    return f"{number / 1_000_000:.2f}".rstrip("0").removesuffix(".") + "M"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}\u00a0%"
+
+
+def amount(cost: Cost | None) -> str:
+    """A cost in money where its price is known, else in tokens."""
+    if cost is None:
+        return "–"
+    if cost.amount is None:
+        return tokens(cost.units)
+    sign = "$" if cost.currency == "USD" else f"{safe(cost.currency or '')} "
+    return f"{sign}{cost.amount:,.2f}"
+
+
+def span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5_400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds / 3_600:.1f} h"
+    return f"{seconds / 86_400:.0f} days"
+
+
+def steps(most: float, wanted: int = 4) -> list[float]:
+    """Round numbers from nothing to about `most`, to draw lines at."""
+    if most <= 0:
+        return [0.0]
+    rough = most / wanted
+    ten = 10 ** floor(log10(rough))
+    step = next(n * ten for n in (1, 2, 2.5, 5, 10) if n * ten >= rough)
+    return [n * step for n in range(int(most / step) + 1)]
+
+
+def tag(name: str, body: str = "", **attributes: str | float) -> str:
+    """An element; `_` in the name of an attribute is `-`, and `class_` is `class`."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{number(value)}"'
+        for key, value in attributes.items()
+    )
+    return f"<{name}{written}>{body}</{name}>"
+
+
+def number(value: str | float) -> str:
+    if isinstance(value, str):
+        return escape(value)
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    return tag("text", safe(text), x=x, y=y, class_=f"label {kind}".strip(), text_anchor=anchor)
+
+
+def line(points: Sequence[tuple[float, float]], kind: str) -> str:
+    return tag("polyline", points=_path(points), class_=kind)
+
+
+def area(points: Sequence[tuple[float, float]], floor_at: float, kind: str) -> str:
+    if not points:
+        return ""
+    closed = [(points[0][0], floor_at), *points, (points[-1][0], floor_at)]
+    return tag("polygon", points=_path(closed), class_=kind)
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{number(x)},{number(y)}" for x, y in points)
+
+
+def picture(id: str, title: str, about: str, width: float, height: float, body: str) -> str:
+    """A drawing with a name and a description for those who do not see it."""
+    head = f'<title id="{id}-t">{safe(title)}</title><desc id="{id}-d">{safe(about, 600)}</desc>'
+    return (
+        f'<svg role="img" aria-labelledby="{id}-t {id}-d" viewBox="0 0 {number(width)} '
+        f'{number(height)}" preserveAspectRatio="xMinYMin meet">{head}{body}</svg>'
+    )
+
+
+WIDTH, LEFT, RIGHT = 960.0, 136.0, 12.0
+TOP, PLOT, HITS, LANE = 18.0, 170.0, 34.0, 16.0
+SILENCE: Final = 300.0
+"""Seconds after which a cache of the usual lifetime is cold."""
+LANES: Final = (
+    "tool results",
+    "microcompaction",
+    "session memory",
+    "compaction",
+    "read back",
+    "keep warm",
+    "extraction",
+    "recording",
+)
+WORK: Final = {
+    "notes": "session memory",
+    "summary": "compaction",
+    "keep warm": "keep warm",
+    "extraction": "extraction",
+}
+"""Which lane a request beside the conversation belongs to."""
+
+
+def chart(id: str, title: str, known: Mapping[str, Figures], main: str) -> str:
+    """`known`: what came of the session under each policy; `main` is the one drawn in full."""
+    return _Chart(id, title, known, main).drawn()
+
+
+class _Chart:
+    def __init__(self, id: str, title: str, known: Mapping[str, Figures], main: str) -> None:
+        self._id, self._title, self._known, self._main = id, title, known, main
+        every = [p for figures in known.values() for p in figures.points if p.kind not in BESIDE]
+        self._points = [p for p in known[main].points if p.kind not in BESIDE]
+        self._number = max((figures.turns for figures in known.values()), default=1) or 1
+        """Of requests; each has a place of the same width, the first as well as the last."""
+        self._most = max((max(p.context, p.recorded) for p in every), default=1) or 1
+
+    def drawn(self) -> str:
+        lanes = self._lanes()
+        hits_at = TOP + PLOT + 26
+        lanes_at = hits_at + HITS + 8
+        height = lanes_at + LANE * len(lanes) + 22
+        body = "".join(
+            (
+                self._grid(),
+                self._silences(lanes_at + LANE * len(lanes)),
+                self._areas(),
+                self._lines(),
+                self._hits(hits_at),
+                *(self._lane(lanes_at + LANE * n, *lane) for n, lane in enumerate(lanes.items())),
+                self._bottom(height - 6),
+            )
+        )
+        return picture(self._id, self._title, self._told(lanes), WIDTH, height, body)
+
+    # --- places -----------------------------------------------------------------------------------------
+
+    def _x(self, turn: int) -> float:
+        """The middle of its place; what comes after the last belongs to it."""
+        return LEFT + self._wide * (min(turn, self._number - 1) + 0.5)
+
+    @property
+    def _wide(self) -> float:
+        return (WIDTH - LEFT - RIGHT) / self._number
+
+    def _y(self, tokens: float) -> float:
+        return TOP + PLOT * (1 - tokens / self._most)
+
+    # --- parts ------------------------------------------------------------------------------------------
+
+    def _grid(self) -> str:
+        out = [label(8, TOP + 12, "tokens sent", "head")]
+        for at in steps(self._most):
+            y = self._y(at)
+            out.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
+            out.append(label(LEFT - 6, y + 4, tokens(at), anchor="end"))
+        return "".join(out)
+
+    def _silences(self, bottom: float) -> str:
+        """Where nobody spoke for so long that the cache went cold."""
+        out = []
+        turns = [p for p in self._points if p.kind == "turn"]
+        for before, after in pairwise(turns):
+            gap = after.at - before.at
+            if gap > SILENCE and before.at:
+                x = self._x(after.turn)
+                about = f"<title>{safe(f'silence of {span(gap)}')}</title>"
+                out.append(tag("line", about, x1=x, x2=x, y1=TOP, y2=bottom, class_="silence"))
+        return "".join(out)
+
+    def _areas(self) -> str:
+        sent = [(self._x(p.turn), self._y(p.context)) for p in self._points]
+        read = [(self._x(p.turn), self._y(p.read)) for p in self._points]
+        return area(sent, TOP + PLOT, "sent") + area(read, TOP + PLOT, "read")
+
+    def _lines(self) -> str:
+        out = []
+        recorded = [(self._x(p.turn), self._y(p.recorded)) for p in self._points if p.recorded]
+        if recorded:
+            out.append(line(recorded, "recorded"))
+        for n, (name, figures) in enumerate(self._known.items()):
+            points = [p for p in figures.points if p.kind not in BESIDE]
+            kind = "main" if name == self._main else f"policy p{n % 6}"
+            out.append(line([(self._x(p.turn), self._y(p.context)) for p in points], kind))
+        return "".join(out)
+
+    def _hits(self, top: float) -> str:
+        """The share of each request that came from the cache, as a bar."""
+        width = max(1.0, self._wide * 0.85)
+        out = [label(LEFT - 6, top + HITS / 2 + 4, "cache hit", anchor="end")]
+        out.append(
+            tag("rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame")
+        )
+        for p in self._points:
+            share = min(1.0, p.read / p.context) if p.context else 0.0
+            kind = "hit" if share >= 0.5 else "miss"
+            high = HITS * (share if share >= 0.5 else 1 - share)
+            y = top + HITS - high if kind == "hit" else top
+            x = self._x(p.turn) - width / 2
+            out.append(tag("rect", x=x, y=y, width=width, height=high, class_=kind))
+        return "".join(out)
+
+    def _lanes(self) -> dict[str, list[tuple[Point, str]]]:
+        """What each layer did and when; layers that did nothing have no lane."""
+        found: dict[str, list[tuple[Point, str]]] = {name: [] for name in LANES}
+        for p in self._known[self._main].points:
+            for did in p.happened:
+                found.setdefault(did.layer, []).append(
+                    (p, f"{did.what} ({tokens(did.tokens)} tokens)")
+                )
+            if p.kind in WORK:
+                found[WORK[p.kind]].append((p, f"a request for {p.kind}"))
+        return {name: did for name, did in found.items() if did}
+
+    def _lane(self, top: float, name: str, did: Sequence[tuple[Point, str]]) -> str:
+        middle = top + LANE / 2
+        out = [label(LEFT - 6, middle + 4, name, anchor="end")]
+        out.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid"))
+        kind = f"event {name.replace(' ', '-')}" if name in LANES else "event"
+        for p, what in did:
+            request = min(p.turn + 1, self._number)
+            about = f"<title>{safe(f'request {request}: {name}: {what}')}</title>"
+            x = self._x(p.turn)
+            out.append(tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind))
+        return "".join(out)
+
+    def _bottom(self, y: float) -> str:
+        last = label(WIDTH - RIGHT, y, f"{self._number}", anchor="end")
+        return label(LEFT, y, "request 1") + (last if self._number > 1 else "")
+
+    def _told(self, lanes: Mapping[str, Sequence[object]]) -> str:
+        """The drawing in words."""
+        largest = max((p.context for p in self._points), default=0)
+        did = "; ".join(f"{name} {len(events)} times" for name, events in lanes.items())
+        hits = self._known[self._main].usage.hit_rate
+        requests = f"{self._number} request{'' if self._number == 1 else 's'}"
+        return (
+            f"Under {self._main} the {requests} of this session sent up to "
+            f"{tokens(largest)} tokens each, {hits:.0%} of all of them from the cache. "
+            f"{f'Layers: {did}.' if did else 'No layer did anything.'}"
+        )
+
+
+WIDTH_SCATTER, HEIGHT = 480.0, 340.0
+"""Little, so that its words can be read on a telephone."""
+LEFT_SCATTER, TOP_SCATTER, RIGHT_SCATTER, BOTTOM = 44.0, 28.0, 12.0, 44.0
+LETTER, LINE, DOT = 7.2, 15.0, 6.0
+"""Of the text: a letter of the widest usual face, and a line."""
+FAR: Final = 60
+"""Lines above and below a dot that are looked at for room."""
+SAME: Final = 3.0
+"""Dots that are nearer than this have one name together."""
+LONGEST: Final = 28
+"""Letters of a name; the whole of it is in the table and behind the dot."""
+
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom."""
+
+
+class Place(NamedTuple):
+    """Where a name stands: its beginning, or its end where it stands to the left of the dot."""
+
+    x: float
+    y: float
+    anchor: str
+    box: Box
+
+
+def scatter(wholes: Mapping[str, Figures]) -> str:
+    """The drawing; nothing where fewer than two policies can be compared with what was paid."""
+    points = {
+        name: (whole.extra_per_100, 100 * whole.of_paid)
+        for name, whole in wholes.items()
+        if whole.of_paid is not None
+    }
+    if len(points) < 2:
+        return ""
+    right = max(x for x, _ in points.values()) * 1.15 or 1.0
+    costs = [y for _, y in points.values()]
+    high = max(costs) * 1.03 or 1.0
+    low = max((y for y in steps(high, 10) if y <= 0.97 * min(costs)), default=0.0)
+    sx, sy = (
+        (WIDTH_SCATTER - LEFT_SCATTER - RIGHT_SCATTER) / right,
+        (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low),
+    )
+    dots = [(LEFT_SCATTER + x * sx, HEIGHT - BOTTOM - (y - low) * sy) for x, y in points.values()]
+    out = [label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")]
+    out.append(label(6, 14, "cost, % of paid", "head"))
+    for y in (low + step for step in steps(high - low)):
+        at = HEIGHT - BOTTOM - (y - low) * sy
+        out.append(
+            tag(
+                "line",
+                x1=LEFT_SCATTER,
+                x2=WIDTH_SCATTER - RIGHT_SCATTER,
+                y1=at,
+                y2=at,
+                class_="grid",
+            )
+        )
+        out.append(label(LEFT_SCATTER - 6, at + 4, f"{y:g}", anchor="end"))
+    floor = HEIGHT - BOTTOM + 16
+    out += [label(LEFT_SCATTER + x * sx, floor, f"{x:g}", anchor="middle") for x in steps(right)]
+    out.append(_dots(points, dots))
+    told = "; ".join(f"{name}: {_said(*point)}" for name, point in points.items())
+    return picture(
+        "frontier", "Cost against reading back", told, WIDTH_SCATTER, HEIGHT, "".join(out)
+    )
+
+
+def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float, float]]) -> str:
+    groups = _groups(dots)
+    leaders = [dots[group[0]] for group in groups]
+    every = list(points)
+    names = [_named([every[n] for n in group]) for group in groups]
+    places = label_places(
+        leaders, names, (LEFT_SCATTER, TOP_SCATTER - 8, WIDTH_SCATTER, HEIGHT - BOTTOM)
+    )
+    out = []
+    for (x, y), place in zip(leaders, places, strict=True):
+        if abs(place.y - 4 - y) >= LINE:  # so far off that a line leads there
+            out.append(tag("line", x1=x, y1=y, x2=place.x, y2=place.y - 4, class_="grid"))
+    for group, (x, y), name, place in zip(groups, leaders, names, places, strict=True):
+        about = "; ".join(f"{every[n]}: {_said(*points[every[n]])}" for n in group)
+        kind = f"dot p{group[0] % 6}"
+        out.append(
+            tag("circle", f"<title>{safe(about, 600)}</title>", cx=x, cy=y, r=DOT, class_=kind)
+        )
+        out.append(label(place.x, place.y, name, anchor=place.anchor))
+    return "".join(out)
+
+
+def _groups(dots: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Policies whose dots are one dot to the eye, by the first of them."""
+    groups: list[list[int]] = []
+    for n, dot in enumerate(dots):
+        near = (group for group in groups if dist(dots[group[0]], dot) < SAME)
+        if (group := next(near, None)) is not None:
+            group.append(n)
+        else:
+            groups.append([n])
+    return groups
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    room = LONGEST - len(more)
+    return (names[0] if len(names[0]) <= room else f"{names[0][: room - 1]}…") + more
+
+
+def _said(extra: float, cost: float) -> str:
+    return f"{cost:.1f} % of paid, {extra:.1f} extra requests per 100"
+
+
+def label_places(
+    dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box
+) -> list[Place]:
+    """A place for each name beside its dot, or above or below it: on no other name and on no dot."""
+    taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
+    found: dict[int, Place] = {}
+    for n in sorted(range(len(dots)), key=lambda n: dots[n][1]):
+        wide = LETTER * len(names[n])
+        choice = _places(*dots[n], wide, frame)
+        free = (p for p in choice if not any(_meet(p.box, box) for box in taken))
+        found[n] = next(free, _beside(*dots[n], wide, "start"))
+        taken.append(found[n].box)
+    return [found[n] for n in range(len(dots))]
+
+
+def _places(x: float, y: float, wide: float, frame: Box) -> Iterator[Place]:
+    """Those inside the frame, nearest first."""
+    for n in range(FAR):
+        middle = y + LINE * ((n + 1) // 2) * (1 if n % 2 else -1)
+        for side in ("start", "end"):
+            place = _beside(x, middle, wide, side)
+            if _inside(place.box, frame):
+                yield place
+
+
+def _beside(x: float, y: float, wide: float, side: str) -> Place:
+    start = x + DOT + 4 if side == "start" else x - DOT - 4 - wide
+    box = start, y - LINE / 2, start + wide, y + LINE / 2
+    return Place(start if side == "start" else start + wide, y + 4, side, box)
+
+
+def _inside(box: Box, frame: Box) -> bool:
+    across = box[0] >= frame[0] and box[2] <= frame[2]
+    return across and box[1] >= frame[1] and box[3] <= frame[3]
+
+
+def _meet(one: Box, other: Box) -> bool:
+    apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    return not apart
+
+
+WIDTH_WATERFALL, LEFT_WATERFALL, RIGHT_WATERFALL = 960.0, 260.0, 120.0
+BAR, GAP = 18.0, 8.0
+LEAST: Final = 0.0005
+"""Of the whole; smaller steps are left out."""
+
+
+class _Step:
+    def __init__(self, name: str, start: float, end: float, kind: str) -> None:
+        self.name, self.start, self.end, self.kind = name, start, end, kind
+
+    @property
+    def change(self) -> float:
+        return self.end - self.start
+
+
+def waterfall(id: str, name: str, whole: Figures) -> str:
+    """The bars of one policy."""
+    bars = _steps(whole)
+    most = max(max(bar.start, bar.end) for bar in bars) or 1.0
+    scale = (WIDTH_WATERFALL - LEFT_WATERFALL - RIGHT_WATERFALL) / most
+    height = (BAR + GAP) * len(bars) + 30
+    out = []
+    for at in steps(most):
+        x = LEFT_WATERFALL + at * scale
+        out.append(tag("line", x1=x, x2=x, y1=4, y2=height - 22, class_="grid"))
+        out.append(label(x, height - 8, tokens(at), anchor="middle"))
+    for n, bar in enumerate(bars):
+        out.append(_bar(bar, 6 + n * (BAR + GAP), scale))
+    title = f"Cost by layer under {name}"
+    return picture(id, title, _told(name, bars), WIDTH_WATERFALL, height, "".join(out))
+
+
+def _bar(bar: _Step, y: float, scale: float) -> str:
+    low, high = sorted((bar.start, bar.end))
+    value = tokens(bar.end) if bar.kind in ("whole", "paid") else f"{_signed(bar.change)}"
+    about = f"<title>{safe(f'{bar.name}: {value}')}</title>"
+    return "".join(
+        (
+            label(LEFT_WATERFALL - 8, y + 13, bar.name, anchor="end"),
+            tag(
+                "rect",
+                about,
+                x=LEFT_WATERFALL + low * scale,
+                y=y,
+                width=max(1.0, (high - low) * scale),
+                height=BAR,
+                class_=f"bar {bar.kind}",
+            ),
+            label(LEFT_WATERFALL + high * scale + 6, y + 13, value),
+        )
+    )
+
+
+def _steps(whole: Figures) -> list[_Step]:
+    end = whole.cost.units
+    at = end + sum(layer.net for layer in whole.layers.values())
+    bars = [_Step("without its layers, estimated", 0.0, at, "whole")]
+    for name, layer in whole.layers.items():
+        for value, kind, words in (
+            (-layer.saved, "saved", "saves"),
+            (layer.cost, "spent", "costs"),
+        ):
+            if abs(value) > LEAST * max(end, 1.0):
+                bars.append(_Step(f"{name} {words}", at, at + value, kind))
+                at += value
+    bars.append(_Step("simulated", 0.0, end, "whole"))
+    if whole.paid is not None:
+        part = whole.paid_files < whole.files
+        name = (
+            f"paid, {whole.paid_files:,} of {whole.files:,} sessions" if part else paid_name(whole)
+        )
+        bars.append(_Step(name, 0.0, whole.paid.units, "paid"))
+    return bars
+
+
+def paid_name(whole: Figures) -> str:
+    """At another price than that of its models it is not what was paid."""
+    return f"recorded, priced as {whole.paid_at}" if whole.paid_at else "really paid"
+
+
+def _signed(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{tokens(abs(value))}"
+
+
+def _told(name: str, bars: Sequence[_Step]) -> str:
+    parts = [
+        f"{bar.name} {tokens(bar.end) if bar.kind in ('whole', 'paid') else _signed(bar.change)}"
+        for bar in bars
+    ]
+    return f"In base-price tokens, under {name}: {', '.join(parts)}."
+
+
+def difference(cost: Cost, paid: Cost | None) -> str:
+    """What would have been saved, in words."""
+    if paid is None or not paid.units:
+        return ""
+    change = 1 - cost.units / paid.units
+    known = cost.amount is not None and paid.amount is not None
+    less = f" ({amount(Cost(0.0, abs((paid.amount or 0) - (cost.amount or 0)), cost.currency))})"
+    return f"{abs(change):.1%}{less if known else ''} {'less' if change >= 0 else 'more'} than was paid"

@@ -1,0 +1,477 @@
+"""One recorded file under some policies: read it, drive it, and say what came of it or what is wrong.
+
+Several processes that replay files at the same time, one file each at any moment. How far a replay
+is, how fast it goes, and how long it will still take: one line that is drawn again.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from threading import current_thread, main_thread
+from time import monotonic, perf_counter
+from types import FrameType
+from typing import Final, TextIO, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Prices
+from sevenfold.errors import SevenfoldError
+from sevenfold.recordings.find import Found, read
+from sevenfold.recordings.messages import FORMAT as MESSAGES
+from sevenfold.recordings.model import Recorded, to_transcript
+from sevenfold.recordings.own import sessions_in
+from sevenfold.recordings.read import ALWAYS
+from sevenfold.replay.costs import Priced, priced
+from sevenfold.replay.drive import drive
+from sevenfold.replay.policies import Policy
+from sevenfold.replay.results import Figures, Left, costs, figures
+from sevenfold.replay.stand_ins import UNKNOWN, learns, talked, unknown
+from sevenfold.transcript import Entry, Problem, Reply
+
+MOST_ERRORS: Final = 20
+"""That are listed of one file; the rest is counted."""
+TELL_EVERY: Final = 0.2
+"""Seconds between two words on how far a file is."""
+BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
+"""What a file that nobody has thought of may lead to: it ends this session, and the others go on."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A file, and what to do with it. It goes to another process as it is."""
+
+    number: int
+    found: Found
+    policies: tuple[Policy, ...]
+    price: str | None = None
+    """Count with the price of this model, whatever the file says."""
+    prices: Path | None = None
+    """The user's own price table."""
+    drawn: bool = False
+    """Whether each request is wanted, for a drawing."""
+    scratch: Path | None = None
+    """A folder for what layers write; whoever made it takes it away."""
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a file."""
+
+    number: int
+    path: str
+    format: str = ""
+    session: str = ""
+    agent: str = ""
+    """Of the sub-agent whose conversation it is; `session` is then the one that it worked for."""
+    title: str = ""
+    model: str = ""
+    began: float = 0.0
+    recorded: int = 0
+    """Requests in the recording."""
+    by_policy: dict[str, Figures] = {}
+    left: Left = Left()
+    """What is not replayed, since the user went back behind it."""
+    errors: tuple[str, ...] = ()
+    """What could not be read, known or believed: the figures are not the whole truth."""
+    notes: tuple[str, ...] = ()
+    """What files of this kind do not say."""
+    passed_over: bool = False
+    """Something else that lay in a folder."""
+    agents: tuple[Replayed, ...] = ()
+    """The sub-agents whose conversations are in the same file."""
+
+    @property
+    def called(self) -> str:
+        """What it is called where many stand below each other."""
+        name = Path(self.path).name
+        for end in (".gz", ".jsonl", ".json", ".ndjson"):
+            name = name.removesuffix(end)
+        return f"{self.agent[:8]} of {(self.session or name)[:8]}" if self.agent else name
+
+
+class Underway(msgspec.Struct, frozen=True):
+    """How far a file is."""
+
+    number: int
+    share: float
+    requests: int
+
+
+Tell: TypeAlias = Callable[[Underway], None]
+
+
+def nobody(so_far: Underway) -> None:
+    """Nobody wants to know."""
+
+
+def run(job: Job, tell: Tell = nobody) -> Replayed:
+    """Replay one file. Whatever is wrong with it is in the answer, never raised."""
+    path, began = job.found.path, perf_counter()
+    try:
+        recorded = read(job.found)
+    except (SevenfoldError, OSError, *BROKEN) as error:
+        return failed(job, _sentence(error, path))
+    if recorded is None:
+        return Replayed(number=job.number, path=path, passed_over=True)
+    done: list[Replayed] = []
+    for one in sessions_in(recorded):
+        done.append(_session(job, one, began, tell if not done else nobody))
+        began = perf_counter()
+    return replace(done[0], agents=tuple(done[1:]))
+
+
+def _session(job: Job, recorded: Recorded, began: float, tell: Tell) -> Replayed:
+    """One conversation of a file; its reading began then."""
+    try:
+        transcript = to_transcript(recorded)
+    except (SevenfoldError, *BROKEN) as error:
+        why = _sentence(error, job.found.path)
+        return replace(failed(job, why), session=recorded.session, agent=recorded.agent)
+    entries = transcript.entries
+    errors = _problems(transcript.problems)
+    notes, more = _silences(recorded, entries)
+    took = perf_counter() - began
+    return _driven(job, recorded, entries, (*errors, *more), notes, took, tell)
+
+
+def failed(job: Job, why: str) -> Replayed:
+    return Replayed(number=job.number, path=job.found.path, errors=(why,))
+
+
+def _driven(
+    job: Job,
+    recorded: Recorded,
+    entries: Sequence[Entry],
+    errors: tuple[str, ...],
+    notes: tuple[str, ...],
+    parsing: float,
+    tell: Tell,
+) -> Replayed:
+    at = priced(entries, _prices(job.prices), job.price)
+    done: dict[str, Figures] = {}
+    answered = any(isinstance(entry.what, Reply) for entry in entries)
+    unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
+    if answered and unknown(recorded, job.policies):
+        notes += (UNKNOWN,)
+    for n, policy in enumerate(job.policies if answered else ()):
+        told = _telling(job, entries, n, tell)
+        try:
+            under = learns(policy, talked(recorded))
+            done[policy.name] = _under(under, job, entries, at, parsing, told)
+        except (SevenfoldError, *BROKEN) as error:
+            errors += (f"{policy.name}: {_sentence(error, job.found.path)}",)
+        gc.collect()  # what drove it refers to itself in circles, and holds the texts of a view
+    return Replayed(
+        number=job.number,
+        path=job.found.path,
+        format=recorded.format,
+        session=recorded.session,
+        agent=recorded.agent,
+        title=recorded.title,
+        model=at.model,
+        began=entries[0].at if entries else 0.0,
+        recorded=sum(isinstance(entry.what, Reply) for entry in entries),
+        by_policy=done,
+        left=_left(recorded, at),
+        errors=(*errors, at.error) if at.error and answered and not unnamed else errors,
+        notes=(*notes, at.error) if at.error and answered and unnamed else notes,
+    )
+
+
+def _under(
+    policy: Policy,
+    job: Job,
+    entries: Sequence[Entry],
+    at: Priced,
+    parsing: float,
+    told: Callable[[int], None],
+) -> Figures:
+    """What came of it under one policy."""
+    outcome = drive(
+        entries,
+        policy,
+        at.model,
+        at.price,
+        window=at.window,
+        prices=at.prices,
+        scratch=job.scratch,
+        told=told,
+    )
+    outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
+    return figures(
+        outcome,
+        at.price,
+        priced=at.known,
+        drawn=job.drawn,
+        others=at.others,
+        paid_at=job.price or "",
+    )
+
+
+def _telling(job: Job, entries: Sequence[Entry], before: int, tell: Tell) -> Callable[[int], None]:
+    """Tells how far the file is, now and then; `before`: so many policies are done."""
+    last = monotonic()
+    replies = list(accumulate((isinstance(e.what, Reply) for e in entries), initial=0))
+
+    def told(done: int) -> None:
+        nonlocal last
+        if (now := monotonic()) - last >= TELL_EVERY:
+            last = now
+            share = (before + done / len(entries)) / len(job.policies)
+            tell(Underway(job.number, share, before * replies[-1] + replies[done]))
+
+    return told
+
+
+def _left(recorded: Recorded, at: Priced) -> Left:
+    """What was asked on branches that were left, and what is known of its price."""
+    left = recorded.abandoned
+    used = [(r.model, replace(r.usage, output=0)) for r in left if r.usage.prompt]
+    if not used:
+        return Left(len(left))
+    return Left(len(left), costs(used, at.price, priced=at.known, others=at.others))
+
+
+@cache
+def _prices(override: Path | None) -> Prices:
+    return Prices.load(override)
+
+
+def _silences(
+    recorded: Recorded, entries: Sequence[Entry]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the file does not say: (as such files do not, although such files do)."""
+    replies = [entry.what for entry in entries if isinstance(entry.what, Reply)]
+    notes, errors = list[str](), list[str]()
+    if not replies:
+        errors.append("no model answered in it: there is nothing to replay")
+        return (), tuple(errors)
+    used = sum(bool(reply.usage.prompt) for reply in replies)
+    told = notes if recorded.format == MESSAGES else errors
+    if not used:
+        told.append("no usage is recorded: tokens are estimated, what was paid is not known")
+    elif used < len(replies):
+        told.append(
+            f"usage is recorded for {used:,} of {len(replies):,} requests: what was paid is known for "
+            "those, and only they are compared with it"
+        )
+    if not any(said.at for said in recorded.entries):
+        told = errors if recorded.format in ALWAYS else notes
+        told.append(
+            "no times are recorded that can be read: no idle time is counted, and no cache expires"
+        )
+    return tuple(notes), tuple(errors)
+
+
+def _problems(problems: Sequence[Problem]) -> tuple[str, ...]:
+    said = [f"line {problem.line}: {problem.why}" for problem in problems[:MOST_ERRORS]]
+    if len(problems) > MOST_ERRORS:
+        said.append(f"and {len(problems) - MOST_ERRORS:,} more lines that cannot be read")
+    return tuple(said)
+
+
+def _sentence(error: BaseException, path: str) -> str:
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said.removeprefix(f"{path}: ")
+
+
+_CONTEXT: Final = get_context("spawn")
+Work: TypeAlias = Callable[[Job, Tell], Replayed]
+LOST: Final = "the process that replayed it died, perhaps for want of memory"
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: SpawnProcess
+    line: Connection
+    job: Job | None = None
+
+    @classmethod
+    def start(cls, work: Work) -> _Worker:
+        ours, theirs = _CONTEXT.Pipe()
+        process = _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
+        with _undisturbed():
+            process.start()
+        theirs.close()
+        return cls(process, ours)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.line.close()
+        self.process.close()
+
+
+def replay(
+    jobs: Iterable[Job], processes: int, work: Work = run, tell: Tell = nobody
+) -> Generator[Replayed, None, None]:
+    """What came of each job, as they are done. With one process it is this one.
+
+    `tell` is called now and then with how far a job is.
+    """
+    if processes <= 1:
+        for job in jobs:
+            yield work(job, tell)
+        return
+    waiting, crew = iter(jobs), list[_Worker]()
+    try:
+        for job in waiting:
+            if len(crew) < processes:
+                crew.append(_Worker.start(work))
+                _hand(crew[-1], job)
+                continue
+            done, free = _next(crew, work, tell)
+            _hand(free, job)
+            yield done
+        while any(worker.job for worker in crew):
+            done, _ = _next(crew, work, tell)
+            yield done
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+def _hand(worker: _Worker, job: Job) -> None:
+    worker.job = job
+    with suppress(OSError):  # it has died: that is noticed when its answer is waited for
+        worker.line.send(job)
+
+
+def _next(crew: list[_Worker], work: Work, tell: Tell) -> tuple[Replayed, _Worker]:
+    """The next answer, and who is free now."""
+    busy = {worker.line: n for n, worker in enumerate(crew) if worker.job}
+    while True:
+        [ready, *_] = wait(list(busy))
+        n = busy[ready]  # type: ignore[index]
+        worker = crew[n]
+        try:
+            heard: Replayed | Underway = worker.line.recv()
+        except (EOFError, OSError):
+            assert worker.job is not None
+            heard = failed(worker.job, LOST)
+            worker.end()
+            worker = crew[n] = _Worker.start(work)
+        if isinstance(heard, Replayed):
+            worker.job = None
+            return heard, worker
+        tell(heard)
+
+
+def _serve(line: Connection, work: Work) -> None:
+    while True:
+        try:
+            job: Job = line.recv()
+        except EOFError:
+            return
+        line.send(work(job, line.send))
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What is started here never hears of Ctrl-C: who started it does, and ends it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """What asks this process to end (SIGTERM) ends it in order: files are taken away, processes ended."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if current_thread() is not main_thread():  # only there can signals be caught
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+TICK: Final = 0.1
+"""Seconds between two drawings."""
+CLEAR: Final = "\r\x1b[K"
+
+
+@dataclass(slots=True)
+class Progress:
+    """Told of every file that is done, and how far others are; draws on `out`, which is a terminal."""
+
+    out: TextIO
+    files: int
+    size: int
+    """Bytes of all files."""
+    now: Callable[[], float] = monotonic
+    done: int = 0
+    read: int = 0
+    requests: int = 0
+    _within: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """Of files that are not done yet: bytes and requests that are."""
+    _began: float | None = None
+    _drawn: float = float("-inf")
+
+    def start(self) -> None:
+        self._began = self.now()
+        self.draw()
+
+    def underway(self, number: int, read: float, requests: int) -> None:
+        """So many bytes of a file are done, and as many requests."""
+        self._within[number] = read, requests
+        if self.now() - self._drawn >= TICK:
+            self.draw()
+
+    def add(self, size: int, requests: int, number: int = -1) -> None:
+        self._within.pop(number, None)
+        self.done += 1
+        self.read += size
+        self.requests += requests
+        if self.now() - self._drawn >= TICK:
+            self.draw()
+
+    def draw(self) -> None:
+        self._drawn = self.now()
+        self.out.write(f"{CLEAR}{self.line()}")
+        self.out.flush()
+
+    def end(self) -> None:
+        self.out.write(CLEAR)
+        self.out.flush()
+
+    def line(self) -> str:
+        took = self.now() - (self.now() if self._began is None else self._began)
+        said = f"replaying: {self.done:,} of {self.files:,} file{'' if self.files == 1 else 's'}"
+        read = self.read + sum(part for part, _ in self._within.values())
+        requests = self.requests + sum(number for _, number in self._within.values())
+        if not (self.done or self._within) or took <= 0:
+            return said
+        if self._within and self.size:
+            said += f" · {min(99.0, 100 * read / self.size):.0f}%"
+        said += f" · {requests / took:,.0f} requests/s"
+        if read and self.size > read:
+            said += f" · {_left_progress((self.size - read) * took / read)} left"
+        return said
+
+
+def _left_progress(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5_400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3_600:.1f} h"

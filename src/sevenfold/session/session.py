@@ -1,0 +1,398 @@
+"""A conversation that lasts: its file, its tools, its background work, and one turn after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace as with_fields
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import msgspec
+
+from sevenfold.cache.ledger import Ledger
+from sevenfold.cache.prices import Prices
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Mistake, Refused
+from sevenfold.events import Asked, Closed, Ended, Notice, Started
+from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.layers.l5_durable_memory.recall import Recall
+from sevenfold.layers.l7_agents.roster import Roster
+from sevenfold.layers.ladder import standard
+from sevenfold.layers.shared.background import Tray, owned_tasks
+from sevenfold.layers.shared.restore import Restorable
+from sevenfold.messages import Message, user, with_whole_characters
+from sevenfold.models import connect
+from sevenfold.protocols import Clock, Layers, Model, Tool
+from sevenfold.request import Frame
+from sevenfold.session import frame as opening
+from sevenfold.session.agents import Company, Spawning
+from sevenfold.session.commands import Alone, Steering, compaction_hooks
+from sevenfold.session.frame import (
+    first_budget,
+    frame_for,
+    handover,
+    new_frame,
+    thresholds,
+    tool_changes,
+)
+from sevenfold.session.idle import watch
+from sevenfold.session.log import Recording, frame_mark
+from sevenfold.session.memory import Knowledge
+from sevenfold.session.project import Toolset, Workplace
+from sevenfold.session.state import Face, until_hooks_agree
+from sevenfold.session.team_sync import Teamwork
+from sevenfold.session.user_stats import Habits, Learned
+from sevenfold.session.wiring import Lender, watched
+from sevenfold.settings.environment import Environment
+from sevenfold.storage.cleanup import DailyCleanup
+from sevenfold.storage.places import find_session, held, new_session_id
+from sevenfold.telemetry import Telemetry
+from sevenfold.tokens import Usage
+from sevenfold.tools.toolbox import Ask
+from sevenfold.transcript import Mark, Reply
+from sevenfold.turn import Turn
+
+
+class Session(Face):
+    """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
+
+    def __init__(
+        self,
+        model: str | Model | None = None,
+        project: str | Path = ".",
+        *,
+        resume: str | None = None,
+        tools: Sequence[Tool] = (),
+        ask: Ask | None = None,
+        home: str | Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        started_by: str = "startup",
+        interactive: bool = False,
+        restorables: Sequence[Restorable] = (),
+    ) -> None:
+        """`interactive`: a person talks to it, and it may learn from what they say. `restorables`: what
+        the model is given back after a compaction, beside files and memory.
+        """
+        super().__init__()
+        self._chosen, self._resume, self._started_by = model, resume, started_by
+        self._cwd = Path(project).resolve()
+        self._own_tools, self._asker, self._restorables = tuple(tools), ask, tuple(restorables)
+        self._overrides = dict(settings or {})
+        self.environment = Environment.read(environ)
+        if home:
+            self.environment = self.environment.based(Path(home))
+        self._learned = Learned(self.environment.home)
+        self.clock = clock or SystemClock()
+        self._alone, self._interactive = Alone(), interactive
+        self._contexts: list[str] = []
+        self._connected: list[Model] = []
+        self._stack = AsyncExitStack()
+        self._open = self._watched = False
+        self.ended_by = "exit"
+
+    # --- opening and closing ----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._tasks = await stack.enter_async_context(owned_tasks())
+            self.at = Workplace.open(self._cwd, self.environment, self._overrides, self.emit)
+            self._open_model_and_file(stack)
+            self._open_tools(stack)
+            self._open_turn()
+            await self._start()
+            self._stack = stack.pop_all()
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._open = False
+        seconds = self.settings.extraction.drain_seconds if kind is None else 0.0
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._close(seconds)
+        except BaseException as failed:  # the lock and what still runs are let go of even so
+            await self._stack.__aexit__(type(failed), failed, failed.__traceback__)
+            raise
+        return await self._stack.__aexit__(kind, error, trace)
+
+    def _open_model_and_file(self, stack: AsyncExitStack) -> None:
+        if self._resume:
+            path = find_session(self.at.places, self._resume)
+        else:
+            path = self.at.places.session_file(new_session_id(self.clock.now()))
+        self.id = path.stem
+        self._recording = Recording(path, self.clock, self.emit)
+        stack.callback(self._recording.close)
+        stored = self._recording.resume(self.clock) if self._resume else None
+        chosen = self._chosen or (stored.model if stored else self.at.default_model)
+        self.model = self.connect(chosen) if isinstance(chosen, str) else chosen
+        self._stored_frame = stored
+        self.flags = self.at.flags.as_begun(self.view.marks.get("session"), self.emit)
+        self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
+
+    def connect(self, name: str) -> Model:
+        """A model of this name, which is closed with the session."""
+        model = connect(name, self.at.access, clock=self.clock)
+        self._connected.append(model)
+        return model
+
+    def _open_tools(self, stack: AsyncExitStack) -> None:
+        self.knowledge = self._open_knowledge()
+        stack.callback(self.knowledge.close)
+        self.spawning = Spawning(self)
+        self.company = Company(self.spawning, self._tasks, interactive=self._interactive)
+        self._teamwork = Teamwork(self)
+        self.tools = Toolset(
+            self.at,
+            self.flags,
+            self._recording.path,
+            self.company.joining(self._own_tools),
+            self._asker,
+            self.clock,
+            self.emit,
+            self.stop_because,
+            self.knowledge.keeper,
+        )
+        self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
+        stack.push_async_callback(self.tools.workspace.close)
+
+    def _open_knowledge(self) -> Knowledge:
+        def locate(path: str) -> Path:
+            return self.tools.workspace.locate(path)
+
+        known = self.at, self.id, self.view, self.clock, self.emit, locate
+        return Knowledge(*known, team=self.flags.team)
+
+    def _open_turn(self) -> None:
+        self.tray = Tray(self._tasks, self.emit)
+        self.tools.notify(self.overhear, self.tray.start, self._interactive)
+        self._habits = Habits(self.environment.home, self.clock)
+        accounts = watched(self.ledger, self.emit, self._recording.transcript)
+        self.turn = Turn(
+            model=self.model,
+            frame=self._frame(),
+            tools=self.tools.hooked,
+            layers=self._layers(accounts),
+            transcript=self._recording.transcript,
+            background=self.tray,
+            accounts=accounts,
+            clock=self.clock,
+            emit=self.emit,
+            thresholds=thresholds(self.model, self.settings),
+            max_steps=self.settings.max_steps,
+            max_tokens=first_budget(self.model, self.settings),
+        )
+        self.steering = Steering(self.turn, self.ledger, self._alone, self._recording.sync)
+        if self._stored_frame:
+            self.ledger.recall(self._stored_frame, self._recording.transcript)
+        if self.settings.telemetry.enabled:
+            self.overhear(telemetry := Telemetry(self.id))
+            self.knowledge.measured = telemetry.memory
+
+    def _layers(self, accounts: ServerCompaction) -> Layers:
+        lender = Lender(
+            at=self.at,
+            flags=self.flags,
+            ledger=self.ledger,
+            accounts=accounts,
+            tools=self.tools,
+            knowledge=self.knowledge,
+            start=self.tray.start,
+            session=self.id,
+            entries=lambda: self._recording.transcript.entries,
+            interactive=self._interactive,
+            model=lambda: self.model,
+            thresholds=lambda: self.turn.thresholds,
+            transcript=lambda: self.path,
+            habits=self._habits,
+            clock=self.clock,
+            emit=self.emit,
+            hooks=compaction_hooks(self.tools.hooks, self.stop_because),
+            restorables=self._restorables,
+            connect=self.spawning.connected,
+        )
+        self.lent = with_fields(lender.lent(), mail=self.company.attach)
+        return standard("main", self.lent)
+
+    def _frame(self) -> Frame:
+        """Resumed: the very frame that was sent before, unless another model was asked for."""
+        stored = self._stored_frame
+        if stored is None:
+            more = self.knowledge.system
+            talks = self._interactive
+            new = new_frame(self.at, self.model, self.tools.all, self.flags, more, silences=talks)
+            if self._resume:  # its record was damaged: what is sent from now on is kept
+                self._recording.transcript.add(frame_mark(new), by="session")
+            return new
+        for text in tool_changes(stored, self.tools.all):
+            self.emit(Notice(text, "warning"))
+        return stored if stored.model == self.model.name else self._hand_over(stored)
+
+    def _hand_over(self, frame: Frame) -> Frame:
+        """Write down what the model of now needs to know and must not inherit."""
+        changed = frame_for(self.model, frame, self.at, self.flags)
+        learned = self._learned.of(self.model.name)
+        whats = handover(self.model, changed, self.view, learned)
+        self._recording.transcript.add(*whats, by="session")
+        return changed
+
+    def _heed_switches(self) -> None:
+        """What was switched from afar holds from this turn on: the layers are as after a resume."""
+        if (now := self.flags.by_now(self.view.marks.get("session"))) != self.flags:
+            self.flags, self.lent = now, with_fields(self.lent, switches=now)
+            self.turn.layers = standard("main", self.lent)
+            self._watch()
+
+    def _watch(self) -> None:
+        if self.turn.layers.idle and not self._watched:
+            self._watched = True
+            self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
+
+    async def _start(self) -> None:
+        source = "resume" if self._resume else self._started_by
+        self.emit(Started(self.id, self.model.name, source, len(self.view)))
+        outcome = await self.tools.hooks.run("SessionStart", {"source": source})
+        if outcome.stop:
+            raise Refused(f"a hook ended the session: {outcome.reason}")
+        self._contexts += outcome.contexts
+        known = self.places.project, self.id, *self.at.retention
+        self._cleanup = DailyCleanup(*known, self.clock, self.emit)
+        self.tray.start("clean-up", self._cleanup)
+        self.tray.start("memory", self.knowledge.prepare)
+        self._teamwork.start(self._tasks)
+        await self.company.start(self.folder, self.view)
+        self._watch()
+
+    async def _close(self, drain_seconds: float) -> None:
+        self._cleanup.stop()
+        for layer in self.turn.layers.attach:
+            if isinstance(layer, Recall):  # nobody waits for it any more
+                layer.stop()
+        await self.company.close()
+        if drain_seconds:
+            self._heed_switches()
+            await self.catch_up()
+        left = await self.tray.drain(drain_seconds)
+        if left:
+            names = ", ".join(left)
+            self.emit(Notice(f"still running at the end, and stopped: {names}", "warning"))
+        self.turn.collect()
+        await self._teamwork.close()
+        await self.tools.hooks.run("SessionEnd", {"reason": self.ended_by})
+        if self._recording.begun:
+            self._recording.sync()
+            self._learned.keep(self.model.name, self.view.calibration)
+            self._habits.leave()
+        await self._close_models()
+        self.emit(Closed(self.id, self.ended_by))
+
+    async def _close_models(self) -> None:
+        """Those we connected ourselves; a model that was handed in belongs to whoever made it."""
+        for model in self._connected:
+            if close := getattr(model, "close", None):
+                await close()
+
+    # --- talking ----------------------------------------------------------------------------------------
+
+    async def ask(self, said: str | Message) -> Reply:
+        """One turn. Cancelling it, or `stop()`, leaves the transcript whole."""
+        self._alone.check()
+        message = user(said) if isinstance(said, str) else with_whole_characters(said)
+        if not self._open:
+            raise Mistake("the session is not open: use it inside 'async with Session(...)'")
+        opening.check(message, self.turn.thresholds.block - self.turn.frame.tokens)
+        return await self._take_turn(message)
+
+    async def go_on(self) -> Reply:
+        """A turn without the user's words, because agents have something to say."""
+        if not self._open or not self.company.heard:
+            raise Mistake("there is nothing to go on with: no agent has said anything new")
+        return await self._take_turn(None)
+
+    async def _take_turn(self, message: Message | None) -> Reply:
+        began, requests = perf_counter(), len(self.ledger.lines)
+        stop, self._ended_because = "failed", ""
+        try:
+            with self._alone() as scope:
+                self._heed_switches()
+                if message is not None:
+                    await self._submit(message)
+                await self._begin()
+                if message is not None:
+                    self.emit(Asked(message.text))
+                reply = await until_hooks_agree(self.turn, message, self.tools.hooks, "Stop", {})
+                stop = reply.stop
+            if scope.cancelled_caught:
+                stop = "interrupted"
+                if self._ended_because:
+                    raise Refused(f"a hook ended the turn: {self._ended_because}")
+                reply = Reply(Message("assistant", ()), stop=stop)
+            return reply
+        finally:
+            self.turn.append("Notices", self.agents.notices.expected(self.view))
+            self._recording.sync()
+            lines = self.ledger.lines[requests:]
+            used = sum((line.usage for line in lines), Usage())
+            self.emit(Ended(stop, len(lines), used, perf_counter() - began))
+
+    @property
+    def agents(self) -> Roster:
+        """Who works beside this conversation."""
+        return self.company.roster
+
+    async def _submit(self, message: Message) -> None:
+        """Let hooks see it before anybody else does."""
+        outcome = await self.tools.hooks.run("UserPromptSubmit", {"prompt": message.text})
+        if outcome.block or outcome.stop:
+            raise Refused(f"a hook refused the prompt: {outcome.reason}")
+        self._contexts += outcome.contexts
+        self._habits.spoke(self.view.replied_at)
+
+    async def _begin(self) -> None:
+        """Before anything is sent: the file, what the project says, and where we are."""
+        t, now = self._recording.transcript, self.clock.now()
+        if not self._recording.begun:
+            places = held(self.at.places)
+            self._recording.path = places.session_file(self.id)
+            about = {
+                "id": self.id,
+                "root": str(places.root),
+                "model": self.model.name,
+                "flags": msgspec.to_builtins(self.flags),
+                "interactive": self._interactive and not self.environment.remote,
+            }
+            self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))
+            self.knowledge.claim()
+            await self._teamwork.ready()
+            if opened := self.knowledge.opening():
+                t.add(*opened, by="session")
+        here = opening.surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
+        if said := opening.news(t.view.marks.get("surroundings", {}), here):
+            t.add(said, Mark("surroundings", here), by="session")
+        for text in self._contexts:
+            t.add(opening.context(text), by="hooks")
+        self._contexts.clear()
+
+    def use_model(self, name: str) -> None:
+        """Go on with another model. The next request says what that costs before it is sent."""
+        self._learned.keep(self.model.name, self.view.calibration)
+        self.ledger.expect("the model changed")
+        self.model = self.turn.model = self.connect(name)
+        self.turn.thresholds = thresholds(self.model, self.settings)
+        self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
+        self.turn.max_tokens = first_budget(self.model, self.settings)
+        if self._recording.begun:
+            self.turn.frame = self._hand_over(self.turn.frame)
+        else:
+            self.turn.frame = frame_for(self.model, self.turn.frame, self.at, self.flags)

@@ -1,0 +1,90 @@
+"""The team's memory during a session: pulled before the first word, pushed after what is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anyio.abc import TaskGroup
+
+from sevenfold.clock import date_of
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Ended, Event, Notice, Remembered
+from sevenfold.session.state import Face
+
+if TYPE_CHECKING:
+    from sevenfold.memory.store import MemoryStore
+    from sevenfold.memory.team.sync import Pushing
+    from sevenfold.memory.team.team import Team
+
+BEFORE: Final = 3.0
+"""Seconds that the first turn waits for what the team has written; then it goes on without."""
+DOUBTFUL: Final = 0.5
+"""The same, when the last sync did not reach the team's repository."""
+AFTER: Final = 10.0
+"""Seconds at the end for what is not sent yet; the next sync carries the rest."""
+UNANSWERED: Final = 3.0
+"""The same, when the repository has not answered in the whole session."""
+
+
+class Teamwork:
+    """Of one session. Without a team, or with the flag off, it does nothing."""
+
+    def __init__(self, session: Face) -> None:
+        store = session.knowledge.store
+        self._emit = session.emit
+        self._team = _team(session, store) if store is not None and session.flags.team else None
+        self._pushing = _pushing(session, self._team) if self._team is not None else None
+        if self._pushing is not None:
+            session.overhear(self._heard)
+
+    def start(self, tasks: TaskGroup) -> None:
+        if self._pushing is not None:
+            tasks.start_soon(self._pushing.run)
+
+    async def ready(self) -> None:
+        """Before the index is read for the first time."""
+        if self._pushing is None or self._team is None:
+            return
+        try:
+            last = self._team.last
+        except SevenfoldError:  # the sync says what is wrong
+            return
+        if not await self._pushing.pulled(BEFORE if last.offline is None else DOUBTFUL):
+            when = f"of {date_of(last.synced)}" if last.synced is not None else "it was here"
+            self._emit(
+                Notice(
+                    f"The team's repository has not answered yet: its memory is as {when}.",
+                    "warning",
+                )
+            )
+
+    async def close(self) -> None:
+        if self._pushing is not None:
+            await self._pushing.close(AFTER if self._pushing.answered else UNANSWERED)
+
+    def _heard(self, event: Event) -> None:
+        if self._pushing is None:
+            return
+        if isinstance(event, Remembered):
+            self._pushing.wrote(Path(event.path))
+        elif isinstance(event, Ended):
+            self._pushing.turned()
+
+
+def _team(session: Face, store: MemoryStore) -> Team | None:
+    from sevenfold.memory.team.state import STATE
+
+    if not (store.state / STATE).is_dir():
+        return None
+    from sevenfold.memory.team.team import Team
+
+    at = session.at
+    team = Team(store, session.clock, at.environment.tool_environment(at.settings.env))
+    return team if team.joined else None
+
+
+def _pushing(session: Face, team: Team) -> Pushing:
+    from sevenfold.memory.team.sync import Pushing
+
+    return Pushing(team, team.store.folder, session.clock, session.emit)

@@ -1,0 +1,284 @@
+"""Context editing on the provider's side: old tool results and thinking leave before tokens are counted.
+
+`clear_tool_uses_20250919` and `clear_thinking_20251015` are applied as documented; edits of other kinds
+are accepted and do nothing. The caller's own messages are never changed: what is edited is a copy.
+
+Compaction at a threshold, on the provider's side: a summary block comes with the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.simulator.cache import as_blocks, block_tokens
+from sevenfold.simulator.errors import Json, invalid
+from sevenfold.simulator.script import last_said
+from sevenfold.tokens import Usage
+
+CLEARED: Final = "(this tool result was cleared to save context)"
+TOOL_USES: Final = "clear_tool_uses_20250919"
+THINKING: Final = "clear_thinking_20251015"
+DEFAULT_TRIGGER: Final = {"type": "input_tokens", "value": 100_000}
+DEFAULT_KEEP: Final = 3
+
+Where = tuple[int, int]
+"""A block: index of its message, index inside it."""
+
+
+def apply_edits(
+    body: Json, count: Callable[[Json], int], *, keeps_thinking: bool
+) -> tuple[Json, list[Json]]:
+    """The request as the model would see it, and what was done to it."""
+    edits = _edits(body)
+    applied: list[Json] = []
+    if not any(e.get("type") == THINKING for e in edits) and not keeps_thinking:
+        # What such a model does by itself is not reported as an edit.
+        body = _without(body, _thinking_before(body["messages"], _last_spoken(body["messages"])))
+    for edit in edits:
+        done: Json | None = None
+        if edit.get("type") == THINKING:
+            body, done = _clear_thinking(body, edit, keeps_thinking)
+        elif edit.get("type") == TOOL_USES:
+            body, done = _clear_tool_uses(body, edit, count)
+        if done is not None:
+            applied.append(done)
+    return body, applied
+
+
+def _edits(body: Json) -> list[Json]:
+    edits = (body.get("context_management") or {}).get("edits") or []
+    if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
+        raise invalid("context_management.edits: Input should be a valid list")
+    for edit in edits:
+        for key in ("trigger", "clear_at_least"):
+            if not isinstance(edit.get(key) or {}, dict):
+                raise invalid(f"context_management.edits.{key}: Input should be a valid dictionary")
+        spared = edit.get("exclude_tools") or []
+        if not isinstance(spared, list) or not all(isinstance(name, str) for name in spared):
+            raise invalid("context_management.edits.exclude_tools: Input should be a valid list")
+    if THINKING in [edit.get("type") for edit in edits[1:]]:
+        raise invalid(
+            f"context_management.edits: `{THINKING}` must be the first edit when several are given"
+        )
+    return edits
+
+
+# --- tool results ----------------------------------------------------------------------------------------
+
+
+def _clear_tool_uses(
+    body: Json, edit: Json, count: Callable[[Json], int]
+) -> tuple[Json, Json | None]:
+    uses = _uses(body["messages"])
+    if not _triggered(edit.get("trigger") or DEFAULT_TRIGGER, body, uses, count):
+        return body, None
+    keep = _number(edit.get("keep"), DEFAULT_KEEP)
+    spared = {*(edit.get("exclude_tools") or ())}
+    old = list(uses.items())[: len(uses) - keep] if keep else list(uses.items())
+    ids = {id for id, name in old if name not in spared}
+    inputs = edit.get("clear_tool_inputs")
+    emptied = {
+        id for id in ids if inputs is True or (isinstance(inputs, list) and uses[id] in inputs)
+    }
+    cleared, freed, n = _cleared(body, ids, emptied)
+    if not n or freed < _number(edit.get("clear_at_least"), 0):
+        return body, None
+    return cleared, {"type": TOOL_USES, "cleared_tool_uses": n, "cleared_input_tokens": freed}
+
+
+def _cleared(body: Json, ids: set[str], emptied: set[str]) -> tuple[Json, int, int]:
+    """The request with these results replaced and these inputs emptied, tokens freed, results cleared."""
+    freed = n = 0
+    messages = []
+    for message in body["messages"]:
+        blocks = []
+        for block in as_blocks(message.get("content")):
+            new = block
+            if block.get("type") == "tool_result" and block.get("tool_use_id") in ids:
+                new = {**block, "content": CLEARED}
+                n += 1
+            elif block.get("type") == "tool_use" and block.get("id") in emptied:
+                new = {**block, "input": {}}
+            if new is not block:
+                freed += block_tokens(block) - block_tokens(new)
+            blocks.append(new)
+        messages.append({**message, "content": blocks})
+    return {**body, "messages": messages}, freed, n
+
+
+def _uses(messages: list[Json]) -> dict[str, str]:
+    """Name of the tool for each use that has a result, oldest first."""
+    names: dict[str, str] = {}
+    answered: set[str] = set()
+    for message in messages:
+        for block in as_blocks(message.get("content")):
+            if block.get("type") == "tool_use":
+                names[str(block.get("id"))] = str(block.get("name"))
+            elif block.get("type") == "tool_result":
+                answered.add(str(block.get("tool_use_id")))
+    return {id: name for id, name in names.items() if id in answered}
+
+
+def _triggered(
+    trigger: Json, body: Json, uses: dict[str, str], count: Callable[[Json], int]
+) -> bool:
+    size = len(uses) if trigger.get("type") == "tool_uses" else count(body)
+    return size > _number(trigger, DEFAULT_TRIGGER["value"])
+
+
+def _number(setting: Any, default: Any) -> int:
+    value = setting.get("value", default) if isinstance(setting, dict) else default
+    if not isinstance(value, int) or value < 0:
+        raise invalid(
+            "context_management.edits: `value` must be a whole number that is not negative"
+        )
+    return value
+
+
+# --- thinking --------------------------------------------------------------------------------------------
+
+
+def _clear_thinking(body: Json, edit: Json, keeps_thinking: bool) -> tuple[Json, Json | None]:
+    keep = edit.get("keep") or ("all" if keeps_thinking else {"value": 1})
+    if keep == "all" or (isinstance(keep, dict) and keep.get("type") == "all"):
+        return body, None
+    turns = _thinking_turns(body["messages"])
+    gone = turns[: max(0, len(turns) - _number(keep, 1))]
+    if not gone:
+        return body, None
+    where = {at for turn in gone for at in turn}
+    freed = sum(
+        block_tokens(as_blocks(body["messages"][i]["content"])[j]) for i, j in sorted(where)
+    )
+    done = {"type": THINKING, "cleared_thinking_turns": len(gone), "cleared_input_tokens": freed}
+    return _without(body, where), done
+
+
+def _thinking_turns(messages: list[Json]) -> list[list[Where]]:
+    """Thinking blocks of each turn that has any. A turn lasts until the user says something new."""
+    turns: list[list[Where]] = [[]]
+    for i, message in enumerate(messages):
+        if message["role"] == "user" and _speaks(message):
+            turns.append([])
+        turns[-1].extend(_thoughts(i, message))
+    return [turn for turn in turns if turn]
+
+
+def _thinking_before(messages: list[Json], end: int) -> set[Where]:
+    return {at for i, message in enumerate(messages[:end]) for at in _thoughts(i, message)}
+
+
+def _last_spoken(messages: list[Json]) -> int:
+    for i in range(len(messages) - 1, -1, -1):
+        if messages[i]["role"] == "user" and _speaks(messages[i]):
+            return i
+    return 0
+
+
+def _thoughts(i: int, message: Json) -> list[Where]:
+    if message["role"] != "assistant":
+        return []
+    kinds = (b.get("type") for b in as_blocks(message.get("content")))
+    return [(i, j) for j, kind in enumerate(kinds) if kind in ("thinking", "redacted_thinking")]
+
+
+def _speaks(message: Json) -> bool:
+    """Whether a user message holds anything but tool results."""
+    quiet = ("tool_result", "cache_edits")
+    return any(b.get("type") not in quiet for b in as_blocks(message.get("content")))
+
+
+def _without(body: Json, where: set[Where]) -> Json:
+    if not where:
+        return body
+    messages = [
+        {
+            **message,
+            "content": [
+                block
+                for j, block in enumerate(as_blocks(message.get("content")))
+                if (i, j) not in where
+            ],
+        }
+        for i, message in enumerate(body["messages"])
+    ]
+    return {**body, "messages": messages}
+
+
+EDIT: Final = "compact_20260112"
+BLOCK: Final = "compaction"
+DEFAULT_TRIGGER_COMPACTION: Final = 150_000
+LEAST_TRIGGER: Final = 50_000
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What was summed up: the block that goes with the reply, and what it took to write it."""
+
+    block: Json
+    usage: Usage
+
+    @property
+    def iteration(self) -> Json:
+        return iteration(BLOCK, self.usage)
+
+
+def iteration(kind: str, usage: Usage) -> Json:
+    """One entry of `usage.iterations`."""
+    return {
+        "type": kind,
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+    }
+
+
+def asked(body: Json) -> Json | None:
+    """The edit that asks for it, if the request has one."""
+    edits = (body.get("context_management") or {}).get("edits")
+    known = [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
+    return next((edit for edit in known if edit.get("type") == EDIT), None)
+
+
+def from_newest(body: Json) -> Json:
+    """The request without what stands before its newest summary."""
+    messages = body["messages"] if asked(body) is not None else []
+    for i in range(len(messages) - 1, -1, -1):
+        blocks = as_blocks(messages[i]["content"])
+        for j in range(len(blocks) - 1, -1, -1):
+            if blocks[j].get("type") == BLOCK and blocks[j].get("content"):
+                first = {**messages[i], "content": blocks[j:]}
+                return {**body, "messages": [first, *messages[i + 1 :]]}
+    return body
+
+
+def reached(body: Json, count: Callable[[Json], int]) -> bool:
+    """Whether this request is to be summed up before it is answered."""
+    edit = asked(body)
+    if edit is None:
+        return False
+    value: Any = (edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER_COMPACTION)
+    if not isinstance(value, int) or value < LEAST_TRIGGER:
+        raise invalid(
+            f"context_management.edits.trigger.value: Input should be greater than or equal to "
+            f"{LEAST_TRIGGER}"
+        )
+    return count(body) >= value
+
+
+def summed_up(body: Json, usage: Usage) -> tuple[Json, Summary]:
+    """The request as the model answers it then, and the summary; `usage` is what reading it took."""
+    earlier = next(
+        (b for b in as_blocks(body["messages"][0]["content"]) if b.get("type") == BLOCK), {}
+    )
+    said = (
+        f"{len(body['messages'])} messages were summed up. The user said: {last_said(body)[:400]}"
+    )
+    said = f"{said}\n{earlier.get('content') or ''}".strip()
+    block: Json = {"type": BLOCK, "content": said}
+    wrote = usage + Usage(output=block_tokens(block))
+    messages = [{"role": "assistant", "content": [block]}]
+    return {**body, "messages": messages}, Summary(block, wrote)

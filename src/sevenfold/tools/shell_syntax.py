@@ -1,0 +1,342 @@
+"""The words of a shell command: what each one says once quotes are gone, and how sure that is.
+
+Known options of a program: everything that is not written down here is not accepted.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+
+class UnsureError(Exception):
+    """A command, or a part of one, that is not certain to be harmless; the text says which."""
+
+
+class Kind(enum.IntEnum):
+    """How far the text of a word is certain; a word made of pieces is as bad as its worst."""
+
+    FIXED = 0  # exactly its text
+    PATH = 1  # one word, not an option: begins with a home folder or the working folder
+    GLOB = 2  # any number of file names that fit the pattern
+    LOOSE = 3  # may become several words of any beginning: braces, an unquoted $HOME
+    UNKNOWN = 4  # the value of a variable we know nothing about
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word of a command: the text after quote removal, the source text, the certainty."""
+
+    text: str
+    source: str
+    kind: Kind = Kind.FIXED
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    """A part of a word; in `shape` every quoted character is blanked, so syntax stands out."""
+
+    text: str
+    shape: str
+    kind: Kind = Kind.FIXED
+
+
+WORD_NODES = frozenset(
+    {
+        "word",
+        "number",
+        "string",
+        "raw_string",
+        "concatenation",
+        "simple_expansion",
+        "brace_expression",
+    }
+)
+
+# Characters that stand for themselves outside quotes, the pattern characters included.
+_PLAIN = re.compile(r"[\w./,:=@%+^~\-#\[\]{}*?]|[^\x00-\x7f]")
+_ESCAPED = re.compile(r"\\([ !-/:-@\[-`{-~])")
+_LONE_BANG = frozenset({"!", "!="})
+# Inside double quotes: `$` counts as itself before a space, `|`, `)` or the closing quote,
+# and `!` where even an interactive shell leaves it alone.
+_QUOTED = re.compile(
+    r"""[^"$`\\!]+ | \\[$`"\\] | \\[^$`"\\\n] | !(?=[ =]|\Z) | \$(?=[ |)]|\Z)""", re.VERBOSE
+)
+_QUOTED_ESCAPE = re.compile(r'\\([$`"\\])')
+_EXPANSION = re.compile(r"\$([A-Za-z_]\w*|[?@*#$!0-9-])", re.ASCII)
+_HARMLESS_VARIABLES = frozenset({"HOME", "PWD", "?"})
+# Braces that bash leaves alone, as in `{}` and `HEAD@{1}`: neither a comma nor `..` inside.
+_IDLE_BRACES = re.compile(r"\{(?:(?!\.\.)[^{},])*\}")
+_BRACE_RANGE = re.compile(r"\{-?\w+\.\.-?\w+(\.\.-?\d+)?\}", re.ASCII)
+_TILDE = re.compile(r"(?:\A|[=:])~")  # bash expands `name=~` in arguments too
+_NUMBER = re.compile(r"-?[0-9]+")
+
+
+def decode(node: Node) -> Word:
+    """The word that a node of the syntax tree stands for."""
+    pieces = list(_pieces(node))
+    source = _source(node)
+    if source.startswith("#"):
+        raise UnsureError("a word begins with `#`")
+    text = "".join(piece.text for piece in pieces)
+    shape = "".join(piece.shape for piece in pieces)
+    kind = max(piece.kind for piece in pieces)
+    return Word(text, source, max(kind, _kind_of_shape(shape)))
+
+
+def _source(node: Node) -> str:
+    text = node.text
+    if text is None:
+        raise UnsureError("it cannot be parsed")
+    return text.decode("utf-8")
+
+
+def _kind_of_shape(shape: str) -> Kind:
+    if "{" in _IDLE_BRACES.sub("", shape):
+        return Kind.LOOSE
+    if any(mark in shape for mark in "*?["):
+        return Kind.GLOB
+    return Kind.PATH if _TILDE.search(shape) else Kind.FIXED
+
+
+def _pieces(node: Node) -> Iterator[_Piece]:
+    if node.type != "concatenation":
+        yield _piece(node)
+        return
+    end = node.start_byte
+    for child in node.children:
+        if child.start_byte != end or child.type == "concatenation":
+            raise UnsureError("a word is joined in a way that is not certain")
+        end = child.end_byte
+        yield _piece(child)
+
+
+def _piece(node: Node) -> _Piece:
+    source = _source(node)
+    match node.type:
+        case "word":
+            return _unquoted(source)
+        case "number" if _NUMBER.fullmatch(source):
+            return _Piece(source, source)
+        case "raw_string" if re.fullmatch(r"'[^']*'", source):
+            return _Piece(source[1:-1], "_" * max(1, len(source) - 2))
+        case "string":
+            return _double_quoted(node, source)
+        case "simple_expansion":
+            return _Piece(source, "_", max(Kind.LOOSE, _variable(source)))
+        case "brace_expression" if _BRACE_RANGE.fullmatch(source):
+            return _Piece(source, source, Kind.LOOSE)
+        case other:
+            raise UnsureError(f"a word contains {describe(other)}")
+
+
+def describe(node_type: str) -> str:
+    """A node type of the grammar as words for a reason."""
+    name = node_type.replace("_", " ")
+    return (
+        f"`{name}`" if not name[:1].isalpha() else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    )
+
+
+def _unquoted(source: str) -> _Piece:
+    if source in _LONE_BANG:
+        return _Piece(source, "_" * len(source))
+    text, shape, at = "", "", 0
+    while at < len(source):
+        if _PLAIN.match(source, at):
+            text, shape, at = text + source[at], shape + source[at], at + 1
+        elif found := _ESCAPED.match(source, at):
+            text, shape, at = text + found[1], shape + "_", found.end()
+        else:
+            raise UnsureError(f"`{source[at : at + 2]}` outside quotes")
+    return _Piece(text, shape)
+
+
+def _double_quoted(node: Node, source: str) -> _Piece:
+    if len(source) < 2 or source[0] != '"' or source[-1] != '"':
+        raise UnsureError("a string is not closed")
+    text, kind, at = "", Kind.FIXED, 1
+    raw = source.encode("utf-8")
+    for child in node.children:
+        if child.type == "simple_expansion":
+            start, end = child.start_byte - node.start_byte, child.end_byte - node.start_byte
+            text += _literal(raw[at:start].decode("utf-8"), last=False)
+            expansion = raw[start:end].decode("utf-8")
+            text, kind, at = text + expansion, max(kind, _variable(expansion)), end
+        elif child.type not in {'"', "$", "string_content"}:
+            raise UnsureError(f"a string contains {describe(child.type)}")
+    text += _literal(raw[at:-1].decode("utf-8"), last=True)
+    return _Piece(text, "_" * max(1, len(text)), kind)
+
+
+def _literal(content: str, *, last: bool) -> str:
+    at = 0
+    while at < len(content):
+        found = _QUOTED.match(content, at)
+        if found is None or (not last and found[0] in "$!" and found.end() == len(content)):
+            raise UnsureError(f"`{content[at : at + 2]}` inside double quotes")
+        at = found.end()
+    return _QUOTED_ESCAPE.sub(r"\1", content)
+
+
+def _variable(expansion: str) -> Kind:
+    found = _EXPANSION.fullmatch(expansion)
+    if found is None:
+        raise UnsureError(f"the expansion `{expansion}`")
+    return Kind.PATH if found[1] in _HARMLESS_VARIABLES else Kind.UNKNOWN
+
+
+_ENTRY = re.compile(r"(-[^=\[\s]+)(==|=|\[=\])?")
+_ATTACHED_NUMBER = re.compile(r"[0-9%/]*")
+_BARE_NUMBER = re.compile(r"-[0-9]+")
+
+_Given = list[tuple[str, str | None]]  # option names, each with its value if one is known
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The options a program is allowed, and how strictly its words are read."""
+
+    takes: dict[str, str]
+    most: int | None = None  # operands; a further one might be a file to write
+    first: bool = False  # options must stand before operands: programs differ in what follows
+    clusters: bool = True
+    attached: bool = True  # a short option may carry its value in the same word
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What the words of a call turned out to be."""
+
+    operands: tuple[Word, ...]
+    names: frozenset[str]
+    values: tuple[tuple[str, str], ...]
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text as a set, so that a long list stays readable."""
+    return frozenset(text.split())
+
+
+def options(
+    spec: str,
+    *,
+    most: int | None = None,
+    first: bool = False,
+    clusters: bool = True,
+    attached: bool = True,
+) -> Options:
+    """Read a table of options from its string form."""
+    takes: dict[str, str] = {}
+    for entry in spec.split():
+        found = _ENTRY.fullmatch(entry)
+        if found is None:
+            raise ValueError(f"{entry!r} is not an entry of an option table")
+        takes[found[1]] = found[2] or ""
+    return Options(takes, most, first, clusters, attached)
+
+
+def parse(words: Sequence[Word], table: Options) -> Parsed:
+    """Tell options, their values and operands apart; unsure about anything not in the table."""
+    operands: list[Word] = []
+    given: _Given = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        dashed = word.text != "-" and word.text.startswith("-")
+        if table.first and operands and dashed:
+            raise UnsureError(f"the option `{word.text}` after an operand")
+        if word.text == "--" and word.kind is Kind.FIXED:
+            operands += [operand(rest, after_dashes=True) for rest in words[at:]]
+            break
+        if not dashed:
+            operands.append(operand(word))
+            continue
+        found, follow = _option(word, table)
+        given += found
+        given += [(found[-1][0], _separate_value(word, next_)) for next_ in words[at : at + follow]]
+        at += follow
+    if table.most is not None:
+        _check_count(operands, table.most)
+    return Parsed(
+        tuple(operands),
+        frozenset(name for name, _ in given),
+        tuple((name, value) for name, value in given if value is not None),
+    )
+
+
+def _check_count(operands: Sequence[Word], most: int) -> None:
+    if len(operands) > most:
+        raise UnsureError(f"`{operands[most].source}` is one operand too many")
+    for word in operands:
+        if word.kind is Kind.GLOB:
+            raise UnsureError(f"`{word.source}` may match more than one file")
+
+
+def operand(word: Word, *, after_dashes: bool = False) -> Word:
+    """The word itself when it cannot turn into an option."""
+    if word.kind > Kind.GLOB:
+        raise UnsureError(f"`{word.source}` may expand to options")
+    if word.kind is Kind.GLOB and not after_dashes and word.text[:1] in {"*", "?", "[", "-"}:
+        raise UnsureError(f"`{word.source}` may match a file whose name is an option (use `./`)")
+    if word.kind is not Kind.GLOB and after_dashes and len(word.text) > 1 and word.text[0] == "-":
+        raise UnsureError(f"`{word.source}` looks like an option")
+    return word
+
+
+def fixed(word: Word) -> str:
+    """The text of a word that cannot expand to anything else."""
+    if word.kind is not Kind.FIXED:
+        raise UnsureError(f"`{word.source}` is not literal")
+    return word.text
+
+
+def _separate_value(option: Word, value: Word) -> str:
+    if value.kind is not Kind.FIXED or value.text.startswith("-"):
+        raise UnsureError(f"`{value.source}` as the value of `{option.source}`")
+    return value.text
+
+
+def _option(word: Word, table: Options) -> tuple[_Given, int]:
+    """The options in one word, and how many of the following words are values."""
+    text = fixed(word)
+    if text in table.takes:
+        return [(text, None)], {"=": 1, "==": 2}.get(table.takes[text], 0)
+    if text.startswith("--"):
+        name, given, value = text.partition("=")
+        if not given or table.takes.get(name) not in {"=", "[=]"}:
+            raise _unknown(name)
+        return [(name, value)], 0
+    if "-#" in table.takes and _BARE_NUMBER.fullmatch(text):
+        return [("-#", None)], 0
+    return _cluster(text, table)
+
+
+def _cluster(text: str, table: Options) -> tuple[_Given, int]:
+    """The options in a word such as `-nrk2`: every letter must be known."""
+    given: _Given = []
+    for place, letter in enumerate(text[1:], start=2):
+        name, rest = f"-{letter}", text[place:]
+        takes = table.takes.get(name)
+        if takes == "[=]" and _ATTACHED_NUMBER.fullmatch(rest):
+            return [*given, (name, rest)], 0
+        if takes == "=" and rest and table.attached:
+            return [*given, (name, rest)], 0
+        if takes == "=" and not rest:
+            return [*given, (name, None)], 1
+        if takes is None:
+            raise _unknown(name)
+        if takes or (rest and not table.clusters):
+            raise _unknown(text)
+        given.append((name, None))
+    return given, 0
+
+
+def _unknown(name: str) -> UnsureError:
+    return UnsureError(f"the option `{name}` is not known to be harmless")
