@@ -331,3 +331,9 @@ class Audience:
             self._early.append(event)
         for subscriber in tuple(self._subscribers):
             subscriber(event)
+
+
+def get_label(layer: object) -> str:
+    """The layer's name in transcripts and events: its `label`, which stays when the class is renamed."""
+    label = getattr(layer, "label", None) or getattr(layer, "__name__", None)
+    return label if isinstance(label, str) else type(layer).__name__

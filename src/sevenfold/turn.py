@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prefix import place
 from sevenfold.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
-from sevenfold.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying
+from sevenfold.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying, get_label
 from sevenfold.messages import Message, ToolResult, assistant, user
 from sevenfold.protocols import Accounts, After, Background, Clock, Handback, Layers, Model, Tools
 from sevenfold.request import Frame, Request, completed, open_uses, pressure_of
@@ -85,7 +85,7 @@ class Turn:
         self.collect()
         for layer in self.layers.attach:
             with self._degrading(layer):
-                self.append(_name(layer), layer.attach(self.transcript.view))
+                self.append(get_label(layer), layer.attach(self.transcript.view))
 
     async def fit(self, refused: PromptTooLong | None = None) -> bool:
         """Offer the request to each layer, cheapest first. True: something gave."""
@@ -97,7 +97,7 @@ class Turn:
                 request, seen = replace(self.request, warm=warm), view
                 pressure = self.pressure(refused if start - view.tokens < wanted else None)
             with self._degrading(layer):
-                self.append(_name(layer), await layer.fit(request, pressure))
+                self.append(get_label(layer), await layer.fit(request, pressure))
         return self.transcript.view.tokens < start
 
     async def _whole_reply(self) -> Reply:
@@ -185,15 +185,11 @@ class Turn:
         except SevenfoldError:
             raise
         except Exception as error:
-            self.emit(Failed(_name(layer), repr(error)))
+            self.emit(Failed(get_label(layer), repr(error)))
 
     def _after(self, layers: Sequence[After]) -> None:
         for layer in layers:
-            self.background.start(_name(layer), partial(layer, self.request))
+            self.background.start(get_label(layer), partial(layer, self.request))
 
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
         return pressure_of(self.request, self.thresholds, self.clock.now(), refused)
-
-
-def _name(layer: object) -> str:
-    return getattr(layer, "__name__", type(layer).__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from sevenfold.cache.prices import Prices
 from sevenfold.clock import SystemClock
@@ -77,6 +77,8 @@ NEAR: Final = 0.75
 
 class BlockCheck:
     """Better no request than one that the provider will refuse and we cannot mend."""
+
+    label: ClassVar[str] = "BlockCheck"
 
     def __init__(self, emit: Emit | None = None, *, compacts: bool = True) -> None:
         """`emit` is told once when the window gets full, and again each time that it gets full anew.

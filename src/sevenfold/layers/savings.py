@@ -159,7 +159,7 @@ class _Shown:
 
     def _message(self, entry: Entry, message: Message) -> None:
         self.times[STORED] += self._spare(entry.id, message)
-        if entry.by == CacheEditing.__name__:  # tells the model what was deleted
+        if entry.by == CacheEditing.label:  # tells the model what was deleted
             self._keep_out(CLEARED, entry.id, -self.weigh(measure(message)), True)
 
     def _spare(self, id: Id, message: Message) -> int:

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
-from sevenfold.events import Added, Compacted, Event, Stored
+from sevenfold.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.layers.l5_durable_memory.extraction import LULL
 from sevenfold.messages import THOUGHTS, Message, Text, assistant
 from sevenfold.replay.costs import Provider
@@ -352,7 +352,7 @@ class Silence:
             self._clock.time = at
             request = turn.request
             for layer in turn.layers.idle:
-                turn.append(type(layer).__name__, await layer(request, at - last))
+                turn.append(get_label(layer), await layer(request, at - last))
             kept = self._transcript.view.marks.get(KEPT_WARM) or {}
             until = kept.get("until", 0.0) if kept.get("since") == last else 0.0
             if until <= ends:

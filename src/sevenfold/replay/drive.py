@@ -20,13 +20,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.clock import run_sync
-from sevenfold.events import Cleared, Emit, Event
+from sevenfold.events import Cleared, Emit, Event, get_label
 from sevenfold.layers.l2_microcompaction.before_cold import Gaps
 from sevenfold.layers.l2_microcompaction.candidates import Scan, cleared
 from sevenfold.layers.l7_agents.forks import Forks
@@ -93,6 +93,8 @@ def layers_of(policy: Policy, lent: Lent) -> Layers:
 
 class Counting:
     """Clears old results by counting alone."""
+
+    label: ClassVar[str] = "Counting"
 
     def __init__(self, emit: Emit, rule: ClearRule) -> None:
         self._emit, self._rule = emit, rule
@@ -356,7 +358,7 @@ class Drive:
             return
         began, request = process_time(), self._turn.request
         for layer in self._turn.layers.replied:
-            name = getattr(layer, "__name__", type(layer).__name__)
+            name = get_label(layer)
             self._background.start(name, partial(layer, request))
         await self._background.run()
         self._took(began)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.errors import Mistake, Refused
+from sevenfold.events import get_label
 from sevenfold.hooks.contract import Outcome, bounded
 from sevenfold.hooks.hooks import Hooks
 from sevenfold.layers.l3_session_memory.update import NotesKeeping
@@ -230,7 +231,7 @@ class Steering:
             last=last,
         )
         entries = len(turn.transcript.entries)
-        turn.append(type(layer).__name__, handed)
+        turn.append(get_label(layer), handed)
         boundary = _boundary(handed) if len(turn.transcript.entries) > entries else None
         report = Report(boundary, seconds=perf_counter() - began)
         after = turn.transcript.view

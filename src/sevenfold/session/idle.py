@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.events import Failed
+from sevenfold.events import Failed, get_label
 from sevenfold.layers.shared.background import Tray
 from sevenfold.turn import Turn
 
@@ -32,6 +32,6 @@ async def watch(turn: Turn, tray: Tray, busy: Callable[[], bool]) -> None:
 def ask_idle(turn: Turn, tray: Tray, idle: float) -> None:
     """Ask the layers that act on silence, after so many seconds of it; one may say that nothing waits."""
     for layer in turn.layers.idle:
-        name, waiting = type(layer).__name__, getattr(layer, "waiting", True)
+        name, waiting = get_label(layer), getattr(layer, "waiting", True)
         if waiting and name not in tray.running:
             tray.start(name, partial(layer, turn.request, idle))

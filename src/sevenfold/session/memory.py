@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio.to_thread
 
@@ -46,6 +46,8 @@ BY: Final = "memory"
 
 class Knowledge:
     """Of one session. Without memory it is the instruction files alone."""
+
+    label: ClassVar[str] = "Knowledge"
 
     def __init__(
         self,

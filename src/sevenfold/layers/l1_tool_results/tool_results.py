@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -32,6 +32,8 @@ _WORDS: Final = 800
 
 class ToolResults:
     """Implements `protocols.Intake`. What it hands back is what the transcript holds from then on."""
+
+    label: ClassVar[str] = "ToolResults"
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -236,6 +236,8 @@ def choose(s: Situation) -> Choice:
 
 class PreCold:
     """Decides once each time the cache is about to be lost. The main conversation only."""
+
+    label: ClassVar[str] = "PreCold"
 
     def __init__(
         self,

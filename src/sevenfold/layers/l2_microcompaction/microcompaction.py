@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -40,6 +40,8 @@ class Reread(msgspec.Struct, frozen=True):
 
 class Microcompaction:
     """The cost model, or the plain time rule. The main conversation only."""
+
+    label: ClassVar[str] = "Microcompaction"
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -173,6 +173,8 @@ GONE: Final = (
 
 class CacheEditing:
     """Deletes the oldest results in one batch once there are many. The main conversation only."""
+
+    label: ClassVar[str] = "CacheEditing"
 
     def __init__(
         self,

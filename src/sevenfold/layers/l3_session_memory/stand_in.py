@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -214,6 +214,8 @@ class Draft(msgspec.Struct, frozen=True):
 
 class PayOut:
     """A `fit` layer, before the summary: hands back the notes and the newest messages, or declines."""
+
+    label: ClassVar[str] = BY
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -124,6 +124,8 @@ class _NotTaken(Exception):
 
 class NotesKeeping:
     """The `replied` moment: brings the notes up to date when enough has happened."""
+
+    label: ClassVar[str] = BY
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 import msgspec
@@ -58,6 +58,8 @@ class _Outdated(Exception):
 
 class Ahead:
     """The `replied` moment: one summary at a time, and no second try before the next compaction."""
+
+    label: ClassVar[str] = BY
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class Prepared:
 
     def __init__(self, ahead: Ahead) -> None:
         self._ahead = ahead
-        self.__name__ = COMPACTION  # what it hands back is a compaction like any other
+        self.label = COMPACTION  # what it hands back is a compaction like any other
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
         ahead, due = self._ahead, self._ahead.compaction.due(pressure)

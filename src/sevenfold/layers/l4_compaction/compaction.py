@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import anyio
 from msgspec.structs import replace
@@ -85,6 +85,8 @@ Score: TypeAlias = Callable[[Sequence[Placed], Sequence[Message]], float]
 
 class Compaction:
     """Keeps a conversation within its window. Main conversation and agents; never in a fork."""
+
+    label: ClassVar[str] = BY
 
     def __init__(
         self,

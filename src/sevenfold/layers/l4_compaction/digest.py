@@ -15,7 +15,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -319,6 +319,8 @@ class Draft(msgspec.Struct, frozen=True):
 
 class Digest:
     """Replaces the older part of the view when it is too long and nothing else has helped."""
+
+    label: ClassVar[str] = "Digest"
 
     def __init__(
         self,

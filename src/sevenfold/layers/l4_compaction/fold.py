@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import frontier_at
-from sevenfold.events import Emit
+from sevenfold.events import Emit, get_label
 from sevenfold.layers.l4_compaction.digest import times, told_command, told_trouble
 from sevenfold.layers.shared.boundary import (
     BOUNDARY,
@@ -240,6 +240,8 @@ class Draft(msgspec.Struct, frozen=True):
 class Snip:
     """Drops the oldest rounds when the window fills. Cheap, and first in the ladder."""
 
+    label: ClassVar[str] = BY
+
     def __init__(
         self,
         emit: Emit,
@@ -436,6 +438,8 @@ class Run(msgspec.Struct, frozen=True):
 class Collapse:
     """Folds finished tool rounds. While it is on, the compactions behind it wait (`HandOver`)."""
 
+    label: ClassVar[str] = BY_COLLAPSE
+
     def __init__(
         self,
         emit: Emit,
@@ -513,7 +517,7 @@ class HandOver:
 
     def __init__(self, layer: Fit) -> None:
         self.layer = layer
-        self.__name__ = type(layer).__name__  # what it hands back is still its own
+        self.label = get_label(layer)  # what it hands back is still its own
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
         return await self.layer.fit(request, pressure) if _blocked(pressure) else ()

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -125,6 +125,8 @@ def _is_summary(block: object) -> bool:
 
 class ServerCompaction:
     """Takes down what the provider compacted: accounts while the reply comes in, then a layer after it."""
+
+    label: ClassVar[str] = "ServerCompaction"
 
     def __init__(self, accounts: Accounts, expect: Callable[[str], object], emit: Emit) -> None:
         self._accounts, self._expect, self._emit = accounts, expect, emit
@@ -247,6 +249,8 @@ def _before(view: View, end: int) -> Facts:
 
 class OnDemand:
     """Asks the provider for a summary when the window is nearly full, and puts its block in place."""
+
+    label: ClassVar[str] = "OnDemand"
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import anyio.to_thread
 from msgspec.structs import replace
@@ -125,6 +125,8 @@ class Learning:
 
 class Extraction:
     """The `rest` moment of the main conversation."""
+
+    label: ClassVar[str] = BY
 
     def __init__(
         self,
@@ -362,6 +364,8 @@ def _shown(one: Saved, folder: Path) -> str:
 
 class LateExtraction:
     """The `idle` moment of an extraction."""
+
+    label: ClassVar[str] = "LateExtraction"
 
     def __init__(self, extraction: Extraction) -> None:
         self._extraction = extraction

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -111,6 +111,8 @@ TOUCHING: Final = ("read", "change")
 class Nearby:
     """Attaches what the folders of a touched file say, each file of instructions once."""
 
+    label: ClassVar[str] = "Nearby"
+
     def __init__(
         self,
         bring: Callable[[Path], Loaded],
@@ -179,6 +181,8 @@ class _Opened(msgspec.Struct, frozen=True):
 
 class Instructing:
     """Brings instructions to one conversation, and back to it."""
+
+    label: ClassVar[str] = "Instructing"
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from concurrent.futures import wait as settled
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import msgspec
@@ -241,6 +241,8 @@ class _Seen:
 
 class Recall:
     """Attaches what is remembered about the user's question, once a turn."""
+
+    label: ClassVar[str] = "Recall"
 
     def __init__(
         self, sources: Sources, clock: Clock, emit: Emit, settings: RecallSettings | None = None

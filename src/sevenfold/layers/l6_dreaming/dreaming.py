@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sevenfold.clock import date_of
 from sevenfold.errors import SevenfoldError
@@ -32,6 +32,8 @@ ROOM: Final = 0.4
 
 class Dreaming:
     """The `rest` moment of the main conversation."""
+
+    label: ClassVar[str] = "Dreaming"
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -360,6 +360,8 @@ class Queue:
 
 class Delivery:
     """Attaches what has arrived. `arrived` is told of each letter when it is handed over."""
+
+    label: ClassVar[str] = BY
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -52,6 +52,8 @@ class AgentNotice(msgspec.Struct, frozen=True):
 
 class Notices:
     """Waits with what is to be told, and hands it back at the next round of tools."""
+
+    label: ClassVar[str] = "Notices"
 
     def __init__(self, wake: Callable[[], object] = lambda: None) -> None:
         self._wake = wake

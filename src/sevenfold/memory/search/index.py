@@ -14,8 +14,6 @@ it answers from memory, and `problem` says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -33,11 +31,8 @@ __all__ = ["Hit", "Progress", "Refreshed", "SearchIndex"]
 FOLDER: Final = "search"
 PATIENCE: Final = 5.0
 """Seconds to wait for another process that writes, before working in memory only."""
-CUTS: Final = (
-    *("words.py", "scoring.py", "segment.py"),
-    *("../topic_file.py", "../frontmatter.py", "../links.py"),
-)
-"""The code that decides what is in an index: when it changes, the index is made anew."""
+FORMAT: Final = "3"
+"""Version of what an index holds. Raise it when words, passages or arrays change: indexes are made anew."""
 
 
 class SearchIndex:
@@ -151,19 +146,10 @@ class SearchIndex:
                 name, dimensions = self._embedder.name, self._embedder.dimensions
             self._opened = Collection(
                 self.folder,
-                _made(),
+                FORMAT,
                 embedder=name,
                 dimensions=dimensions,
                 patience=self._patience,
             )
             self._opened.sync()
         return self._opened
-
-
-@cache
-def _made() -> str:
-    here = Path(__file__).parent
-    code = blake2b(digest_size=8)
-    for name in CUTS:
-        code.update((here / name).read_bytes())
-    return code.hexdigest()
