@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from benchmarks.report import Table, machine
-from sevenfold.clock import SystemClock, date_of
+from sevenfold.core.clock import SystemClock, format_date
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = "results.json"
@@ -73,7 +73,7 @@ def measure(name: str, quick: bool) -> Measured:
     took = perf_counter() - began
     there = {one.metadata["Name"].lower(): one.version for one in distributions()}
     versions = {package: there[package] for package in NAMED if package in there}
-    day = date_of(SystemClock().now())
+    day = format_date(SystemClock().now())
     kept = [asdict(table) for table in tables if SAMPLE not in table.title]
     return Measured(name, day, machine(), versions, round(took, 1), quick, _plain(kept))
 

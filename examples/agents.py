@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from sevenfold import Event, Session, run_sync
-from sevenfold.events import AgentEnded, AgentStarted
+from sevenfold.core.events import AgentEnded, AgentStarted
 
 FINDER = """\
 ---

@@ -9,8 +9,8 @@ from typing import Any
 from anthropic import Anthropic
 
 from sevenfold import Context
-from sevenfold.events import Event, Stored
-from sevenfold.simulator import running
+from sevenfold.core.events import Event, Stored
+from sevenfold.simulator import run_in_thread
 
 FETCH: Any = {
     "name": "fetch",
@@ -35,7 +35,7 @@ def show(event: Event) -> None:
 
 
 def main() -> None:
-    with running(replies=answer) as simulator, Context("claude-sonnet-5") as ctx:
+    with run_in_thread(replies=answer) as simulator, Context("claude-sonnet-5") as ctx:
         ctx.subscribe(show)
         client = Anthropic(base_url=simulator.url, api_key="any")
         messages: list[Any] = [{"role": "user", "content": "Tell me about lighthouses."}]

@@ -9,8 +9,8 @@ from typing import Any
 from openai import OpenAI
 
 from sevenfold import Context
-from sevenfold.events import Event, Stored
-from sevenfold.simulator import running
+from sevenfold.core.events import Event, Stored
+from sevenfold.simulator import run_in_thread
 
 FETCH: Any = {
     "type": "function",
@@ -38,7 +38,7 @@ def show(event: Event) -> None:
 
 
 def main() -> None:
-    with running(replies=answer) as simulator, Context("gpt-5.4", format="openai") as ctx:
+    with run_in_thread(replies=answer) as simulator, Context("gpt-5.4", format="openai") as ctx:
         ctx.subscribe(show)
         client = OpenAI(base_url=f"{simulator.url}/v1", api_key="any")
         messages: list[Any] = [

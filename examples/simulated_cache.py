@@ -6,11 +6,11 @@ python examples/simulated_cache.py
 
 from anthropic import Anthropic
 
-from sevenfold.simulator import running
+from sevenfold.simulator import run_in_thread
 
 
 def main() -> None:
-    with running() as simulator:
+    with run_in_thread() as simulator:
         client = Anthropic(base_url=simulator.url, api_key="any")
         system = [
             {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sevenfold.memory.instructions import InstructionFiles, Instructions, Loaded
-from sevenfold.tools.paths import secret
+from sevenfold.memory.instructions import InstructionFiles, Instructions, TouchedInstructions
+from sevenfold.tools.paths import is_secret_file
 
 
 class Place:
@@ -28,7 +28,7 @@ class Place:
         return path
 
     def files(self, cwd: str = "", **more: Any) -> InstructionFiles:
-        fields: dict[str, Any] = {"trusted": False, "forbidden": secret, **more}
+        fields: dict[str, Any] = {"trusted": False, "forbidden": is_secret_file, **more}
         return InstructionFiles(
             self.root,
             self.root / cwd,
@@ -42,6 +42,6 @@ class Place:
         return self.files(cwd, **more).load()
 
 
-def texts(found: Instructions | Loaded) -> list[str]:
+def texts(found: Instructions | TouchedInstructions) -> list[str]:
     files = found.always if isinstance(found, Instructions) else found.instructions
     return [one.text for one in files]

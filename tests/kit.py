@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sevenfold.events import Event
-from sevenfold.messages import Message, ToolUse, assistant
-from sevenfold.protocols import Layers
-from sevenfold.request import Frame
-from sevenfold.streaming import Retry
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.protocols import Layers
+from sevenfold.core.request import Frame
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Transcript
+from sevenfold.streaming import RetryPolicy
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Transcript
 from sevenfold.turn import Turn
 
 FRAME = Frame("m", ("static", "of this session"), ({"name": "Read", "input_schema": {}},))
@@ -35,7 +35,7 @@ def make(
     able = model.capabilities
     fields.setdefault("background", Postponed())
     fields.setdefault("thresholds", Thresholds.of(able.window, able.max_output))
-    fields.setdefault("retry", Retry(chance=lambda: 1.0))
+    fields.setdefault("retry", RetryPolicy(chance=lambda: 1.0))
     return Turn(
         model=model,
         frame=FRAME,

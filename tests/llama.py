@@ -12,18 +12,18 @@ from weights import NoWeights, smollm2
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.events import Event, Replied
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.messages import user
-from sevenfold.models import Access, connect
+from sevenfold.core.events import Event, Replied
+from sevenfold.core.messages import user
+from sevenfold.core.protocols import ForkReply, Layers
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Transcript
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.models import ModelAccess, connect_model
 from sevenfold.models.directives import write_directive
 from sevenfold.models.local import LocalModel
-from sevenfold.protocols import ForkReply, Layers
-from sevenfold.request import Frame, Request
-from sevenfold.streaming import Retry
+from sevenfold.streaming import RetryPolicy
 from sevenfold.testing import FakeClock, FakeTools, Postponed
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Transcript
 from sevenfold.turn import Turn
 
 RULES = "You know rivers, hills and the sea, and you answer in one word. "
@@ -63,7 +63,7 @@ class Talk:
             clock=self.clock,
             emit=self.events.append,
             thresholds=self.thresholds,
-            retry=Retry(chance=lambda: 1.0),
+            retry=RetryPolicy(chance=lambda: 1.0),
         )
 
     async def say(self, text: str) -> Usage:
@@ -72,14 +72,14 @@ class Talk:
 
     async def fork(self, kind: str, request: Request | None = None) -> ForkReply:
         told, limits = self.events.append, self.thresholds
-        forks = Forks(lambda: self.model, self.ledger, self.clock, told, lambda: limits)
+        forks = ForkRunner(lambda: self.model, self.ledger, self.clock, told, lambda: limits)
         directive = user(write_directive(kind, f"{kind}-1", f"Say something as {kind}."))
         return await forks(request or self.turn.request, directive, kind=kind)
 
 
 @asynccontextmanager
 async def talking(path: Path, window: int = 2_048) -> AsyncIterator[Talk]:
-    model = connect(f"local:{path}", Access(window=window))
+    model = connect_model(f"local:{path}", ModelAccess(window=window))
     assert isinstance(model, LocalModel)
     try:
         yield Talk(model)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.errors import StorageFailure
+from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.scoring import Hit
-from sevenfold.memory.search.segment import term_key
-from sevenfold.memory.search.words import tokens
+from sevenfold.memory.search.scoring import SearchHit
+from sevenfold.memory.search.segment import hash_term
+from sevenfold.memory.search.words import tokenize_text
 
 LONG_AGO = 10**18
 """Nanoseconds: 2001, so that nothing looks as if it were written just now."""
@@ -74,8 +74,8 @@ class Bag:
         self.seen += texts
         matrix = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(texts):
-            for word in tokens(text):
-                matrix[row, term_key(word) % self.dimensions] += 1
+            for word in tokenize_text(text):
+                matrix[row, hash_term(word) % self.dimensions] += 1
         matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)
         return matrix
 
@@ -84,5 +84,5 @@ class Bag:
         return vector
 
 
-def names(hits: Iterable[Hit]) -> list[str]:
+def names(hits: Iterable[SearchHit]) -> list[str]:
     return [hit.file for hit in hits]

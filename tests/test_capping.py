@@ -9,19 +9,19 @@ from layers.noting import Noting
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import Overloaded, Refused, StorageFailure
-from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.messages import Text, assistant, user
+from sevenfold.core.errors import Overloaded, Refused, StorageFailure
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
 from sevenfold.models.directives import write_directive
-from sevenfold.request import Frame, Request
-from sevenfold.session.spending import Capped, Spending
+from sevenfold.session.spending import CappedForker, SpendingFile
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"
@@ -36,9 +36,9 @@ class Asking:
         self.model = ScriptedModel(script)
         limits = Thresholds.of(200_000, 32_000)
         tell = self.events.append
-        self.forks = Forks(lambda: self.model, NoAccounts(), self.clock, tell, lambda: limits)
-        self.spending = Spending(home, limit, self.clock)
-        self.capped = Capped(self.forks, Prices.load(), self.spending, tell)
+        self.forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, tell, lambda: limits)
+        self.spending = SpendingFile(home, limit, self.clock)
+        self.capped = CappedForker(self.forks, Prices.load(), self.spending, tell)
         log = Transcript(self.clock.now)
         log.add(user("w" * 400_000))
         self.request = Request(Frame(model), log.view)
@@ -93,7 +93,7 @@ async def test_without_a_ledger_nothing_is_spent(tmp_path: Path) -> None:
 async def test_the_notes_of_a_session_are_held_to_it(tmp_path: Path) -> None:
     asking = Asking(tmp_path, 0.0)
     noting = Noting(tmp_path)
-    lent = Lent(
+    lent = LayerParts(
         emit=asking.events.append,
         expect=lambda why: None,
         able=lambda: noting.able,
@@ -104,7 +104,7 @@ async def test_the_notes_of_a_session_are_held_to_it(tmp_path: Path) -> None:
         forker=asking.forks,
         aside=asking.capped,
     )
-    layers = standard("main", lent)
+    layers = make_standard_layers("main", lent)
     request = replace(asking.request, frame=replace(noting.frame, model=MODEL))
     for layer in layers.replied:
         await layer(request)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.layers.settings import CompactionSettings
-from sevenfold.layers.shared.restore import EACH, Glossary, restored
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.tokens import REFERENCE_WINDOW, Size, byte_length
-from sevenfold.transcript import Replace, Transcript
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import REFERENCE_WINDOW, MessageSize, count_bytes
+from sevenfold.core.transcript import Replace, Transcript
+from sevenfold.layers.shared.restore import EACH, RestoredNames, restore_messages
+from sevenfold.settings.layers import CompactionSettings
 
 MOST = CompactionSettings().names
 
@@ -27,7 +27,9 @@ class Talk:
         self.log.add(Message("user", (ToolResult(use.id, text, fails),)), by="tools")
 
     def names(self, window: int = REFERENCE_WINDOW, **more: int) -> str:
-        got = restored(self.log.view, len(self.log.view), [Glossary(MOST)], window, **more)
+        got = restore_messages(
+            self.log.view, len(self.log.view), [RestoredNames(MOST)], window, **more
+        )
         return got[0].text if got else ""
 
     def compact(self, text: str) -> None:
@@ -113,10 +115,13 @@ def test_one_file_cannot_fill_the_list_and_all_of_it_has_a_limit() -> None:
     for window in (8_000, 32_000, REFERENCE_WINDOW):
         text = talk.names(window)
         most = MOST * min(1.0, window / REFERENCE_WINDOW)
-        assert 0 < Size(text=byte_length(text)).tokens() <= most
+        assert 0 < MessageSize(text=count_bytes(text)).tokens() <= most
         assert all(len(names) <= EACH for names in lines(text).values())
     assert talk.names(room=50) == ""
-    assert restored(talk.log.view, len(talk.log.view), [Glossary(0)], REFERENCE_WINDOW) == []
+    assert (
+        restore_messages(talk.log.view, len(talk.log.view), [RestoredNames(0)], REFERENCE_WINDOW)
+        == []
+    )
 
 
 def test_it_keeps_to_its_limit_where_tokens_are_dearer_than_they_look() -> None:
@@ -126,10 +131,10 @@ def test_it_keeps_to_its_limit_where_tokens_are_dearer_than_they_look() -> None:
     view = talk.log.view
     learned = view.calibration
     for _ in range(50):
-        learned = learned.learn(Size(text=4_000), 3_000)
+        learned = learned.learn(MessageSize(text=4_000), 3_000)
     dear = replace(view, calibration=learned)
-    got = restored(dear, len(dear), [Glossary(MOST)], REFERENCE_WINDOW, 600)
-    assert dear.calibration.tokens(Size(text=byte_length(got[0].text))) <= 600
+    got = restore_messages(dear, len(dear), [RestoredNames(MOST)], REFERENCE_WINDOW, 600)
+    assert dear.calibration.tokens(MessageSize(text=count_bytes(got[0].text))) <= 600
 
 
 def test_names_give_no_orders() -> None:

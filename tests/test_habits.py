@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.layers.l2_microcompaction.before_cold import Gaps
-from sevenfold.session.user_stats import Habits
+from sevenfold.layers.l2_microcompaction.cache_expiry import GapCounts
+from sevenfold.session.user_stats import IdleGapFile
 from sevenfold.testing import FakeClock
 
 
 def session(home: Path, clock: FakeClock, *gaps: float) -> None:
     """Somebody speaks again after each of these, and then leaves."""
-    habits = Habits(home, clock)
+    habits = IdleGapFile(home, clock)
     habits.spoke(None)
     for gap in gaps:
         replied = clock.now()
@@ -26,14 +26,14 @@ def test_gaps_are_kept_from_session_to_session(tmp_path: Path) -> None:
     clock = FakeClock()
     session(tmp_path, clock, 20, 400)
     session(tmp_path, clock, 400)
-    known = Habits(tmp_path, clock).gaps()
-    assert known == Gaps().after(20).after(400).after(400).leaving().leaving()
+    known = IdleGapFile(tmp_path, clock).gaps()
+    assert known == GapCounts().after(20).after(400).after(400).leaving().leaving()
 
 
 def test_what_was_learned_in_this_session_counts_at_once(tmp_path: Path) -> None:
     clock = FakeClock()
     session(tmp_path, clock, 20)
-    habits = Habits(tmp_path, clock)
+    habits = IdleGapFile(tmp_path, clock)
     replied = clock.now()
     clock.time += 400
     habits.spoke(replied)
@@ -42,9 +42,9 @@ def test_what_was_learned_in_this_session_counts_at_once(tmp_path: Path) -> None
 
 def test_the_time_since_an_earlier_session_is_no_gap(tmp_path: Path) -> None:
     clock = FakeClock()
-    habits = Habits(tmp_path, clock)
+    habits = IdleGapFile(tmp_path, clock)
     habits.spoke(clock.now() - 600)
-    assert habits.gaps() == Gaps()
+    assert habits.gaps() == GapCounts()
 
 
 def test_a_session_of_one_question_says_nothing(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_session_of_one_question_says_nothing(tmp_path: Path) -> None:
 
 def test_two_sessions_at_once_both_count(tmp_path: Path) -> None:
     clock = FakeClock()
-    first, second = Habits(tmp_path, clock), Habits(tmp_path, clock)
+    first, second = IdleGapFile(tmp_path, clock), IdleGapFile(tmp_path, clock)
     replied = clock.now()
     clock.time += 20
     for habits in (first, second):
@@ -62,7 +62,7 @@ def test_two_sessions_at_once_both_count(tmp_path: Path) -> None:
         habits.spoke(replied)
     first.leave()
     second.leave()
-    assert Habits(tmp_path, clock).gaps().seen == 4
+    assert IdleGapFile(tmp_path, clock).gaps().seen == 4
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_two_sessions_at_once_both_count(tmp_path: Path) -> None:
 def test_a_damaged_file_is_as_good_as_none_and_is_mended(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "gaps.json").write_bytes(damage)
     clock = FakeClock()
-    assert Habits(tmp_path, clock).gaps() == Gaps()
+    assert IdleGapFile(tmp_path, clock).gaps() == GapCounts()
     session(tmp_path, clock, 20)
-    assert Habits(tmp_path, clock).gaps().seen == 2
+    assert IdleGapFile(tmp_path, clock).gaps().seen == 2
 
 
 def test_a_home_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     session(tmp_path / "file", FakeClock(), 20)
-    assert Habits(tmp_path / "file", FakeClock()).gaps() == Gaps()
+    assert IdleGapFile(tmp_path / "file", FakeClock()).gaps() == GapCounts()

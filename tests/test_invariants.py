@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     THOUGHTS,
     Message,
     Text,
@@ -16,8 +16,14 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.request import breaks_open_loop, completed, in_open_loop, open_loop, paired
-from sevenfold.transcript import (
+from sevenfold.core.request import (
+    complete_changes,
+    find_open_loop,
+    has_paired_tools,
+    is_in_open_loop,
+    is_loop_broken,
+)
+from sevenfold.core.transcript import (
     Mark,
     Pin,
     Replace,
@@ -56,7 +62,7 @@ def thoughts(view: View) -> list[int]:
 
 
 def written(t: Transcript, *handed: What, binds: bool = True) -> View | None:
-    whole = completed(handed, t, binds)
+    whole = complete_changes(handed, t, binds)
     if whole is None:
         return None
     again = Transcript(lambda: 0.0)
@@ -68,24 +74,24 @@ def written(t: Transcript, *handed: What, binds: bool = True) -> View | None:
 
 def test_results_shown_otherwise_are_written_as_they_are_where_thinking_is_free() -> None:
     handed = Results({"t1": "[gone]"}), Mark("m", 1)
-    assert completed(handed, talk("uCCC"), False) == handed
+    assert complete_changes(handed, talk("uCCC"), False) == handed
 
 
 def test_what_names_a_result_that_is_not_there_is_refused_whole() -> None:
     handed = Mark("m", 1), Results({"t1": "[gone]", "t9": "[gone]"})
-    assert completed(handed, talk("uCC"), False) is None
-    assert completed(handed, talk("uCC"), True) is None
+    assert complete_changes(handed, talk("uCC"), False) is None
+    assert complete_changes(handed, talk("uCC"), True) is None
 
 
 @pytest.mark.parametrize("what", [Pin(99, {}), Replace(0, 99, ()), Replace(3, 1, ())])
 def test_what_refers_to_something_that_is_gone_is_refused(what: What) -> None:
-    assert completed((what,), talk("ucc"), False) is None
+    assert complete_changes((what,), talk("ucc"), False) is None
 
 
 def test_what_would_split_a_call_from_its_result_is_refused() -> None:
     t = talk("ucc")
-    assert completed((Replace(0, 1, (user("summary"),)),), t, False) is None
-    assert completed((Replace(0, 2, (user("summary"),)),), t, False) is not None
+    assert complete_changes((Replace(0, 1, (user("summary"),)),), t, False) is None
+    assert complete_changes((Replace(0, 2, (user("summary"),)),), t, False) is not None
 
 
 def test_bound_thinking_behind_the_change_goes_with_it_and_what_stands_before_stays() -> None:
@@ -95,11 +101,11 @@ def test_bound_thinking_behind_the_change_goes_with_it_and_what_stands_before_st
     assert view is not None
     assert thoughts(t.view) == [1, 3, 5, 7, 9, 11]
     assert thoughts(view) == [1, 3], "the call whose result went was thought before it"
-    assert paired(view)
+    assert has_paired_tools(view)
 
 
 def test_all_of_it_is_one_write_in_which_no_line_leaves_thinking_on_a_changed_prefix() -> None:
-    whole = completed((Results({"t1": "[gone]"}), Mark("m", 1)), talk("uCCAu"), True)
+    whole = complete_changes((Results({"t1": "[gone]"}), Mark("m", 1)), talk("uCCAu"), True)
 
     assert whole is not None
     assert [type(what) for what in whole] == [Unthink, Results, Mark]
@@ -107,7 +113,7 @@ def test_all_of_it_is_one_write_in_which_no_line_leaves_thinking_on_a_changed_pr
 
 def test_nothing_is_unthought_where_nothing_was_thought_behind() -> None:
     handed = (Results({"t2": "[gone]"}),)
-    assert completed(handed, talk("uCcau"), True) == handed
+    assert complete_changes(handed, talk("uCcau"), True) == handed
 
 
 @pytest.mark.parametrize(
@@ -130,13 +136,13 @@ def test_a_tool_loop_that_goes_on_keeps_its_thoughts(parts: str, use: str, allow
     assert (view is not None) == allowed
     at = t.view.result_at(use)
     assert at is not None
-    assert breaks_open_loop(t.view, t.view[at].id) == (not allowed)
+    assert is_loop_broken(t.view, t.view[at].id) == (not allowed)
 
 
 @given(st.text("ucCaAh", max_size=12))
 def test_whether_a_loop_is_open_is_said_without_looking_for_its_beginning(parts: str) -> None:
     view = talk(parts).view
-    assert in_open_loop(view) == (open_loop(view) < len(view))
+    assert is_in_open_loop(view) == (find_open_loop(view) < len(view))
 
 
 @given(st.text("ucCaA", min_size=1, max_size=14), st.integers(0, 14))
@@ -149,7 +155,7 @@ def test_whatever_is_cleared_no_thought_is_left_on_a_prefix_it_was_not_made_on(
         return
     use = uses[which % len(uses)]
     view = written(t, Results({use: "[gone]"}))
-    start = open_loop(t.view)
+    start = find_open_loop(t.view)
     if view is None:
         behind = [at for at in thoughts(t.view) if at > (t.view.result_at(use) or 0)]
         assert any(at >= start for at in behind), "only an open loop is a reason to refuse"

@@ -6,28 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.session.user_stats import MOST_EVIDENCE, Learned
-from sevenfold.tokens import Calibration, Size
+from sevenfold.core.tokens import Calibration, MessageSize
+from sevenfold.session.user_stats import MOST_EVIDENCE, CalibrationFile
 
 
 def taught(times: int) -> Calibration:
     learned = Calibration()
     for _ in range(times):
-        learned = learned.learn(Size(text=40_000), 15_000)
+        learned = learned.learn(MessageSize(text=40_000), 15_000)
     return learned
 
 
 def test_it_is_kept_per_model(tmp_path: Path) -> None:
-    Learned(tmp_path).keep("a", taught(3))
-    Learned(tmp_path).keep("b", taught(5))
+    CalibrationFile(tmp_path).keep("a", taught(3))
+    CalibrationFile(tmp_path).keep("b", taught(5))
 
-    assert Learned(tmp_path).of("a") == taught(3)
-    assert Learned(tmp_path).of("c") is None
+    assert CalibrationFile(tmp_path).of("a") == taught(3)
+    assert CalibrationFile(tmp_path).of("c") is None
 
 
 def test_a_long_life_does_not_make_it_deaf_to_what_it_sees(tmp_path: Path) -> None:
-    Learned(tmp_path).keep("a", taught(1_000))
-    kept = Learned(tmp_path).of("a")
+    CalibrationFile(tmp_path).keep("a", taught(1_000))
+    kept = CalibrationFile(tmp_path).of("a")
 
     assert kept is not None
     assert kept.tt == pytest.approx(MOST_EVIDENCE)
@@ -35,14 +35,14 @@ def test_a_long_life_does_not_make_it_deaf_to_what_it_sees(tmp_path: Path) -> No
 
 
 def test_nothing_learned_writes_nothing(tmp_path: Path) -> None:
-    Learned(tmp_path / "home").keep("a", Calibration())
+    CalibrationFile(tmp_path / "home").keep("a", Calibration())
     assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"a": "x"}', b"\xff"])
 def test_a_damaged_file_is_as_good_as_none_and_is_mended(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "calibration.json").write_bytes(damage)
-    learned = Learned(tmp_path)
+    learned = CalibrationFile(tmp_path)
     assert learned.of("a") is None
 
     learned.keep("a", taught(3))
@@ -51,5 +51,5 @@ def test_a_damaged_file_is_as_good_as_none_and_is_mended(tmp_path: Path, damage:
 
 def test_a_home_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    Learned(tmp_path / "file").keep("a", taught(3))
-    assert Learned(tmp_path / "file").of("a") is None
+    CalibrationFile(tmp_path / "file").keep("a", taught(3))
+    assert CalibrationFile(tmp_path / "file").of("a") is None

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import FRAME, use
 
-from sevenfold.events import Event, Notice
-from sevenfold.messages import (
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import (
     THOUGHTS,
     Block,
     Message,
@@ -23,18 +23,12 @@ from sevenfold.messages import (
     ToolResult,
     ToolUse,
     assistant,
-    message_to_wire,
+    make_wire_message,
     user,
 )
-from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.request import paired
-from sevenfold.session.log import RESULTS, Recording
-from sevenfold.simulator.validation import check_pairs
-from sevenfold.storage.results import ResultStore
-from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import (
+from sevenfold.core.request import has_paired_tools
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import (
     Mark,
     Replace,
     Reply,
@@ -45,6 +39,12 @@ from sevenfold.transcript import (
     What,
     encode_entry,
 )
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.session.log import RESULTS, TranscriptFile
+from sevenfold.simulator.validation import check_pairs
+from sevenfold.storage.results import ResultStore
+from sevenfold.testing import FakeClock
 
 SESSIONS = sorted((Path(__file__).parents[1] / "../shared/data/sessions").glob("*.jsonl.gz"))
 
@@ -57,7 +57,7 @@ class Kept:
         self.events: list[Event] = []
 
     def write(self, *said: tuple[str, What]) -> Kept:
-        recording = Recording(self.path, FakeClock(), self.events.append)
+        recording = TranscriptFile(self.path, FakeClock(), self.events.append)
         recording.begin({"id": "s"}, FRAME, None)
         for by, what in said:
             recording.transcript.add(what, by=by)
@@ -81,7 +81,7 @@ class Kept:
 
     def resume(self) -> View:
         self.events.clear()
-        recording = Recording(self.path, FakeClock(), self.events.append)
+        recording = TranscriptFile(self.path, FakeClock(), self.events.append)
         recording.resume(FakeClock())
         recording.close()
         return recording.transcript.view
@@ -118,8 +118,8 @@ TALK: list[tuple[str, What]] = [
 
 def sendable(view: View) -> None:
     """No provider refuses it: our own rule, the simulator's, and no two assistants in a row."""
-    assert paired(view)
-    check_pairs([message_to_wire(m) for m in view.messages])
+    assert has_paired_tools(view)
+    check_pairs([make_wire_message(m) for m in view.messages])
     roles = [m.role for m in view.messages]
     assert not roles or roles[0] == "user"
     assert ("assistant", "assistant") not in pairwise(roles)
@@ -325,7 +325,7 @@ def test_after_a_damaged_edit_no_thinking_is_trusted(kept: Kept) -> None:
 def test_a_frame_that_is_damaged_inside_is_told_and_replaced(kept: Kept) -> None:
     kept.write(*TALK).damage('"frame"', lambda x: x.replace(b'"model":"m"', b'"model":123'))
     kept.events.clear()
-    recording = Recording(kept.path, FakeClock(), kept.events.append)
+    recording = TranscriptFile(kept.path, FakeClock(), kept.events.append)
 
     assert recording.resume(FakeClock()) is None
     assert any("system prompt and tools are damaged" in text for text in kept.told)
@@ -477,7 +477,7 @@ def test_whatever_lines_are_damaged_the_view_is_whole_and_stays_so(seed: int) ->
 @pytest.mark.skipif(not SESSIONS, reason="the shared sessions are not beside this checkout")
 @pytest.mark.parametrize("path", SESSIONS[:12], ids=lambda path: path.name[:8])
 def test_real_sessions_survive_damage(path: Path, tmp_path: Path) -> None:
-    source = to_transcript(read_session(path))
+    source = convert_recording(read_session(path))
     rng = random.Random(path.name)
     whole = [encode_entry(entry) + b"\n" for entry in source.entries]
     kept = Kept(tmp_path)

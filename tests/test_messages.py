@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Document,
     Image,
@@ -17,10 +17,10 @@ from sevenfold.messages import (
     Thinking,
     ToolResult,
     ToolUse,
-    message_to_wire,
+    encode_block,
+    make_wire_message,
     parse_block,
     parse_message,
-    to_wire,
     user,
 )
 
@@ -56,7 +56,7 @@ def test_a_known_block_is_understood_and_sent_back_as_it_came(
 ) -> None:
     assert parse_block(wire) == block
     assert parse_block(msgspec.json.encode(wire)) == block
-    assert to_wire(block) == wire
+    assert encode_block(block) == wire
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_content_may_be_a_text_a_list_or_bytes() -> None:
     assert parse_message("user", "hi") == user("hi")
     assert parse_message("user", [{"type": "text", "text": "hi"}]) == user("hi")
     assert parse_message("user", b'[{"type":"text","text":"hi"}]') == user("hi")
-    assert message_to_wire(user("hi"))["content"] == [{"type": "text", "text": "hi"}]
+    assert make_wire_message(user("hi"))["content"] == [{"type": "text", "text": "hi"}]
 
 
 def test_half_a_character_becomes_a_question_mark() -> None:

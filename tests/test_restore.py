@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import REFERENCE_WINDOW, estimate_tokens
+from sevenfold.core.transcript import Replace, Transcript
 from sevenfold.layers.shared.restore import (
     ALL,
     FILE,
@@ -13,18 +16,15 @@ from sevenfold.layers.shared.restore import (
     SKILL,
     SKILLS,
     START,
-    Afresh,
-    Cut,
-    Files,
-    Restorable,
-    Several,
+    CompactionCut,
+    RestoredFiles,
+    RestoredText,
+    RestoredTexts,
+    RestoreSource,
     StartContext,
-    context,
-    restored,
+    make_context_message,
+    restore_messages,
 )
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.tokens import REFERENCE_WINDOW, estimate
-from sevenfold.transcript import Replace, Transcript
 
 WINDOW = REFERENCE_WINDOW
 
@@ -54,7 +54,7 @@ class Talk:
     def back(self, cut: int | None = None, window: int = WINDOW, **more: int) -> str:
         """The message about files, or nothing."""
         at = len(self.log.view) if cut is None else cut
-        got = restored(self.log.view, at, [Files(self.read)], window, **more)
+        got = restore_messages(self.log.view, at, [RestoredFiles(self.read)], window, **more)
         return got[0].text if got else ""
 
 
@@ -106,7 +106,7 @@ def test_when_the_end_is_replaced_the_beginning_is_the_kept_part(talk: Talk) -> 
     talk.call("Read", "a.py")
     talk.call("Read", talk.file("b.py", "b"))
     view = talk.log.view
-    [message] = restored(view, range(begin, len(view)), [Files(talk.read)], WINDOW)
+    [message] = restore_messages(view, range(begin, len(view)), [RestoredFiles(talk.read)], WINDOW)
     assert shown(message.text) == ["b.py"]
 
 
@@ -147,7 +147,7 @@ def test_a_reader_that_fails_leaves_one_file_out(talk: Talk, refusal: Exception)
         return talk.read(name)
 
     view = talk.log.view
-    [message] = restored(view, len(view), [Files(read)], WINDOW)
+    [message] = restore_messages(view, len(view), [RestoredFiles(read)], WINDOW)
     assert shown(message.text) == ["a.py"]
 
 
@@ -155,8 +155,8 @@ def test_what_the_caller_skips_is_neither_read_nor_named(talk: Talk) -> None:
     talk.call("Read", talk.file("a.py", "a"))
     talk.call("Read", talk.file("stored.txt", "output"))
     view = talk.log.view
-    files = Files(talk.read, skip=lambda path: path.startswith("stored"))
-    [message] = restored(view, len(view), [files], WINDOW)
+    files = RestoredFiles(talk.read, skip=lambda path: path.startswith("stored"))
+    [message] = restore_messages(view, len(view), [files], WINDOW)
     assert "stored" not in message.text
     assert talk.asked == ["a.py"]
 
@@ -178,7 +178,7 @@ def test_limits_shrink_with_the_window_and_never_grow(talk: Talk, window: int) -
     text = talk.back(window=window)
     assert shown(text) == ["8.py", "6.py", "4.py"]
     assert "- 7.py\n- 5.py" in text
-    assert estimate(text) <= ALL * scale
+    assert estimate_tokens(text) <= ALL * scale
 
 
 def test_room_that_is_short_is_kept_to(talk: Talk) -> None:
@@ -186,7 +186,7 @@ def test_room_that_is_short_is_kept_to(talk: Talk) -> None:
         talk.call("Read", talk.file(f"{n}.py", f"{n}" * 4_000))
     for room in (0, 50, 150, 1_300, 2_400, 3_500, 5_000):
         text = talk.back(room=room)
-        assert estimate(text) <= room
+        assert estimate_tokens(text) <= room
         assert len(shown(text)) == min(4, max(0, (room - 200) // 1_000))
 
 
@@ -195,7 +195,7 @@ def test_files_given_back_once_are_given_back_after_the_next_compaction_too(talk
     talk.call("Read", talk.file("b.py", "x" * 30_000))
     talk.call("Read", "gone.py")
     view = talk.log.view
-    [message] = restored(view, len(view), [Files(talk.read)], WINDOW)
+    [message] = restore_messages(view, len(view), [RestoredFiles(talk.read)], WINDOW)
     talk.log.add(Replace(view[0].id, view[-1].id, (user("a summary"),)), message, by="Compaction")
     assert shown(talk.back()) == ["a.py"]
     assert "- b.py" in talk.back()
@@ -226,7 +226,7 @@ def start(*told: tuple[str, str]) -> Transcript:
         if by == "model":
             log.add(assistant(Text(text)), by=by)
         else:
-            log.add(context(text) if by != "user" else user(text), by=by)
+            log.add(make_context_message(text) if by != "user" else user(text), by=by)
     return log
 
 
@@ -238,12 +238,12 @@ def test_what_start_hooks_said_is_repeated_and_nothing_that_others_said() -> Non
         ("model", "Done."),
         ("hooks", "The tests must pass first."),
     )
-    [message] = restored(log.view, len(log.view), [StartContext()], WINDOW)
+    [message] = restore_messages(log.view, len(log.view), [StartContext()], WINDOW)
     assert "Use tabs." in message.text
     assert "not run again" in message.text
     assert "today" not in message.text
     assert "tests must pass" not in message.text
-    assert restored(log.view, 1, [StartContext()], WINDOW) == []
+    assert restore_messages(log.view, 1, [StartContext()], WINDOW) == []
 
 
 def test_start_context_survives_one_compaction_after_another() -> None:
@@ -251,7 +251,7 @@ def test_start_context_survives_one_compaction_after_another() -> None:
     texts = []
     for _ in range(3):
         view = log.view
-        [message] = restored(view, len(view), [StartContext()], WINDOW)
+        [message] = restore_messages(view, len(view), [StartContext()], WINDOW)
         log.add(Replace(view[0].id, view[-1].id, (user("a summary"), message)), by="Compaction")
         log.add(assistant(Text("On it.")), by="model")
         texts.append(message.text)
@@ -261,18 +261,18 @@ def test_start_context_survives_one_compaction_after_another() -> None:
 
 def test_start_context_that_is_too_long_loses_its_oldest_part_first() -> None:
     log = start(("hooks", "old " * START), ("hooks", "newer"), ("user", "go"))
-    [message] = restored(log.view, len(log.view), [StartContext()], WINDOW)
+    [message] = restore_messages(log.view, len(log.view), [StartContext()], WINDOW)
     assert "newer" in message.text
     assert "old old" not in message.text
 
 
 def test_anything_that_can_be_read_again_comes_in_through_the_same_seam() -> None:
     plan = ["first do a"]
-    one = Afresh("plan", "This is the plan of the session, in plan.md.", lambda: plan[0])
+    one = RestoredText("plan", "This is the plan of the session, in plan.md.", lambda: plan[0])
     log = start(("user", "go"))
 
     def back() -> list[str]:
-        return [m.text for m in restored(log.view, 1, [one], WINDOW)]
+        return [m.text for m in restore_messages(log.view, 1, [one], WINDOW)]
 
     assert "first do a" in back()[0]
     assert "read just now" in back()[0]
@@ -292,14 +292,14 @@ def test_all_share_one_budget_in_the_order_given_and_what_is_too_large_is_left_o
         def __init__(self, tokens: int) -> None:
             self.tokens = tokens
 
-        def restored(self, cut: Cut, room: int) -> Message | None:
+        def restored(self, cut: CompactionCut, room: int) -> Message | None:
             rooms.append(room)
             return user("x" * 4 * self.tokens)
 
-    asked: list[Restorable] = [Greedy(30_000), Greedy(20_001), Greedy(20_000), Greedy(1)]
+    asked: list[RestoreSource] = [Greedy(30_000), Greedy(20_001), Greedy(20_000), Greedy(1)]
     log = start(("user", "go"))
-    got = restored(log.view, 1, asked, WINDOW)
-    assert [estimate(message.text) for message in got] == [30_000, 20_000]
+    got = restore_messages(log.view, 1, asked, WINDOW)
+    assert [estimate_tokens(message.text) for message in got] == [30_000, 20_000]
     assert rooms == [50_000, 20_000, 20_000]
 
 
@@ -311,13 +311,13 @@ def test_of_many_skills_each_has_a_limit_and_all_of_them_have_one_and_the_rest_i
         ("small", "a last word"),
     ]
     log = start(("user", "go"))
-    several = Several("skills", "These skills were in use.", lambda: skills)
-    [message] = restored(log.view, 1, [several], WINDOW)
+    several = RestoredTexts("skills", "These skills were in use.", lambda: skills)
+    [message] = restore_messages(log.view, 1, [several], WINDOW)
 
     shown = [name for name, text in skills if f"## {name}\n\n{text.strip()}" in message.text]
     assert shown == ["plot", "large0", "large1", "large2", "large3", "small"]
     assert message.text.endswith("for want of room: vast, large4.\n</context>")
-    assert SKILLS - SKILL <= estimate(message.text) <= SKILLS
-    [half] = restored(log.view, 1, [several], WINDOW, room=6_000)
-    assert estimate(half.text) <= 6_000
-    assert restored(log.view, 1, [Several("skills", "None.", list)], WINDOW) == []
+    assert SKILLS - SKILL <= estimate_tokens(message.text) <= SKILLS
+    [half] = restore_messages(log.view, 1, [several], WINDOW, room=6_000)
+    assert estimate_tokens(half.text) <= 6_000
+    assert restore_messages(log.view, 1, [RestoredTexts("skills", "None.", list)], WINDOW) == []

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import StorageFailure
-from sevenfold.session.spending import Spending
+from sevenfold.core.errors import StorageFailure
+from sevenfold.session.spending import SpendingFile
 from sevenfold.testing import FakeClock
 
 
 def test_what_would_pass_the_limit_is_not_spent(tmp_path: Path) -> None:
-    money = Spending(tmp_path, 1.0, FakeClock())
+    money = SpendingFile(tmp_path, 1.0, FakeClock())
     assert money.reserve("a", 0.6)
     assert not money.reserve("b", 0.5)
     assert money.reserve("b", 0.4)
@@ -22,7 +22,7 @@ def test_what_would_pass_the_limit_is_not_spent(tmp_path: Path) -> None:
 
 
 def test_what_was_reserved_too_much_is_given_back(tmp_path: Path) -> None:
-    money = Spending(tmp_path, 1.0, FakeClock())
+    money = SpendingFile(tmp_path, 1.0, FakeClock())
     assert money.reserve("a", 0.9)
     money.settle("a", 0.9, 0.1)
     assert money.today.spent == pytest.approx(0.1)
@@ -31,17 +31,17 @@ def test_what_was_reserved_too_much_is_given_back(tmp_path: Path) -> None:
 
 def test_sessions_share_it_and_a_new_day_begins_with_nothing(tmp_path: Path) -> None:
     clock = FakeClock()
-    assert Spending(tmp_path, 1.0, clock).reserve("a", 1.0)
-    assert not Spending(tmp_path, 1.0, clock).reserve("a", 0.1)
+    assert SpendingFile(tmp_path, 1.0, clock).reserve("a", 1.0)
+    assert not SpendingFile(tmp_path, 1.0, clock).reserve("a", 0.1)
     clock.time += 86_400
-    assert Spending(tmp_path, 1.0, clock).reserve("a", 0.1)
-    assert Spending(tmp_path, 1.0, clock).today.spent == pytest.approx(0.1)
+    assert SpendingFile(tmp_path, 1.0, clock).reserve("a", 0.1)
+    assert SpendingFile(tmp_path, 1.0, clock).today.spent == pytest.approx(0.1)
 
 
 def test_no_limit_is_no_limit_and_nothing_is_nothing(tmp_path: Path) -> None:
-    assert Spending(tmp_path, None, FakeClock()).reserve("a", 1_000.0)
-    assert Spending(tmp_path, None, FakeClock()).today.spent == pytest.approx(1_000.0)
-    assert not Spending(tmp_path / "other", 0.0, FakeClock()).reserve("a", 0.001)
+    assert SpendingFile(tmp_path, None, FakeClock()).reserve("a", 1_000.0)
+    assert SpendingFile(tmp_path, None, FakeClock()).today.spent == pytest.approx(1_000.0)
+    assert not SpendingFile(tmp_path / "other", 0.0, FakeClock()).reserve("a", 0.001)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"day": 3}', b"\xff"])
@@ -50,27 +50,27 @@ def test_a_damaged_ledger_lets_nothing_be_spent_until_tomorrow(
 ) -> None:
     clock = FakeClock()
     (tmp_path / "spending.json").write_bytes(damage)
-    assert not Spending(tmp_path, 1.0, clock).reserve("a", 0.1)
+    assert not SpendingFile(tmp_path, 1.0, clock).reserve("a", 0.1)
     clock.time += 86_400
-    assert Spending(tmp_path, 1.0, clock).reserve("a", 0.1)
+    assert SpendingFile(tmp_path, 1.0, clock).reserve("a", 0.1)
 
 
 def test_a_ledger_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageFailure, match="file"):
-        Spending(tmp_path / "file", 1.0, FakeClock()).reserve("a", 0.1)
+        SpendingFile(tmp_path / "file", 1.0, FakeClock()).reserve("a", 0.1)
 
 
 def test_a_ledger_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"")
     (tmp_path / "spending.json").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StorageFailure):
-        Spending(tmp_path, None, FakeClock()).reserve("a", 0.1)
+        SpendingFile(tmp_path, None, FakeClock()).reserve("a", 0.1)
     assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
 def _spend(home: Path, times: int) -> int:
-    money = Spending(home, 1.0, FakeClock())
+    money = SpendingFile(home, 1.0, FakeClock())
     return sum(money.reserve("a", 0.01) for _ in range(times))
 
 

@@ -15,32 +15,32 @@ from layers.summaries import summary
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Event, Notice, Progress
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Event, Notice, Progress
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, assistant, user
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Frame, encode_prefix, has_paired_tools
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript, Undo, Unthink
 from sevenfold.hooks.contract import HookCommand, HookEvents, HookMatcher
 from sevenfold.hooks.hooks import Hooks
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.fold import Collapse
-from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.shared.boundary import Boundary
-from sevenfold.layers.shared.fidelity import fidelity
-from sevenfold.messages import Message, Text, Thinking, ToolResult, assistant, user
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, paired, prefix
+from sevenfold.layers.shared.fidelity import measure_fidelity
 from sevenfold.session.commands import (
-    Alone,
-    Report,
-    Steering,
-    compaction_hooks,
-    folded,
-    notes_of,
-    past_turns,
+    CompactionReport,
+    ConversationEditor,
+    TurnLock,
+    list_folds,
+    list_past_turns,
+    make_compaction_hooks,
+    read_notes,
 )
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, Reply, Transcript, Undo, Unthink
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"
@@ -80,17 +80,19 @@ class Steered:
         clock, emit = FakeClock(), self.events.append
         self.model = ScriptedModel(self.script, self.able, MODEL, self.pause)
         self.ledger = Ledger(Prices.load(), clock, emit)
-        forks = Forks(lambda: self.model, self.ledger, clock, emit, lambda: self.turn.thresholds)
+        forks = ForkRunner(
+            lambda: self.model, self.ledger, clock, emit, lambda: self.turn.thresholds
+        )
         digest = Digest(emit, self.ledger.expect, lambda: None, lambda: self.able)
         known = emit, self.ledger.expect, lambda: None, lambda: self.able
         layer = Compaction(
-            forks, digest, *known, fidelity=lambda a, b: fidelity(a, b).score, **self.hooks
+            forks, digest, *known, fidelity=lambda a, b: measure_fidelity(a, b).score, **self.hooks
         )
         layers = Layers(fit=(layer,))
         self.turn = make(self.model, layers, events=self.events, transcript=self.log, clock=clock)
         self.turn.frame = Frame(MODEL, ("system",))
-        self.alone, self.synced = Alone(), list[int]()
-        self.steering = Steering(
+        self.alone, self.synced = TurnLock(), list[int]()
+        self.steering = ConversationEditor(
             self.turn, self.ledger, self.alone, lambda: self.synced.append(len(self.log.entries))
         )
 
@@ -98,9 +100,9 @@ class Steered:
     def texts(self) -> list[str]:
         return [message.text for message in self.log.view.messages if message.text]
 
-    async def compact(self, instructions: str = "", **which: int) -> Report:
+    async def compact(self, instructions: str = "", **which: int) -> CompactionReport:
         report = await self.steering.compact(instructions, **which)
-        assert paired(self.log.view)
+        assert has_paired_tools(self.log.view)
         return report
 
 
@@ -108,7 +110,7 @@ class Steered:
 
 
 def test_turns_are_numbered_with_their_words_and_the_tokens_so_far() -> None:
-    turns = past_turns(talked())
+    turns = list_past_turns(talked())
 
     told = [(past.number, past.said, past.tokens, past.in_view) for past in turns]
     assert told == [
@@ -119,7 +121,7 @@ def test_turns_are_numbered_with_their_words_and_the_tokens_so_far() -> None:
 
 
 def test_nothing_said_is_no_turn() -> None:
-    assert past_turns(Transcript(lambda: 0.0)) == ()
+    assert list_past_turns(Transcript(lambda: 0.0)) == ()
 
 
 # --- compacting by hand ---------------------------------------------------------------------------------
@@ -148,13 +150,13 @@ async def test_all_but_the_newest_round_is_summarised_and_the_report_says_what_c
 
 async def test_from_a_turn_keeps_what_comes_before_it_to_the_byte() -> None:
     at = Steered((summary(),))
-    before = prefix(at.turn.request)
+    before = encode_prefix(at.turn.request)
 
     report = await at.compact(since=2)
 
     assert report.boundary is not None
     assert report.boundary.trigger == "from"
-    after = prefix(at.turn.request)
+    after = encode_prefix(at.turn.request)
     assert after[:7] == before[:7], "the frame and the first turn"
     assert len(after) == 8
     assert [past.in_view for past in at.steering.turns] == [True, False, False]
@@ -241,7 +243,7 @@ async def test_a_model_that_gives_no_summary_leaves_everything_as_it_was() -> No
 async def test_stopped_it_leaves_the_view_as_it_was_and_the_conversation_free() -> None:
     at = Steered((summary(), summary()), pause=3_600.0)
     before, entries = at.log.view, len(at.log.entries)
-    reports: list[Report] = []
+    reports: list[CompactionReport] = []
 
     async def run() -> None:
         reports.append(await at.compact())
@@ -257,7 +259,7 @@ async def test_stopped_it_leaves_the_view_as_it_was_and_the_conversation_free() 
             at.steering.rewind(2)
         assert at.alone.stop()
 
-    assert reports == [Report(stopped=True)]
+    assert reports == [CompactionReport(stopped=True)]
     assert (at.log.view, len(at.log.entries)) == (before, entries)
     assert at.events[-1] == Progress("compaction", "stopped: nothing was changed", done=True)
     assert not at.alone.busy
@@ -269,13 +271,15 @@ async def test_stopped_it_leaves_the_view_as_it_was_and_the_conversation_free() 
 
 def test_going_back_the_view_is_what_it_was_then_and_the_log_keeps_all() -> None:
     at = Steered()
-    then = prefix(at.turn.request)[: 2 + 9]
+    then = encode_prefix(at.turn.request)[: 2 + 9]
     entries = list(at.log.entries)
 
     past = at.steering.rewind(3)
 
     assert past.said == "ship it"
-    assert prefix(at.turn.request) == then, "what a hook said beside the words has gone with them"
+    assert encode_prefix(at.turn.request) == then, (
+        "what a hook said beside the words has gone with them"
+    )
     assert at.log.entries[:-1] == entries
     assert at.log.entries[-1].by == "rewind"
     assert [one.said for one in at.steering.turns] == ["build it", "test it in /srv/app/check.py"]
@@ -293,7 +297,7 @@ def test_gone_back_it_goes_on_and_may_go_back_further() -> None:
 
     assert [one.said for one in at.steering.turns] == ["build it"]
     assert at.texts[-1] == "Step 1 is done."
-    assert paired(at.log.view)
+    assert has_paired_tools(at.log.view)
 
 
 def test_before_the_first_turn_only_the_session_is_left() -> None:
@@ -307,12 +311,12 @@ def test_before_the_first_turn_only_the_session_is_left() -> None:
 
 async def test_a_summary_made_since_goes_too_and_what_it_replaced_is_back() -> None:
     at = Steered((summary(),))
-    then = prefix(at.turn.request)[: 2 + 5]
+    then = encode_prefix(at.turn.request)[: 2 + 5]
     await at.compact()
 
     at.steering.rewind(2)
 
-    assert prefix(at.turn.request) == then
+    assert encode_prefix(at.turn.request) == then
     assert "compacted" not in at.log.view.marks
 
 
@@ -344,7 +348,7 @@ def test_a_resumed_transcript_is_back_there_too() -> None:
     again = Transcript.load(b"".join(lines), lambda: 0.0)
 
     assert again.view == at.log.view
-    assert past_turns(again) == at.steering.turns
+    assert list_past_turns(again) == at.steering.turns
 
 
 def test_there_is_no_going_back_to_a_turn_that_never_was() -> None:
@@ -361,13 +365,13 @@ def test_there_is_no_going_back_to_a_turn_that_never_was() -> None:
 
 def test_notes_are_shown_as_they_are_on_disk(tmp_path: Path) -> None:
     transcript = tmp_path / "s.jsonl"
-    assert notes_of(transcript) is None
+    assert read_notes(transcript) is None
 
     path = tmp_path / "s" / "session-memory" / "summary.md"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"# Current state\n\xff\n")
 
-    found = notes_of(transcript)
+    found = read_notes(transcript)
 
     assert found is not None
     assert (found.path, found.text) == (path, "# Current state\n\N{REPLACEMENT CHARACTER}\n")
@@ -389,7 +393,7 @@ def hooks(folder: Path, **commands: str) -> Hooks:
 
 async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> None:
     ended: list[str] = []
-    before, after = compaction_hooks(
+    before, after = make_compaction_hooks(
         hooks(
             tmp_path,
             pre_compact="cat > before.json",
@@ -416,7 +420,9 @@ async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> N
 
 async def test_a_hook_adds_instructions_or_refuses(tmp_path: Path) -> None:
     extra = '{"hookSpecificOutput": {"additionalContext": "and the schema"}}'
-    before, after = compaction_hooks(hooks(tmp_path, pre_compact=f"echo '{extra}'"), lambda o: None)
+    before, after = make_compaction_hooks(
+        hooks(tmp_path, pre_compact=f"echo '{extra}'"), lambda o: None
+    )
     at = Steered((summary(),), hooks={"before": before, "after": after})
 
     report = await at.compact("keep the ports")
@@ -424,7 +430,7 @@ async def test_a_hook_adds_instructions_or_refuses(tmp_path: Path) -> None:
     assert report.boundary is not None
     assert report.boundary.instructions == "keep the ports\n\nand the schema"
 
-    refusing, _ = compaction_hooks(
+    refusing, _ = make_compaction_hooks(
         hooks(tmp_path, pre_compact="echo not now >&2; exit 2"), lambda o: None
     )
     at = Steered(hooks={"before": refusing})
@@ -443,14 +449,14 @@ def test_what_was_collapsed_is_listed_and_put_back_as_it_was() -> None:
     before = [placed.message for placed in log.view]
     foldable.written(log, foldable.offered(Collapse, log, 8_000), "Collapse")
     steered = Steered(log=log)
-    found = folded(log)
+    found = list_folds(log)
     assert found
     assert {one.by for one in found} == {"Collapse"}
     assert all(one.fold.rounds and one.fold.tokens for one in found)
     for _ in found:
         steered.steering.expand(1)
     assert [placed.message for placed in log.view] == before
-    assert folded(log) == []
+    assert list_folds(log) == []
     with pytest.raises(Mistake, match="no folded stretch 1: nothing is folded"):
         steered.steering.expand(1)
 

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sevenfold.clock import finished, run_sync
+from sevenfold.core.clock import run_sync, run_without_waiting
 
 
 async def doubled(number: int) -> int:
@@ -30,23 +30,23 @@ async def stubborn() -> None:
 
 
 def test_work_that_never_waits_is_done_at_once() -> None:
-    assert finished(doubled(21)) == 42
+    assert run_without_waiting(doubled(21)) == 42
 
 
 @pytest.mark.anyio
 async def test_it_is_done_at_once_inside_a_running_loop_too() -> None:
-    assert finished(doubled(21)) == 42
+    assert run_without_waiting(doubled(21)) == 42
 
 
 @pytest.mark.anyio
 async def test_work_that_waits_is_told_so_where_it_waits_and_may_go_on() -> None:
-    assert finished(forgiving()).startswith("went on: this may not wait")
+    assert run_without_waiting(forgiving()).startswith("went on: this may not wait")
 
 
 @pytest.mark.anyio
 async def test_work_that_would_not_listen_is_given_up() -> None:
     with pytest.raises(RuntimeError, match="may not wait"):
-        finished(stubborn())
+        run_without_waiting(stubborn())
 
 
 def test_an_async_function_can_be_run_from_plain_code() -> None:

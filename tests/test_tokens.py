@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.messages import Image, Message, Opaque, Text, Thinking, ToolResult, ToolUse
-from sevenfold.tokens import (
+from sevenfold.core.messages import Image, Message, Opaque, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.tokens import (
     AUTO_COMPACT_MARGIN,
     BLOCK_MARGIN,
     FASTEST,
@@ -15,32 +15,32 @@ from sevenfold.tokens import (
     SLOWEST,
     WARNING_MARGIN,
     Calibration,
-    Size,
+    MessageSize,
     Thresholds,
-    measure,
+    measure_message,
 )
 
 
 @pytest.mark.parametrize(
     ("block", "size"),
     [
-        (Text("abcd"), Size(text=4)),
-        (Text("中文"), Size(text=6)),
-        (Thinking("abcd", "a very long signature"), Size(text=4)),
-        (ToolUse("id", "Read", {"a": 1}), Size(json=4 + 7, frames=3)),
-        (ToolResult("id", "plain"), Size(text=5, frames=1)),
-        (ToolResult("id", '{"a": 1}'), Size(json=8, frames=1)),
-        (ToolResult("id", (Text("ab"), Image({}))), Size(text=2, flat=1, frames=1)),
-        (Image({"data": "x" * 9_999}), Size(flat=1)),
-        (Opaque("x", '{"type":"x"}'), Size(json=12)),
+        (Text("abcd"), MessageSize(text=4)),
+        (Text("中文"), MessageSize(text=6)),
+        (Thinking("abcd", "a very long signature"), MessageSize(text=4)),
+        (ToolUse("id", "Read", {"a": 1}), MessageSize(json=4 + 7, frames=3)),
+        (ToolResult("id", "plain"), MessageSize(text=5, frames=1)),
+        (ToolResult("id", '{"a": 1}'), MessageSize(json=8, frames=1)),
+        (ToolResult("id", (Text("ab"), Image({}))), MessageSize(text=2, flat=1, frames=1)),
+        (Image({"data": "x" * 9_999}), MessageSize(flat=1)),
+        (Opaque("x", '{"type":"x"}'), MessageSize(json=12)),
     ],
 )
-def test_a_block_is_as_big_as_the_rule_says(block: Text, size: Size) -> None:
-    assert measure(Message("user", (block,))) == size
+def test_a_block_is_as_big_as_the_rule_says(block: Text, size: MessageSize) -> None:
+    assert measure_message(Message("user", (block,))) == size
 
 
 def test_an_image_is_flat() -> None:
-    assert measure(Message("user", (Image({}),))).tokens() == FLAT
+    assert measure_message(Message("user", (Image({}),))).tokens() == FLAT
 
 
 def test_the_thresholds_of_a_200k_window() -> None:
@@ -77,7 +77,7 @@ def test_a_percentage_may_only_lower_the_threshold() -> None:
 def test_calibration_is_bounded(truth: float, bound: float) -> None:
     learned = Calibration()
     for _ in range(200):
-        learned = learned.learn(Size(text=40_000), int(10_000 * truth))
+        learned = learned.learn(MessageSize(text=40_000), int(10_000 * truth))
 
     assert learned.factors[0] == bound
 
@@ -85,14 +85,14 @@ def test_calibration_is_bounded(truth: float, bound: float) -> None:
 def test_calibration_tells_text_from_json() -> None:
     learned = Calibration()
     for i in range(100):
-        size = Size(text=4_000 * (1 + i % 3), json=2_000 * (1 + i % 5))
+        size = MessageSize(text=4_000 * (1 + i % 3), json=2_000 * (1 + i % 5))
         learned = learned.learn(size, int(size.text / 4 * 1.2 + size.json / 2 * 0.7))
 
     assert learned.factors == pytest.approx((1.2, 0.7), abs=0.05)
 
 
 def test_what_stands_around_a_tool_call_is_counted_but_not_learned() -> None:
-    size = Size(text=4_000, frames=4)
+    size = MessageSize(text=4_000, frames=4)
 
     assert size.tokens() == 1_000, "the raw rule does not know it"
     assert Calibration().tokens(size) == 1_000 + 4 * FRAME
@@ -101,5 +101,5 @@ def test_what_stands_around_a_tool_call_is_counted_but_not_learned() -> None:
 
 
 def test_a_pair_that_cannot_be_true_teaches_nothing() -> None:
-    assert Calibration().learn(Size(text=4_000), 50_000) == Calibration()
-    assert Calibration().learn(Size(text=4_000), -5) == Calibration()
+    assert Calibration().learn(MessageSize(text=4_000), 50_000) == Calibration()
+    assert Calibration().learn(MessageSize(text=4_000), -5) == Calibration()

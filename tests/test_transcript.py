@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sevenfold.errors import FromTheFuture
-from sevenfold.messages import (
+from sevenfold.core.errors import FromTheFuture
+from sevenfold.core.messages import (
     Message,
     RedactedThinking,
     Text,
@@ -16,9 +16,9 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.request import open_loop, paired
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Entry, Mark, Pin, Replace, Reply, Transcript, Undo, Unknown
+from sevenfold.core.request import find_open_loop, has_paired_tools
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, Mark, Pin, Replace, Reply, Transcript, Undo, Unknown
 
 
 def new() -> tuple[Transcript, list[bytes]]:
@@ -146,10 +146,10 @@ def test_an_open_tool_loop_begins_where_the_user_spoke() -> None:
     t.add(user("go"))
     t.add(Reply(assistant(RedactedThinking("x"), ToolUse("1", "Read", {}))), by="model")
     t.add(Message("user", (ToolResult("1", "r"),)), by="tools")
-    assert open_loop(t.view) == 1
+    assert find_open_loop(t.view) == 1
 
     t.add(Reply(assistant(Thinking("t"), Text("done"))), by="model")
-    assert open_loop(t.view) == len(t.view)
+    assert find_open_loop(t.view) == len(t.view)
     t.add(user("next"))
-    assert open_loop(t.view) == len(t.view)
-    assert paired(t.view)
+    assert find_open_loop(t.view) == len(t.view)
+    assert has_paired_tools(t.view)

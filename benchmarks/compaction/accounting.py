@@ -16,15 +16,21 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.messages import Json
-from sevenfold.request import Frame
-from sevenfold.session.frame import system_prompt
-from sevenfold.simulator import Api, Row
-from sevenfold.simulator.cache import TEXT_BYTES, as_blocks, read_prompt, text_tokens, tool_tokens
-from sevenfold.simulator.ledger import Tokens
+from sevenfold.core.messages import Json
+from sevenfold.core.request import Frame
+from sevenfold.core.tokens import Usage
+from sevenfold.session.frame import read_system_prompt
+from sevenfold.simulator import Api, LedgerRow
+from sevenfold.simulator.cache import (
+    TEXT_BYTES,
+    count_text_tokens,
+    count_tool_tokens,
+    read_prompt,
+    to_blocks,
+)
+from sevenfold.simulator.ledger import TokenCounts
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.tools.toolbox import standard_tools
+from sevenfold.tools.toolbox import make_standard_tools
 from sevenfold.tools.workspace import Workspace
 
 MODEL: Final = "claude-sonnet-4-5"
@@ -44,14 +50,14 @@ class Spent(msgspec.Struct, frozen=True):
     """Some rows of the provider's ledger, added up."""
 
     requests: int = 0
-    tokens: Tokens = Tokens()
+    tokens: TokenCounts = TokenCounts()
     units: float = 0.0
     """In base-price input tokens."""
     cost: float = 0.0
     """In the currency of the price table."""
 
     @classmethod
-    def on(cls, rows: Iterable[Row], *, output: bool = True) -> Spent:
+    def on(cls, rows: Iterable[LedgerRow], *, output: bool = True) -> Spent:
         """Without output: what the model says is no part of a compaction where it goes on working."""
         total, price = cls(), Prices.load().of(MODEL)
         for row in rows:
@@ -73,7 +79,7 @@ class Spent(msgspec.Struct, frozen=True):
         return tokens.input + tokens.cache_write_5m + tokens.cache_write_1h + tokens.cache_read
 
 
-def usage_of(tokens: Tokens) -> Usage:
+def usage_of(tokens: TokenCounts) -> Usage:
     short, hour = tokens.cache_write_5m, tokens.cache_write_1h
     return Usage(tokens.input, short + hour, tokens.cache_read, tokens.output, hour)
 
@@ -115,7 +121,7 @@ def charged(
     clock = FakeClock()
     api = Api(clock, replies=lambda body: "." * TEXT_BYTES * summary)
 
-    def send(body: Json) -> Row:
+    def send(body: Json) -> LedgerRow:
         clock.time += SECONDS
         outcome = api.answer(body, KEY)
         if outcome.status != 200:
@@ -141,12 +147,12 @@ def charged(
 def frame() -> Frame:
     """What stands before the conversation, for everybody: our own system prompt and tools."""
     place = Path("/work/shop")
-    tools = standard_tools(Workspace(place, place, {}, place, FakeClock()))
-    return Frame(MODEL, (system_prompt(),), tuple(tool.schema for tool in tools))
+    tools = make_standard_tools(Workspace(place, place, {}, place, FakeClock()))
+    return Frame(MODEL, (read_system_prompt(),), tuple(tool.schema for tool in tools))
 
 
 def frame_tokens() -> int:
-    return sum(map(text_tokens, frame().system)) + sum(map(tool_tokens, frame().tools))
+    return sum(map(count_text_tokens, frame().system)) + sum(map(count_tool_tokens, frame().tools))
 
 
 def conversing(messages: Sequence[Json]) -> Json:
@@ -188,8 +194,8 @@ def told(words: Iterable[str], messages: Iterable[Json]) -> int:
 
 
 def _texts(message: Json) -> list[str]:
-    return [b["text"] for b in as_blocks(message["content"]) if b["type"] == "text"]
+    return [b["text"] for b in to_blocks(message["content"]) if b["type"] == "text"]
 
 
 def _results(message: Json) -> bool:
-    return any(block["type"] == "tool_result" for block in as_blocks(message["content"]))
+    return any(block["type"] == "tool_result" for block in to_blocks(message["content"]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from sevenfold.events import Event
-from sevenfold.layers.l3_session_memory.notes import Wording
-from sevenfold.layers.l3_session_memory.update import EDIT
-from sevenfold.messages import Json
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Json
+from sevenfold.layers.l3_session_memory.notes import NotesWording
+from sevenfold.layers.l3_session_memory.notes_update import EDIT
 from sevenfold.simulator.cache import TEXT_BYTES
 
 STATE: Final = 100
@@ -19,7 +19,7 @@ class Keeper:
     """After so many updates the notes have so many tokens."""
 
     def __init__(self, path: Path, tokens: int, updates: int) -> None:
-        sections = {s.title: s.description for s in Wording.load(None, _ignored).form.sections}
+        sections = {s.title: s.description for s in NotesWording.load(None, _ignored).form.sections}
         self._path = str(path)
         self._state, self._worklog = sections["Current state"], sections["Worklog"]
         self._each = int((tokens - STATE) / updates) * TEXT_BYTES - 1

@@ -29,27 +29,27 @@ from benchmarks.fit.ours import Recorded, Seen, TimedTurn, parsed, watch
 from benchmarks.fit.workload import Json
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import PromptTooLong, StepLimitReached
-from sevenfold.layers.l7_agents.forks import SOURCE, Forks
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.layers.settings import CompactionSettings, Switches
+from sevenfold.core.errors import PromptTooLong, StepLimitReached
+from sevenfold.core.messages import Block, Message, parse_message
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.layers.l7_agents.forks import SOURCE, ForkRunner
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
 from sevenfold.layers.shared.boundary import TITLES
-from sevenfold.layers.shared.restore import Files, restored
-from sevenfold.messages import Block, Message, parse_message
-from sevenfold.models.anthropic import body
-from sevenfold.models.capabilities import capabilities
-from sevenfold.request import Request
-from sevenfold.simulator import Api, Row
+from sevenfold.layers.shared.restore import RestoredFiles, restore_messages
+from sevenfold.models.anthropic import encode_body
+from sevenfold.models.capabilities import find_capabilities
+from sevenfold.settings.layers import CompactionSettings, Switches
+from sevenfold.simulator import Api, LedgerRow
 from sevenfold.simulator.api import SOURCE_HEADER
-from sevenfold.simulator.cache import TEXT_BYTES, content_tokens
-from sevenfold.storage.jsonl import Log
-from sevenfold.storage.places import new_session_id
+from sevenfold.simulator.cache import TEXT_BYTES, count_content_tokens
+from sevenfold.storage.jsonl import JsonlLog
+from sevenfold.storage.places import make_session_id
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, Postponed
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript, View
 
-ABLE: Final = capabilities(MODEL)
+ABLE: Final = find_capabilities(MODEL)
 THRESHOLDS: Final = Thresholds.of(ABLE.window, ABLE.max_output)
 NOTHING_ELSE: Final = Switches(
     tool_results=False, micro_cost=False, micro_cache_edit=False, notes=False
@@ -131,7 +131,7 @@ class InProcess:
         self._says: list[Json] = []
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        sent = body(request)
+        sent = encode_body(request)
         began = time.perf_counter()
         self.bodies.append(msgspec.json.decode(sent))
         self._says = self._content(request)
@@ -170,16 +170,16 @@ class Talk:
 
     def __post_init__(self) -> None:
         replies = (m for m in self.conversation[self.start :] if m["role"] == "assistant")
-        self.path = self.folder / f"{new_session_id(0.0)}.jsonl"
+        self.path = self.folder / f"{make_session_id(0.0)}.jsonl"
         notes = Keeper(self.path.with_suffix("") / NOTES, self.summary, UPDATES)
         summary = summary_of(self.summary, self.analysis)
         self.model = InProcess(replies, summary, notes, self.way.seconds)
         clock = self.model.clock
-        self.log = Log(self.path)
+        self.log = JsonlLog(self.path)
         ledger = Ledger(Prices.load(), clock, watch)
-        forks = Forks(lambda: self.model, ledger, clock, watch, lambda: THRESHOLDS)
+        forks = ForkRunner(lambda: self.model, ledger, clock, watch, lambda: THRESHOLDS)
         store = ResultStore(lambda: self.path.with_suffix("") / "tool-results")
-        lent = Lent(
+        lent = LayerParts(
             watch,
             ledger.expect,
             lambda: ABLE,
@@ -198,7 +198,7 @@ class Talk:
             model=self.model,
             frame=frame(),
             tools=Recorded({r.tool_use_id: r for m in messages for r in m.results}),
-            layers=standard("main", lent),
+            layers=make_standard_layers("main", lent),
             transcript=Transcript(clock.now, self.log.append),
             background=self.background,
             accounts=ledger,
@@ -214,7 +214,7 @@ class Talk:
         """The conversation so far, with the usage of one that only ever grew."""
         tokens = frame_tokens()
         for whole, message in zip(messages, parsed(list(messages)), strict=True):
-            own = content_tokens(whole["content"])
+            own = count_content_tokens(whole["content"])
             if message.role == "assistant":
                 reply = Reply(message, Usage(cache_read=tokens, output=own))
                 self.turn.transcript.add(reply, by="model")
@@ -243,7 +243,7 @@ class Talk:
 
     def _compacted(self, heard: int) -> Compacted:
         sent = list(zip(self.model.api.ledger.rows, self.model.bodies, strict=True))
-        asked, shared, live = list[Row](), 0, sent[0]
+        asked, shared, live = list[LedgerRow](), 0, sent[0]
         for row, whole in sent[:-1]:
             if row.source == "main":
                 live = row, whole
@@ -281,7 +281,7 @@ def nearly_full(conversation: Sequence[Json]) -> int:
             break
         if said([message]):
             start = at
-        tokens += content_tokens(message["content"])
+        tokens += count_content_tokens(message["content"])
     return start
 
 
@@ -302,5 +302,5 @@ def _nothing(view: View, gone: range, window: int, room: int) -> Sequence[Messag
 
 def _files(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
     """As a session does it, with files that are all equally long."""
-    again = Files(lambda path: f"{path}\n".ljust(FILE * TEXT_BYTES, "."))
-    return restored(view, gone, (again,), window, room)
+    again = RestoredFiles(lambda path: f"{path}\n".ljust(FILE * TEXT_BYTES, "."))
+    return restore_messages(view, gone, (again,), window, room)

@@ -25,21 +25,21 @@ import anyio
 from benchmarks.report import Table, arguments, show
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import SystemClock, run_sync
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.models.anthropic import body
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Frame, Request
-from sevenfold.session.frame import system_prompt
+from sevenfold.core.clock import SystemClock, run_sync
+from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.models.anthropic import encode_body
+from sevenfold.session.frame import read_system_prompt
 from sevenfold.session.session import Session
-from sevenfold.storage.jsonl import Log
+from sevenfold.storage.jsonl import JsonlLog
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools, Postponed
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.tools.toolbox import standard_tools
+from sevenfold.tools.toolbox import make_standard_tools
 from sevenfold.tools.workspace import Workspace
-from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn
 
 LENGTHS = (10, 1_000, 10_000)
@@ -158,18 +158,18 @@ def history(transcript: Transcript, messages: int) -> None:
 def a_frame() -> Frame:
     here = Path.cwd()
     workspace = Workspace(here, here, {}, here, SystemClock())
-    tools = tuple(tool.schema for tool in standard_tools(workspace))
-    return Frame("claude-sonnet-4-5", (system_prompt(),), tools)
+    tools = tuple(tool.schema for tool in make_standard_tools(workspace))
+    return Frame("claude-sonnet-4-5", (read_system_prompt(),), tools)
 
 
 async def step_times(messages: int, times: int, folder: Path) -> tuple[float, float, float]:
     """Median seconds of one step (with its writes to disk), of the body's bytes, and a socket's time."""
     clock = SystemClock()
-    log = Log(folder / f"{messages}.jsonl")
+    log = JsonlLog(folder / f"{messages}.jsonl")
     transcript = Transcript(clock.now, log.append)
     history(transcript, messages)
     ledger = Ledger(Prices.load(), clock, lambda event: None)
-    lent = Lent(
+    lent = LayerParts(
         emit=lambda event: None,
         expect=ledger.expect,
         able=lambda: Capabilities(window=100_000_000),
@@ -180,7 +180,7 @@ async def step_times(messages: int, times: int, folder: Path) -> tuple[float, fl
         Instant(),
         a_frame(),
         FakeTools(),
-        standard("main", lent),
+        make_standard_layers("main", lent),
         transcript,
         Postponed(),
         ledger,
@@ -189,15 +189,15 @@ async def step_times(messages: int, times: int, folder: Path) -> tuple[float, fl
         Thresholds.of(100_000_000, 32_000),
     )
     await turn.run(user("warm up"))
-    body(turn.request)
+    encode_body(turn.request)
     steps = []
     gc.disable()
     for i in range(times):
         began = time.perf_counter()
         await turn.run(user(f"a new question {i}"))
         steps.append(time.perf_counter() - began)
-    wire = body(turn.request)
-    bodies = timed(lambda: body(turn.request), times)
+    wire = encode_body(turn.request)
+    bodies = timed(lambda: encode_body(turn.request), times)
     gc.enable()
     log.close()
     return statistics.median(steps), bodies, socket_time(wire, times)
@@ -269,9 +269,9 @@ def sdk_request(messages: int, times: int) -> float:
 
 
 def _encoded(transcript: Transcript) -> list[bytes]:
-    from sevenfold.request import encoded
+    from sevenfold.core.request import encode_view
 
-    return encoded(transcript.view)
+    return encode_view(transcript.view)
 
 
 def memory() -> Table:

@@ -22,12 +22,12 @@ import msgspec
 
 from benchmarks.dreaming.folders import NOW, Planted, folder, topics
 from benchmarks.dreaming.measuring import plain
-from sevenfold.memory.consolidation.consolidate import consolidate
-from sevenfold.memory.dreams.commit import commit
-from sevenfold.memory.dreams.stage import stage
+from sevenfold.memory.consolidation.consolidation import consolidate_folder
+from sevenfold.memory.dreams.commit import commit_dream
+from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.folder.files import MemoryFiles
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import over_limit
+from sevenfold.memory.index import explain_over_limit
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -131,11 +131,11 @@ def _one_dream(
 
 def _dream(place: Path, tell: int) -> None:
     store = _store(place)
-    staged = stage(store)
+    staged = stage_folder(store)
     os.write(tell, STAGED)
-    report = consolidate(staged.folder, NOW, store.modified())
+    report = consolidate_folder(staged.folder, NOW, store.modified())
     os.write(tell, CONSOLIDATED)
-    commit(store, staged, Author("dream", "s-1"), report.explained)
+    commit_dream(store, staged, Author("dream", "s-1"), report.explained)
     os.write(tell, DONE)
 
 
@@ -145,10 +145,10 @@ def _duration(place: Path) -> tuple[float, float]:
     shutil.copytree(place / "memory", copy / "memory")
     store = _store(copy)
     began = time.perf_counter()
-    staged = stage(store)
-    report = consolidate(staged.folder, NOW, store.modified())
+    staged = stage_folder(store)
+    report = consolidate_folder(staged.folder, NOW, store.modified())
     worked = time.perf_counter()
-    commit(store, staged, Author("dream", "s-1"), report.explained)
+    commit_dream(store, staged, Author("dream", "s-1"), report.explained)
     ended = time.perf_counter()
     store.add(type="user", name="x", description="x", body="x")  # so that no child has to import it
     shutil.rmtree(copy)
@@ -200,7 +200,7 @@ def _look(place: Path, planted: Planted, counts: Counts) -> None:
     for fact in (*planted.facts, *noted):
         if plain(fact) not in everything:
             counts.lost.append(fact)
-    counts.index += bool(over_limit((store.folder / "MEMORY.md").read_text("utf-8")))
+    counts.index += bool(explain_over_limit((store.folder / "MEMORY.md").read_text("utf-8")))
 
 
 def _noted(place: Path) -> list[str]:

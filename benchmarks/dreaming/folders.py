@@ -21,9 +21,9 @@ from benchmarks.dreaming.sentences import (
     VALUES,
     Pair,
 )
-from sevenfold.memory.folder.names import slug
-from sevenfold.memory.index import pointer_line
-from sevenfold.memory.topic_file import TYPES, Origin, Type, new_topic, read_topic
+from sevenfold.memory.folder.names import make_slug
+from sevenfold.memory.index import format_pointer
+from sevenfold.memory.topic_file import TYPES, Origin, Type, encode_new_topic, read_topic
 
 TODAY: Final = datetime.date(2026, 11, 15)
 NOW: Final = datetime.datetime.combine(TODAY, datetime.time(12)).timestamp()
@@ -204,17 +204,19 @@ class _Maker:
         said: int | None = None,
         origin: bool = False,
     ) -> str:
-        file = f"{slug(name)}.md"
+        file = f"{make_slug(name)}.md"
         said = -self.dice.randint(1, 80) if said is None else said
         source = Origin(session="s-1", date=_day(said), author="user") if origin else None
-        data = new_topic(file, name=name, description=told, type=type, body=body, origin=source)
+        data = encode_new_topic(
+            file, name=name, description=told, type=type, body=body, origin=source
+        )
         if self.dice.random() < 0.1:
             data = data.replace(b"\ntype:", b"\nx-owner: somebody\ntype:", 1)
         path = self.folder / file
         path.write_bytes(data)
         at = NOW + said * 86_400 if not origin else NOW
         os.utime(path, (at, at))
-        self.lines.append(pointer_line(read_topic(data, file)))
+        self.lines.append(format_pointer(read_topic(data, file)))
         return file
 
     def _name(self) -> str:

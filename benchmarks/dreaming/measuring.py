@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from benchmarks.dreaming.folders import Planted, topics
-from sevenfold.memory.folder.names import key
-from sevenfold.memory.index import HOOK, over_limit, read_index
+from sevenfold.memory.folder.names import make_file_key
+from sevenfold.memory.index import HOOK, explain_over_limit, read_index
 from sevenfold.memory.topic_file import read_topic
 
 _MARKS: Final = re.compile(r"[^\w/:.-]+|(?<!\w)[.:-]+|[.:-]+(?!\w)")
@@ -132,13 +132,13 @@ def _dates(found: Found, planted: Planted, texts: dict[str, str]) -> None:
 def _index(found: Found, place: Path, texts: dict[str, str]) -> None:
     text = (place / "MEMORY.md").read_text("utf-8")
     read = read_index(text)
-    there = {key(file) for file in texts}
-    pointed = {key(one.file) for one in read.pointers}
+    there = {make_file_key(file) for file in texts}
+    pointed = {make_file_key(one.file) for one in read.pointers}
     found.pointers = len(read.pointers)
-    found.dangling = sum(key(one.file) not in there for one in read.pointers)
-    found.missing = sum(key(file) not in pointed for file in texts if "/" not in file)
+    found.dangling = sum(make_file_key(one.file) not in there for one in read.pointers)
+    found.missing = sum(make_file_key(file) not in pointed for file in texts if "/" not in file)
     found.long = sum(len(read.lines[one.line - 1].rstrip()) > HOOK for one in read.pointers)
-    found.over_limit = int(bool(over_limit(text)))
+    found.over_limit = int(bool(explain_over_limit(text)))
 
 
 def sentences(place: Path) -> list[str]:

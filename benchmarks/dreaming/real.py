@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.dreaming.folders import topics
 from benchmarks.dreaming.measuring import plain
-from sevenfold.memory.topic_file import changed, read_topic
+from sevenfold.memory.topic_file import change_topic, read_topic
 
 FILES: Final = Path(__file__).parents[2] / "../shared/data/memory_files_dev.jsonl.gz"
 NOW: Final = datetime.datetime(2026, 6, 25, 12).timestamp()
@@ -77,7 +77,7 @@ def plant(place: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
             apart.append((path.name, copy.name))
         else:
             continue
-        copy.write_bytes(changed(topic, name=f"{topic.name} again", body=body))
+        copy.write_bytes(change_topic(topic, name=f"{topic.name} again", body=body))
         os.utime(copy, (NOW - 3 * 86_400, NOW - 3 * 86_400))
     return twins, apart
 

@@ -18,10 +18,10 @@ from benchmarks.dreaming.measuring import Found, measured, plain
 from benchmarks.dreaming.real import NOW as REAL_NOW
 from benchmarks.dreaming.real import Real, plant, real_folders, sentences_in, written
 from benchmarks.report import Table, arguments, show
-from sevenfold.memory.consolidation.consolidate import consolidate
-from sevenfold.memory.consolidation.staged import Report
-from sevenfold.memory.dreams.losses import lost_facts
-from sevenfold.memory.index import HOOK, over_limit, read_index
+from sevenfold.memory.consolidation.consolidation import consolidate_folder
+from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
+from sevenfold.memory.dreams.losses import find_lost_facts
+from sevenfold.memory.index import HOOK, explain_over_limit, read_index
 
 SIZES: Final = {50: 40, 100: 40, 200: 20, 500: 10}
 QUICK: Final = {50: 4, 200: 2}
@@ -103,10 +103,10 @@ def _dreamt(size: int, count: int) -> tuple[Found, int, list[float]]:
             place = Path(temporary) / "memory"
             planted = folder(place, size, seed)
             began = time.process_time()
-            consolidate(place, NOW, {})
+            consolidate_folder(place, NOW, {})
             times.append(1000 * (time.process_time() - began))
             total.add(measured(place, planted))
-            again += len(consolidate(place, NOW, {}).changed)
+            again += len(consolidate_folder(place, NOW, {}).changed)
     return total, again, times
 
 
@@ -151,11 +151,11 @@ def _as_it_is(one: Real, temporary: Path) -> tuple[object, ...]:
     before, files = sentences_in(place), _files(place)
     long, over = _index(place)
     began = time.process_time()
-    report = consolidate(place, REAL_NOW, {})
+    report = consolidate_folder(place, REAL_NOW, {})
     took = 1000 * (time.process_time() - began)
     then = _index(place)
-    again = len(consolidate(place, REAL_NOW, {}).changed)
-    lost = _lost(before, place, report) + len(lost_facts(files, _files(place)))
+    again = len(consolidate_folder(place, REAL_NOW, {}).changed)
+    lost = _lost(before, place, report) + len(find_lost_facts(files, _files(place)))
     return (
         *(len(one.files), len(before), lost, len(report.merged), len(report.superseded)),
         *(len(report.dated), len(report.archived), long, then[0], over, then[1], again),
@@ -169,7 +169,7 @@ def _with_copies(one: Real, temporary: Path) -> tuple[object, ...]:
     twins, apart = plant(place)
     before = sentences_in(place)
     began = time.process_time()
-    report = consolidate(place, REAL_NOW, {})
+    report = consolidate_folder(place, REAL_NOW, {})
     took = 1000 * (time.process_time() - began)
     there = {path.relative_to(place).as_posix() for path in topics(place)}
     joined = sum(not {first, second} <= there for first, second in twins)
@@ -178,7 +178,7 @@ def _with_copies(one: Real, temporary: Path) -> tuple[object, ...]:
     return len(before), lost, len(twins), joined, len(apart), wrong, f"{took:.0f}"
 
 
-def _lost(before: set[str], place: Path, report: Report) -> int:
+def _lost(before: set[str], place: Path, report: ConsolidationReport) -> int:
     after = "\n".join(plain(path.read_text("utf-8", "replace")) for path in topics(place))
     told = "\n".join(plain(one.before) for one in report.dated)
     return sum(line not in after and line not in told for line in before)
@@ -193,7 +193,7 @@ def _index(place: Path) -> tuple[int, int]:
     text = path.read_text("utf-8", "replace") if path.exists() else ""
     read = read_index(text)
     long = {one.line for one in read.pointers if len(read.lines[one.line - 1].rstrip()) > HOOK}
-    return len(long), int(bool(over_limit(text)))
+    return len(long), int(bool(explain_over_limit(text)))
 
 
 def killed(dreams: int) -> Table:

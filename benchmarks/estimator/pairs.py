@@ -11,11 +11,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.messages import Block, Message, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.tokens import MessageSize
+from sevenfold.core.transcript import Replace, Reply, Results, View
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.tokens import Size
-from sevenfold.transcript import Replace, Reply, Results, View
+from sevenfold.recordings.recorded import convert_recording
 
 Kind: TypeAlias = Literal["text", "code", "json", "cjk"]
 KINDS: Final[tuple[Kind, ...]] = ("text", "code", "json", "cjk")
@@ -36,7 +36,7 @@ class Pair(msgspec.Struct, frozen=True):
     session: str
     model: str
     measure: Measure
-    size: Size
+    size: MessageSize
     """What we can see of what was added."""
     reported: int
     """What the provider counted for it."""
@@ -49,7 +49,7 @@ class _Before(msgspec.Struct):
     reply: Reply
     counted: bool
     length: int
-    size: Size
+    size: MessageSize
 
 
 def pairs_of(path: Path) -> Iterator[Pair]:
@@ -57,7 +57,7 @@ def pairs_of(path: Path) -> Iterator[Pair]:
     recorded = read_session(path)
     counted = {said.request_id: said.counted for said in recorded.requests}
     view, before = View(), None
-    for entry in to_transcript(recorded).entries:
+    for entry in convert_recording(recorded).entries:
         what = entry.what
         if isinstance(what, Reply) and what.usage.prompt:
             if before and before.reply.model == what.model:

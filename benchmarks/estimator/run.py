@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from benchmarks.estimator.pairs import KINDS, Measure, Pair, pairs_of
 from benchmarks.report import Table, arguments, show
-from sevenfold.tokens import Calibration
+from sevenfold.core.tokens import Calibration
 
 DATA: Final = (Path(__file__).parents[2] / "../shared/data/sessions").resolve()
 MEASURES: Final[tuple[Measure, ...]] = ("between requests", "since the reply")

@@ -14,21 +14,21 @@ from typing import Final
 import msgspec
 
 from benchmarks.extraction.personas import Session
-from sevenfold.errors import SevenfoldError
-from sevenfold.layers.l5_durable_memory.extraction import asking
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Model
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.l5_durable_memory.extraction import format_extraction_request
 from sevenfold.layers.l5_durable_memory.extraction_tools import MemoryWriter
-from sevenfold.layers.l5_durable_memory.prompt import memory_prompt
-from sevenfold.layers.l5_durable_memory.provenance import Sources, Unfit
-from sevenfold.memory.similarity import statement
+from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt
+from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, UnfitMemory
+from sevenfold.memory.similarity import extract_statement
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import Model
-from sevenfold.request import Frame, Request
-from sevenfold.session.frame import context
-from sevenfold.tools.edit import EDIT_SCHEMA, WRITE_SCHEMA
-from sevenfold.tools.read import SCHEMA as READ_SCHEMA
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.session.frame import make_context_message
+from sevenfold.tools.edit_tool import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.tools.read_tool import SCHEMA as READ_SCHEMA
 
 STEPS: Final = 5
 NEWEST: Final = 200
@@ -70,7 +70,7 @@ class Learner:
     def __init__(self, model: Model, folder: Path) -> None:
         self._model, self._clock = model, Day()
         self.store = MemoryStore(folder / "memory", folder / "state", self._clock)
-        self._system = (memory_prompt(self.store.folder, folder),)
+        self._system = (format_memory_prompt(self.store.folder, folder),)
 
     async def look(self, session: Session) -> Looked:
         self._clock.at = _noon(session.day)
@@ -78,10 +78,12 @@ class Learner:
         for message, by in _messages(session):
             log.add(message if by != "model" else Reply(message), by=by)
         view = log.view
-        sources = Sources(view, log.entries, self._clock.now())
+        sources = SourceMessages(view, log.entries, self._clock.now())
         writer = MemoryWriter(self.store, sources, session.name, Path)
         memories = self.store.newest(NEWEST)
-        body = asking(memories, self.store.folder, session.name, self._clock.now(), 0, STEPS)
+        body = format_extraction_request(
+            memories, self.store.folder, session.name, self._clock.now(), 0, STEPS
+        )
         asked = Transcript.on(view, self._clock.now)
         asked.add(user(write_directive(KIND, "x-1", body)), by="fork")
         refused: list[str] = []
@@ -112,7 +114,7 @@ class Learner:
                 return ToolResult(use.id, writer.write(use.input))
             if use.name == "Edit":
                 return ToolResult(use.id, writer.edit(use.input))
-        except Unfit as why:
+        except UnfitMemory as why:
             refused.append(why.kind)
             return ToolResult(use.id, why.why, is_error=True)
         refused.append("tool")
@@ -124,7 +126,7 @@ class Learner:
         try:
             text = (self.store.folder / file).read_text(encoding="utf-8")
         except OSError:
-            raise Unfit("form", f"there is no {file}") from None
+            raise UnfitMemory("form", f"there is no {file}") from None
         return "\n".join(f"{n}\t{line}" for n, line in enumerate(text.splitlines(), 1))
 
     def _left(self, writer: MemoryWriter) -> Iterator[Saved]:
@@ -135,7 +137,7 @@ class Learner:
                 for line in topic.body.split("\n")
                 if line.startswith(">")
             ]
-            yield Saved(topic.type or "untyped", statement(topic), " ".join(quotes))
+            yield Saved(topic.type or "untyped", extract_statement(topic), " ".join(quotes))
 
 
 def _noon(day: str) -> float:
@@ -144,7 +146,7 @@ def _noon(day: str) -> float:
 
 
 def _messages(session: Session) -> Iterator[tuple[Message, str]]:
-    yield context(f"Date: {session.day}"), "session"
+    yield make_context_message(f"Date: {session.day}"), "session"
     for who, text in session.turns:
         if text.strip():
             yield (user(text), "user") if who == "user" else (assistant(Text(text)), "model")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sevenfold.offline.language import terms
+from sevenfold.offline.language import find_terms
 
 LENIENT: Final = 0.4
 STRICT: Final = 0.6
 FEWEST: Final = 2
 """Words that two texts must share; one is enough when a text has no more."""
 _EMPTY: Final = frozenset(
-    terms(
+    find_terms(
         "user users the user's wants want wanted current currently plan plans said has have is will"
     )
 )
@@ -32,7 +32,7 @@ def words(text: str) -> frozenset[str]:
     """What a text is about. A date is the same however it is written."""
     text = _DATE.sub(lambda d: f"{d[1]} {_month(d[2])} {int(d[3])}", text)
     text = _ORDINAL.sub(r"\1", text)
-    return frozenset(term for term in terms(text) if len(term) > 1 or term.isdigit()) - _EMPTY
+    return frozenset(term for term in find_terms(text) if len(term) > 1 or term.isdigit()) - _EMPTY
 
 
 def _month(number: str) -> str:

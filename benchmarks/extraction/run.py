@@ -24,8 +24,8 @@ from benchmarks.extraction.learning import Learner, Looked, Saved
 from benchmarks.extraction.matching import LENIENT, STRICT, covered, matched, words
 from benchmarks.extraction.personas import TUNED, Gold, Session, names, sessions
 from benchmarks.report import Table, show
-from sevenfold.models import connect
-from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL, Access
+from sevenfold.models import connect_model
+from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL, ModelAccess
 from sevenfold.settings.environment import Environment
 
 QUICK: Final = 60
@@ -72,15 +72,15 @@ def measured(name: str, model: str, most: int | None) -> list[Judged]:
 
 
 async def _measured(name: str, model: str, most: int | None) -> list[Judged]:
-    connected = connect(model, _access())
+    connected = connect_model(model, _access())
     with tempfile.TemporaryDirectory() as folder:
         learner = Learner(connected, Path(folder))
         return [judged(one, await learner.look(one)) for one in sessions(name)[:most]]
 
 
-def _access() -> Access:
+def _access() -> ModelAccess:
     env = Environment.read()
-    return Access(
+    return ModelAccess(
         anthropic_key=env.anthropic_key,
         anthropic_token=env.anthropic_token,
         anthropic_base_url=env.anthropic_base_url or ANTHROPIC_URL,

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.messages import Message
+from sevenfold.core.messages import Message
+from sevenfold.core.transcript import Entry, PlacedMessage, Replace, Transcript
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import Recorded, to_transcript
-from sevenfold.transcript import Entry, Placed, Replace, Transcript
+from sevenfold.recordings.recorded import RecordedSession, convert_recording
 
 SESSIONS: Final = Path(__file__).parents[2] / "../shared/data/sessions"
 BY_THE_PROGRAM: Final = (
@@ -29,7 +29,7 @@ class Case(msgspec.Struct, frozen=True):
     """One compaction."""
 
     name: str
-    removed: tuple[Placed, ...]
+    removed: tuple[PlacedMessage, ...]
     """What the model saw before and no longer after; typed messages are by "user"."""
     summary: str
     after: tuple[Entry, ...]
@@ -38,7 +38,7 @@ class Case(msgspec.Struct, frozen=True):
 
 def cases(path: Path) -> Iterator[Case]:
     recorded = read_session(path)
-    entries = _by_whom(to_transcript(recorded).entries, recorded)
+    entries = _by_whom(convert_recording(recorded).entries, recorded)
     log = Transcript(lambda: 0.0)
     for at, entry in enumerate(entries):
         if isinstance(entry.what, Replace) and (end := log.view.where(entry.what.last)) is not None:
@@ -51,7 +51,7 @@ def cases(path: Path) -> Iterator[Case]:
         log.add(entry.what, by=entry.by)
 
 
-def _by_whom(entries: list[Entry], recorded: Recorded) -> list[Entry]:
+def _by_whom(entries: list[Entry], recorded: RecordedSession) -> list[Entry]:
     """What the recording program said in the user's name is told apart from what was typed."""
     put_in = {s.message.text for s in recorded.entries if s.meta and s.message is not None}
 

@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fidelity.cases import Case
-from sevenfold.layers.l3_session_memory.notes import Limits, Wording
-from sevenfold.layers.l3_session_memory.stand_in import gone_with, quoted
+from sevenfold.core.messages import Text, user
+from sevenfold.core.tokens import TEXT_RATE, count_bytes
+from sevenfold.layers.l3_session_memory.notes import NotesLimits, NotesWording
+from sevenfold.layers.l3_session_memory.notes_compaction import (
+    collect_removed_facts,
+    make_notes_message,
+)
 from sevenfold.layers.l4_compaction import summary
-from sevenfold.layers.l4_compaction.digest import Form, digest_text
-from sevenfold.layers.settings import NotesSettings
-from sevenfold.layers.shared.facts import Collector, Cutting
-from sevenfold.layers.shared.fidelity import names_in, strings, typed
-from sevenfold.messages import Text, user
+from sevenfold.layers.l4_compaction.digest import DigestForm, format_digest
+from sevenfold.layers.shared.facts import Cutting, FactCollector
+from sevenfold.layers.shared.fidelity import extract_user_text, find_names, iterate_strings
 from sevenfold.models.directives import write_directive
-from sevenfold.offline.conversation import TYPED_BY, Conversation
-from sevenfold.offline.reply import answer
-from sevenfold.tokens import TEXT_RATE, byte_length
+from sevenfold.offline.conversation import TYPED_BY, OfflineConversation
+from sevenfold.offline.reply import make_reply
+from sevenfold.settings.layers import NotesSettings
 
 WHERE: Final = "~/.sevenfold/projects/a-project/20260101-120000-session.jsonl"
 """About as long as the path of a transcript is."""
 NOTES: Final = "/home/me/.sevenfold/projects/a-project/session/session-memory/summary.md"
-WORDING: Final = Wording.load(None, lambda event: None)
+WORDING: Final = NotesWording.load(None, lambda event: None)
 SET: Final = NotesSettings()
 LONGEST: Final = (0, 1_000, 500, 250)
 MOST_SAID: Final = 0.6
@@ -41,12 +44,12 @@ class Contender:
 
 def budget(case: Case) -> int:
     """Bytes, as tokens are estimated from them: what the real summary takes."""
-    return byte_length(case.summary)
+    return count_bytes(case.summary)
 
 
 def within(text: str, most: int) -> str:
     """No more than the budget, whoever wrote it."""
-    if byte_length(text) <= most:
+    if count_bytes(text) <= most:
         return text
     return text.encode("utf-8")[:most].decode("utf-8", "ignore")
 
@@ -57,13 +60,15 @@ def real_summary(case: Case) -> str:
 
 def digest(case: Case) -> str:
     """As the last rung of the ladder writes it, without a tail: the real compactions kept none."""
-    collector = Collector()
+    collector = FactCollector()
     for placed in case.removed:
         collector.take(placed)
     room = budget(case)
     for cutting in CUTTINGS:
-        form = Form(room=room, facts=room, path=WHERE, tail=False, last_whole=True, cutting=cutting)
-        if text := digest_text(collector.facts, form):
+        form = DigestForm(
+            room=room, facts=room, path=WHERE, tail=False, last_whole=True, cutting=cutting
+        )
+        if text := format_digest(collector.facts, form):
             return text
     return ""
 
@@ -78,7 +83,7 @@ def notes(case: Case) -> str:
     for _ in range(8):
         scale = (low + high) / 2
         text = _paid_out(case, scale)
-        if byte_length(text) <= budget(case):
+        if count_bytes(text) <= budget(case):
             low, best = scale, text
         else:
             high = scale
@@ -86,32 +91,34 @@ def notes(case: Case) -> str:
 
 
 def _paid_out(case: Case, scale: float) -> str:
-    limits = Limits(max(1, int(SET.section_tokens * scale)), max(1, int(SET.total_tokens * scale)))
+    limits = NotesLimits(
+        max(1, int(SET.section_tokens * scale)), max(1, int(SET.total_tokens * scale))
+    )
     form = WORDING.form
     asked = WORDING.asking(form.template, Path(NOTES), limits, edits=False)
     noted = WORDING.told(form.template, offline(case, "notes", asked))
-    gone = gone_with(case.removed, {}, started=True)
+    gone = collect_removed_facts(case.removed, {}, started=True)
     bodies = form.cut_to(noted, limits)
     room = int(SET.user_words * scale)
-    return quoted(form.shown(bodies), gone, Path(WHERE), room, asking=True).text
+    return make_notes_message(form.shown(bodies), gone, Path(WHERE), room, asking=True).text
 
 
 def summarised(case: Case) -> str:
     """A summary by the offline engine, with the user's words as the compaction puts them in."""
-    said = [text for placed in case.removed if (text := typed(placed))]
+    said = [text for placed in case.removed if (text := extract_user_text(placed))]
     for longest in LONGEST:
-        form = summary.Form(WHERE, tail=False, longest=longest)
-        around = byte_length(summary.summary_text(summary.Answer(), said, form))
+        form = summary.SummaryForm(WHERE, tail=False, longest=longest)
+        around = count_bytes(summary.format_summary(summary.SummarySections(), said, form))
         if around <= budget(case) * MOST_SAID:
             break
-    asked = summary.directive_text("Summarise all of the conversation above.")
+    asked = summary.format_directive("Summarise all of the conversation above.")
     room, text = budget(case), ""
     while room > 0:
         reply = offline(case, summary.KIND, asked, int(room * TEXT_RATE))
-        text = summary.summary_text(summary.parse(reply), said, form)
-        if byte_length(text) <= budget(case):
+        text = summary.format_summary(summary.parse_summary(reply), said, form)
+        if count_bytes(text) <= budget(case):
             break
-        room -= max(100, byte_length(text) - budget(case))
+        room -= max(100, count_bytes(text) - budget(case))
     return text
 
 
@@ -122,8 +129,8 @@ def offline(case: Case, kind: str, asked: str, room: int = 0) -> str:
         n for n, p in enumerate(case.removed) if p.message.role == "user" and p.by not in TYPED_BY
     )
     directive = user(write_directive(kind, "b-1", asked))
-    talk = Conversation((*said, directive), added=frozenset(added), room=room)
-    return "".join(block.text for block in answer(talk) if isinstance(block, Text))
+    talk = OfflineConversation((*said, directive), added=frozenset(added), room=room)
+    return "".join(block.text for block in make_reply(talk) if isinstance(block, Text))
 
 
 def rarest_names(case: Case) -> str:
@@ -141,15 +148,15 @@ def _names(case: Case) -> Counter[str]:
     for placed in case.removed:
         message = placed.message
         texts = [message.text, *(result.text for result in message.results)]
-        texts += [text for use in message.tool_uses for text in strings(use.input)]
-        names.update(sorted(names_in("\n".join(texts))))
+        texts += [text for use in message.tool_uses for text in iterate_strings(use.input)]
+        names.update(sorted(find_names("\n".join(texts))))
     return names
 
 
 def _listed(names: Iterable[tuple[str, int]], most: int) -> str:
     out: list[str] = []
     for name, _ in names:
-        most -= byte_length(name) + 1
+        most -= count_bytes(name) + 1
         if most < 0:
             break
         out.append(name)

@@ -18,10 +18,15 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.layers.shared.facts import call_of
-from sevenfold.layers.shared.fidelity import names_in, paths_in, strings, typed
-from sevenfold.messages import Message, ToolUse
-from sevenfold.transcript import Entry, Placed, Reply
+from sevenfold.core.messages import Message, ToolUse
+from sevenfold.core.transcript import Entry, PlacedMessage, Reply
+from sevenfold.layers.shared.facts import summarise_call
+from sevenfold.layers.shared.fidelity import (
+    extract_user_text,
+    find_names,
+    find_paths,
+    iterate_strings,
+)
 
 CALLS: Final = 30
 """How many calls after a compaction are looked at."""
@@ -49,7 +54,7 @@ class Needs(msgspec.Struct, frozen=True):
     calls: int = 0
 
 
-def needs_of(removed: Sequence[Placed], after: Iterable[Entry], calls: int = CALLS) -> Needs:
+def needs_of(removed: Sequence[PlacedMessage], after: Iterable[Entry], calls: int = CALLS) -> Needs:
     """What the agent needed in its next calls of what had been removed."""
     needing = _Needing(removed)
     for entry in after:
@@ -67,7 +72,7 @@ def needs_of(removed: Sequence[Placed], after: Iterable[Entry], calls: int = CAL
 
 def commands_in(use: ToolUse) -> set[str]:
     """The single commands of a command line, without redirections, pipes and what stands in quotes."""
-    call = call_of(use)
+    call = summarise_call(use)
     if call.kind != "command":
         return set()
     found: set[str] = set()
@@ -79,12 +84,12 @@ def commands_in(use: ToolUse) -> set[str]:
 
 
 class _Needing:
-    def __init__(self, removed: Sequence[Placed]) -> None:
+    def __init__(self, removed: Sequence[PlacedMessage]) -> None:
         text = "\n".join(part for placed in removed for part in _whole(placed.message))
-        self._names, self._paths = names_in(text), _paths(removed)
+        self._names, self._paths = find_names(text), _paths(removed)
         uses = [use for placed in removed for use in placed.message.tool_uses]
         self._commands = {command for use in uses for command in commands_in(use)}
-        self._said = tuple(text for placed in removed if (text := typed(placed)))
+        self._said = tuple(text for placed in removed if (text := extract_user_text(placed)))
         self._told: set[str] = set()
         self._shown: set[str] = set()
         self._own: list[str] = []
@@ -101,11 +106,16 @@ class _Needing:
 
     def act(self, message: Message) -> None:
         self.calls += len(message.tool_uses)
-        own = [message.text, *(text for use in message.tool_uses for text in strings(use.input))]
+        own = [
+            message.text,
+            *(text for use in message.tool_uses for text in iterate_strings(use.input)),
+        ]
         self._own += own
-        names = names_in("\n".join(own))
+        names = find_names("\n".join(own))
         self._take_names({name for name in names & self._names if not name.startswith("--")})
-        paths = {call.about for use in message.tool_uses if (call := call_of(use)).kind in _FILES}
+        paths = {
+            call.about for use in message.tool_uses if (call := summarise_call(use)).kind in _FILES
+        }
         self._needed["paths"] |= (paths & self._paths) - self._told
         for use in message.tool_uses:
             self._needed["commands"] |= commands_in(use) & self._commands
@@ -131,21 +141,21 @@ class _Needing:
 _FILES: Final = ("read", "change")
 
 
-def _paths(removed: Sequence[Placed]) -> set[str]:
+def _paths(removed: Sequence[PlacedMessage]) -> set[str]:
     """The files that tools were pointed at, and those that words named by their whole path."""
-    calls = (call_of(use) for placed in removed for use in placed.message.tool_uses)
+    calls = (summarise_call(use) for placed in removed for use in placed.message.tool_uses)
     found = {call.about for call in calls if call.kind in _FILES}
-    return found.union(*(paths_in("\n".join(_whole(placed.message))) for placed in removed))
+    return found.union(*(find_paths("\n".join(_whole(placed.message))) for placed in removed))
 
 
 def _whole(message: Message) -> Iterator[str]:
     yield message.text
     yield from (result.text for result in message.results)
-    yield from (text for use in message.tool_uses for text in strings(use.input))
+    yield from (text for use in message.tool_uses for text in iterate_strings(use.input))
 
 
 def _things(text: str) -> set[str]:
-    return names_in(text) | paths_in(text)
+    return find_names(text) | find_paths(text)
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:

@@ -18,10 +18,10 @@ from benchmarks.fidelity.cases import SESSIONS, cases
 from benchmarks.fidelity.contenders import CONTENDERS, budget, within
 from benchmarks.fidelity.needs import CALLS, Needs, needs_of
 from benchmarks.report import Table, arguments, show
-from sevenfold.layers.shared.fidelity import WEIGHTS, Present, fidelity
-from sevenfold.tokens import TEXT_RATE, byte_length
+from sevenfold.core.tokens import TEXT_RATE, count_bytes
+from sevenfold.layers.shared.fidelity import WEIGHTS, ItemFinder, measure_fidelity
 
-_Look = Callable[[Present, Needs], Mapping[str, float]]
+_Look = Callable[[ItemFinder, Needs], Mapping[str, float]]
 KINDS: Final[tuple[tuple[str, _Look], ...]] = (
     ("paths", lambda there, needs: there.paths(needs.paths)),
     ("names, used", lambda there, needs: there.names(needs.names_used)),
@@ -68,11 +68,11 @@ def measured(path: Path) -> list[Result]:
         needs = needs_of(case.removed, case.after)
         for contender in CONTENDERS:
             text = within(contender.text(case), budget(case))
-            there = Present([text])
+            there = ItemFinder([text])
             looks = [*KINDS, (SAID, lambda there, needs: there.quoted(needs.said))]
             found = {kind: look(there, needs) for kind, look in looks}
             shares = {kind: (sum(parts.values()), len(parts)) for kind, parts in found.items()}
-            got = fidelity(case.removed, [text])
+            got = measure_fidelity(case.removed, [text])
             out.append(
                 Result(
                     case.name,
@@ -80,7 +80,7 @@ def measured(path: Path) -> list[Result]:
                     shares,
                     got.score,
                     {kind: share.part for kind, share in got.kinds.items() if share.of},
-                    int(byte_length(text) * TEXT_RATE),
+                    int(count_bytes(text) * TEXT_RATE),
                     needs.calls,
                 )
             )

@@ -14,19 +14,19 @@ from benchmarks.fit.accounting import Bill, Part
 from benchmarks.fit.workload import BYTES_PER_TOKEN, Json
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Event, Failed
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.messages import Block, Message, ToolResult, ToolUse, parse_message
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Frame, Request, encoded
-from sevenfold.storage.jsonl import Log
-from sevenfold.storage.places import new_session_id
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Event, Failed
+from sevenfold.core.messages import Block, Message, ToolResult, ToolUse, parse_message
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Frame, Request, encode_view
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.settings.layers import MicroSettings
+from sevenfold.storage.jsonl import JsonlLog
+from sevenfold.storage.places import make_session_id
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, Postponed
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn
 
 MODEL: Final = "claude-sonnet-4-5"
@@ -106,7 +106,7 @@ class Scripted:
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         self.clock.time += SECONDS
-        usage = self.charging.usage(encoded(request.view))
+        usage = self.charging.usage(encode_view(request.view))
         message = next(self.replies)
         for block in message.content:
             yield block
@@ -152,17 +152,17 @@ def opened(
 ) -> Iterator[TimedTurn]:
     """A turn at the beginning of this conversation, its transcript on disk."""
     clock = FakeClock()
-    log = Log(folder / "transcript.jsonl")
+    log = JsonlLog(folder / "transcript.jsonl")
     ledger = Ledger(Prices.load(), clock, watch)
-    session = folder / "projects" / "home-somebody-work-shop" / new_session_id(clock.now())
+    session = folder / "projects" / "home-somebody-work-shop" / make_session_id(clock.now())
     store = TimedStore(session / "tool-results", seen)  # as long a path as in a real session
-    lent = Lent(watch, ledger.expect, lambda: ABLE, ledger.prices, store, micro=micro)
+    lent = LayerParts(watch, ledger.expect, lambda: ABLE, ledger.prices, store, micro=micro)
     replies = (m for m in messages if m.role == "assistant")
     turn = TimedTurn(
         model=Scripted(replies, seen.bill, clock),
         frame=Frame(MODEL),
         tools=Recorded({r.tool_use_id: r for m in messages for r in m.results}),
-        layers=standard("main", lent),
+        layers=make_standard_layers("main", lent),
         transcript=Transcript(clock.now, log.append),
         background=Postponed(),
         accounts=ledger,
@@ -198,7 +198,7 @@ async def at_once(conversation: list[Json], folder: Path) -> Seen:
                 turn.transcript.add(Reply(message, usage), by="model")
             else:
                 turn.transcript.add(message, by="tools" if message.results else "user")
-            tokens += len(encoded(turn.transcript.view)[-1]) / BYTES_PER_TOKEN
+            tokens += len(encode_view(turn.transcript.view)[-1]) / BYTES_PER_TOKEN
         gc.collect()
         await turn.fit()
     return seen

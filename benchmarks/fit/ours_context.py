@@ -9,7 +9,7 @@ from benchmarks.fit.accounting import Part
 from benchmarks.fit.ours import ABLE, MODEL, SECONDS, Seen, watch
 from benchmarks.fit.workload import Json, canonical, tokens_in
 from sevenfold.context.context import Context
-from sevenfold.context.loop import Named
+from sevenfold.context.loop import NamedModel
 from sevenfold.testing import FakeClock
 
 
@@ -18,7 +18,7 @@ class Loop:
 
     def __init__(self, folder: Path) -> None:
         self.seen, self.clock = Seen(), FakeClock()
-        model = Named(MODEL, ABLE)
+        model = NamedModel(MODEL, ABLE)
         self.context = Context(
             model, state=folder / "state", home=folder / "home", clock=self.clock, environ={}
         )

@@ -31,7 +31,7 @@ from benchmarks.fit.environments import (
 )
 from benchmarks.fit.workload import TURNS, Json, canonical, conversation, tokens_in
 from benchmarks.report import Table, show
-from sevenfold.layers.settings import MicroSettings
+from sevenfold.settings.layers import MicroSettings
 
 TRIGGER: Final = 100_000
 """Where the others fire, in tokens."""
@@ -128,7 +128,7 @@ def ourselves(messages: list[Json], repeat: int) -> list[Row]:
             once = anyio.run(ours.at_once, messages, Path(folder))
         firing += once.firing
         deciding += once.deciding
-    what = "import sevenfold.turn; from sevenfold.layers.ladder import standard"
+    what = "import sevenfold.turn; from sevenfold.layers.ladder import make_standard_layers"
     seconds = import_seconds(sys.executable, what, min(repeat, 5))
     number = version("sevenfold")
     return [

@@ -21,7 +21,7 @@ from benchmarks.guard.texts import conversations, injections, memory_files, text
 from benchmarks.report import Table, arguments, show
 from sevenfold.memory.guard import Guard, find_instructions, find_secrets
 from sevenfold.memory.guard.guard import LARGEST
-from sevenfold.memory.guard.secrets import warm
+from sevenfold.memory.guard.secrets import load_detectors
 
 SOURCES: Final = ("web", "agent", "user")
 _HOSTILE: Final = {
@@ -38,7 +38,7 @@ _HOSTILE: Final = {
 
 
 def run(quick: bool = False) -> list[Table]:
-    warm()
+    load_detectors()
     tables = [_made_up_secrets(), _secrets_in_memories(), _secrets_in_conversations(quick)]
     tables += [_labelled(), _own_attacks(), _orders_in_memories(), _cost(quick), _hostile(quick)]
     return tables
@@ -170,7 +170,7 @@ def _cost(quick: bool) -> Table:
         cuts = quantiles(took, n=20)
         figures = (fmean(took), cuts[9], cuts[18], max(took))
         table.add(name, *(f"{figure:.2f}" for figure in figures))
-    first = "from sevenfold.memory.guard.secrets import warm; warm()"
+    first = "from sevenfold.memory.guard.secrets import load_detectors; load_detectors()"
     begin = time.perf_counter()
     subprocess.run([sys.executable, "-c", first], check=True)
     table.notes.append(

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.policy.samples import SESSIONS, Sample, Samples, halves, session_files
-from sevenfold.layers.l2_microcompaction.cost import COEFFICIENTS, FEATURES, probability
+from sevenfold.layers.l2_microcompaction.cost import COEFFICIENTS, FEATURES, compute_probability
 
 RIDGE = 1.0
 """Keeps a coefficient near nothing where the sessions say nothing about it."""
@@ -32,7 +32,7 @@ def fitted(samples: Sequence[Sample]) -> tuple[float, ...]:
         gradient = [-RIDGE * w for w in weights]
         hessian = [[RIDGE * (i == j) for j in range(n)] for i in range(n)]
         for sample in samples:
-            chance = probability(tuple(weights), sample.features)
+            chance = compute_probability(tuple(weights), sample.features)
             known = [(i, x) for i, x in enumerate(sample.features) if x]
             for i, x in known:
                 gradient[i] += x * (sample.needed - chance)
@@ -63,7 +63,7 @@ def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 def area_under_curve(samples: Sequence[Sample], weights: tuple[float, ...]) -> float:
     """How often a result that was needed gets a higher chance than one that was not."""
-    ranked = sorted(samples, key=lambda s: probability(weights, s.features))
+    ranked = sorted(samples, key=lambda s: compute_probability(weights, s.features))
     needed = [rank for rank, sample in enumerate(ranked, 1) if sample.needed]
     others = len(ranked) - len(needed)
     if not needed or not others:

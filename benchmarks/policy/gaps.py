@@ -16,10 +16,16 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.policy.samples import SESSIONS, halves, session_files
-from sevenfold.layers.l2_microcompaction.before_cold import EDGES, PRIOR, QUICKEST, Gaps, Silence
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.l2_microcompaction.cache_expiry import (
+    EDGES,
+    PRIOR,
+    QUICKEST,
+    GapCounts,
+    GapForecast,
+)
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import Said
-from sevenfold.transcript import Reply
+from sevenfold.recordings.recorded import RecordedEvent
 
 HEAD: Final = """\
 # How long users of recorded sessions were silent between a reply and what they said next: so many gaps
@@ -31,7 +37,7 @@ HEAD: Final = """\
 """
 
 
-def gaps_of(entries: Iterable[Said]) -> Iterator[float]:
+def gaps_of(entries: Iterable[RecordedEvent]) -> Iterator[float]:
     """The seconds from each reply that ended a turn to what the user typed next."""
     replied: float | None = None
     for said in entries:
@@ -44,7 +50,7 @@ def gaps_of(entries: Iterable[Said]) -> Iterator[float]:
             replied = None
 
 
-def typed(said: Said) -> bool:
+def typed(said: RecordedEvent) -> bool:
     """Whether a person wrote it to the model: no result, no command, no notice of the tool's own."""
     message = said.message
     if message is None or message.role != "user" or said.meta or message.results:
@@ -52,9 +58,9 @@ def typed(said: Said) -> bool:
     return not message.text.lstrip().startswith(("<", "[Request interrupted"))
 
 
-def collected(paths: Sequence[Path]) -> Gaps:
+def collected(paths: Sequence[Path]) -> GapCounts:
     """All gaps of these sessions. One in which nobody came back says nothing about coming back."""
-    gaps = Gaps()
+    gaps = GapCounts()
     for path in paths:
         entries = read_session(path).entries
         found = [gap for gap in gaps_of(entries) if gap >= QUICKEST]
@@ -65,15 +71,15 @@ def collected(paths: Sequence[Path]) -> Gaps:
     return gaps
 
 
-def as_toml(gaps: Gaps, files: int) -> str:
+def as_toml(gaps: GapCounts, files: int) -> str:
     lines = [f"{edge} = {n:.0f}" for edge, n in zip(EDGES, gaps.counts, strict=True)]
     head = HEAD.format(files=files, gaps=f"{sum(gaps.counts):.0f}")
     return f"{head}\nleft = {gaps.left:.0f}\n\n[gaps]\n" + "\n".join(lines) + "\n"
 
 
-def summary(gaps: Gaps) -> str:
+def summary(gaps: GapCounts) -> str:
     """What follows for a prefix that lives five minutes, looked at after four and a half."""
-    silence = Silence(gaps, 270)
+    silence = GapForecast(gaps, 270)
     spans = ((270, 300), (300, 570), (570, 813), (813, 3_600), (3_600, 86_400))
     lines = [f"silent for 270 s, of {gaps.seen:.0f} times:"]
     lines += [f"  back {a}-{b} s: {silence.back_between(a, b):.0%}" for a, b in spans]

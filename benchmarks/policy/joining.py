@@ -12,10 +12,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.messages import Message
-from sevenfold.replay.costs import USUAL, estimated
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Entry, Reply
+from sevenfold.core.messages import Message
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, Reply
+from sevenfold.replay.costs import USUAL, estimate_message
 
 FIXED: Final = 30_000
 """Tokens of system prompt and tools, which no file shows."""
@@ -35,7 +35,7 @@ def joined(sessions: Sequence[Sequence[Entry]]) -> Iterator[list[Entry]]:
             said = _said(entry)
             if said is None:
                 continue
-            tokens += round(estimated(said) * USUAL)
+            tokens += round(estimate_message(said) * USUAL)
             now = then + entry.at - began
             long.append(_placed(entry, len(long), now, first=not _replied(long), tokens=tokens))
         now += PAUSE

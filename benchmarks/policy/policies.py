@@ -6,13 +6,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.layers.settings import (
+from sevenfold.replay.policies import ClearRule, Policy, exclude_layers, load_policy
+from sevenfold.settings.layers import (
     CompactionSettings,
     ExtractionSettings,
     NotesSettings,
     Switches,
 )
-from sevenfold.replay.policies import ClearRule, Policy, policy, without
 
 AT_THE_LIMIT: Final = CompactionSettings(by_price=False)
 FOUR: Final = Switches(extraction=False)
@@ -28,10 +28,10 @@ AS_RECORDED: Final = Policy(
 APPEND_ONLY: Final = replace(AS_RECORDED, name="append-only, five minutes", cache_ttl="5m")
 NAMELESS: Final = CompactionSettings(names=0)
 HASTY: Final = ExtractionSettings(patient=False)
-DEFAULT: Final = replace(policy("sevenfold"), name="sevenfold")
+DEFAULT: Final = replace(load_policy("sevenfold"), name="sevenfold")
 """What a default session does, extraction included."""
 CLAUDE_CODE: Final = replace(
-    policy("claude-code"), notes=NotesSettings(grown_share=0, pays_from=0), name="claude-code"
+    load_policy("claude-code"), notes=NotesSettings(grown_share=0, pays_from=0), name="claude-code"
 )
 OTHERS: Final = (
     AS_RECORDED,
@@ -39,7 +39,7 @@ OTHERS: Final = (
     replace(APPEND_ONLY, name="append-only, kept warm twice", keep_warm=2),
     replace(APPEND_ONLY, name="rolling: every 10 calls, keep 5", clear=ClearRule(every=10, keep=5)),
     replace(APPEND_ONLY, name="watermark: at 30K, keep 3", clear=ClearRule(tokens=30_000, keep=3)),
-    replace(policy("summarise-at-80"), name="summarise at 80 %"),
+    replace(load_policy("summarise-at-80"), name="summarise at 80 %"),
     CLAUDE_CODE,
 )
 TWO: Final = Policy(
@@ -68,7 +68,7 @@ LEVERS: Final = (
 )
 """Ours, and each lever taken away."""
 ABLATION: Final = tuple(
-    without(DEFAULT, [layer])
+    exclude_layers(DEFAULT, [layer])
     for layer in ("tool_results", "micro", "notes", "compaction", "extraction")
 )
 """Each layer off, one at a time."""
@@ -84,8 +84,8 @@ FRONTIER: Final = tuple(
     for margin in MARGINS
 )
 LARGE: Final = (
-    replace(policy("append-only"), name="append-only", cache_ttl="5m"),
-    replace(policy("summarise-at-80"), name="summarise at 80 %", cache_ttl="5m"),
+    replace(load_policy("append-only"), name="append-only", cache_ttl="5m"),
+    replace(load_policy("summarise-at-80"), name="summarise at 80 %", cache_ttl="5m"),
     replace(CLAUDE_CODE, cache_ttl="5m"),
     DEFAULT,
     replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),

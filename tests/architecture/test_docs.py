@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold import events
-from sevenfold.events import Event
+from sevenfold.core import events
+from sevenfold.core.events import Event
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])

@@ -21,13 +21,13 @@ from benchmarks.compaction.run import DRIVERS
 from benchmarks.fit.environments import peers
 from benchmarks.fit.peers.driving import SUMMARY as FAKE
 from benchmarks.fit.workload import Json, conversation
-from sevenfold.events import Event
-from sevenfold.layers.l3_session_memory.notes import Wording
-from sevenfold.layers.l3_session_memory.update import NotesEdits
-from sevenfold.layers.l4_compaction.summary import parse
-from sevenfold.messages import ToolUse
-from sevenfold.simulator.cache import text_tokens
-from sevenfold.tokens import estimate
+from sevenfold.core.events import Event
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.tokens import estimate_tokens
+from sevenfold.layers.l3_session_memory.notes import NotesWording
+from sevenfold.layers.l3_session_memory.notes_update import NotesEdits
+from sevenfold.layers.l4_compaction.summary import parse_summary
+from sevenfold.simulator.cache import count_text_tokens
 
 
 def says(role: str, tokens: int, letter: str) -> Json:
@@ -88,11 +88,13 @@ def test_a_message_of_the_user_counts_only_when_all_of_it_is_there() -> None:
 
 def test_summaries_are_as_long_as_announced_and_ours_would_be_taken() -> None:
     for tokens in (1_000, 2_800):
-        assert text_tokens(summary_of(tokens)) == tokens
-        assert not parse(summary_of(tokens)).missing
-    assert text_tokens(summary_of(1_000, analysis=500)) == 1_500
-    assert not parse(summary_of(1_000, analysis=500)).missing
-    assert text_tokens(FAKE) == 1_000, "what the others' fake model says, and the table replaces"
+        assert count_text_tokens(summary_of(tokens)) == tokens
+        assert not parse_summary(summary_of(tokens)).missing
+    assert count_text_tokens(summary_of(1_000, analysis=500)) == 1_500
+    assert not parse_summary(summary_of(1_000, analysis=500)).missing
+    assert count_text_tokens(FAKE) == 1_000, (
+        "what the others' fake model says, and the table replaces"
+    )
 
 
 @pytest.mark.anyio
@@ -101,13 +103,13 @@ async def test_the_keeper_of_notes_makes_edits_that_fit_and_arrives_at_the_lengt
         return None
 
     path = Path("/sessions/one/summary.md")
-    form = Wording.load(None, ignored).form
+    form = NotesWording.load(None, ignored).form
     keeper, notes = Keeper(path, 1_000, 30), NotesEdits(path, form.template)
     for n in range(30):
         for edit in keeper.edits():
             await notes.call(ToolUse(f"u{n}", edit["name"], edit["input"]))
     assert (notes.made, notes.failed, notes.denied) == (60, 0, 0)
-    written = sum(map(estimate, form.bodies(notes.text)))
+    written = sum(map(estimate_tokens, form.bodies(notes.text)))
     assert 900 < written <= 1_000
 
 

@@ -9,17 +9,17 @@ import pytest
 from benchmarks.fidelity.cases import SESSIONS, Case, cases
 from benchmarks.fidelity.contenders import CONTENDERS, budget, rarest_names, within
 from benchmarks.fidelity.needs import Needs, commands_in, needs_of
-from sevenfold.layers.shared.fidelity import Present
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.tokens import Size, byte_length
-from sevenfold.transcript import Entry, Placed, Reply
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import MessageSize, count_bytes
+from sevenfold.core.transcript import Entry, PlacedMessage, Reply
+from sevenfold.layers.shared.fidelity import ItemFinder
 
 FILE = "/work/app/src/rows.py"
 ASKED = "Let load_rows take a limit, and never ever change the table layout."
 
 
-def placed(message: Message, by: str) -> Placed:
-    return Placed(0, message, by, Size())
+def placed(message: Message, by: str) -> PlacedMessage:
+    return PlacedMessage(0, message, by, MessageSize())
 
 
 def called(tool: str, words: str = "", **args: object) -> Message:
@@ -95,8 +95,8 @@ def test_nobody_gets_more_room_than_the_real_summary_and_a_list_of_names_has_no_
     case = Case("by hand", REMOVED, "They want load_rows limited. " * 40, ())
     for contender in CONTENDERS:
         text = within(contender.text(case), budget(case))
-        assert 0 < byte_length(text) <= budget(case)
-    names = Present([rarest_names(case)])
+        assert 0 < count_bytes(text) <= budget(case)
+    names = ItemFinder([rarest_names(case)])
     assert names.names(["load_rows", "fetch_many"]) == {"load_rows": 1.0, "fetch_many": 1.0}
     assert names.quoted([ASKED]) == {ASKED: 0.0}
 
@@ -105,15 +105,18 @@ def test_nobody_gets_more_room_than_the_real_summary_and_a_list_of_names_has_no_
 def test_what_is_made_by_rule_has_what_the_user_said_and_the_file(name: str) -> None:
     case = Case("by hand", REMOVED, "x" * 4_000, ())
     text = next(c for c in CONTENDERS if c.name == name).text(case)
-    assert Present([text]).quoted([ASKED]) == {ASKED: 1.0}
-    assert Present([text]).paths([FILE]) == {FILE: 1.0}
+    assert ItemFinder([text]).quoted([ASKED]) == {ASKED: 1.0}
+    assert ItemFinder([text]).paths([FILE]) == {FILE: 1.0}
 
 
 @pytest.mark.parametrize("name", ["our notes", "our summary"])
 def test_names_that_only_a_tool_has_printed_are_not_listed(name: str) -> None:
     case = Case("by hand", REMOVED, "x" * 4_000, ())
     text = next(c for c in CONTENDERS if c.name == name).text(case)
-    assert Present([text]).names(["load_rows", "old_thing"]) == {"load_rows": 1.0, "old_thing": 0.0}
+    assert ItemFinder([text]).names(["load_rows", "old_thing"]) == {
+        "load_rows": 1.0,
+        "old_thing": 0.0,
+    }
 
 
 def test_the_shared_sessions_have_thirty_compactions_and_none_is_empty() -> None:

@@ -13,9 +13,14 @@ from layers.talks import Talk
 
 from benchmarks.policy.fit import RIDGE, area_under_curve, fitted, toml
 from benchmarks.policy.samples import EVERY, Sample, Samples, halves, session_files
-from sevenfold.layers.l2_microcompaction.candidates import Scan
-from sevenfold.layers.l2_microcompaction.cost import FEATURES, NeedModel, features, probability
-from sevenfold.layers.settings import CLEARABLE, MicroSettings
+from sevenfold.layers.l2_microcompaction.candidates import ViewScan
+from sevenfold.layers.l2_microcompaction.cost import (
+    FEATURES,
+    NeedModel,
+    compute_features,
+    compute_probability,
+)
+from sevenfold.settings.layers import CLEARABLE, MicroSettings
 
 TRUE = (-2.0, 1.3, 0.2, -1.1, -2.4, 0.6, -0.3, -0.2, -1.7, 0.4, -0.1, 0.5)
 KEEP = MicroSettings().keep_recent
@@ -33,7 +38,7 @@ def drawn(many: int, weights: tuple[float, ...] = TRUE, seed: int = 1) -> list[S
         since = [float(read and rng.random() < 0.3), float(read and rng.random() < 0.2)]
         untouched = rng.uniform(0, 6) if read else 0.0
         values = (1.0, *kinds, *numbers, *since, untouched, float(rng.random() < 0.1))
-        needed = rng.random() < probability(weights, values)
+        needed = rng.random() < compute_probability(weights, values)
         samples.append(Sample(values, needed, needed, 100))
     return samples
 
@@ -42,7 +47,7 @@ def likelihood(samples: list[Sample], weights: tuple[float, ...]) -> float:
     """What is made as large as can be: the chance of all that happened, less the pull of the ridge."""
     total = -RIDGE / 2 * sum(w * w for w in weights)
     for sample in samples:
-        chance = probability(weights, sample.features)
+        chance = compute_probability(weights, sample.features)
         total += math.log(chance if sample.needed else 1 - chance)
     return total
 
@@ -76,7 +81,7 @@ def test_sessions_that_say_the_same_of_everything_do_not_run_away(needed: bool) 
     found = fitted(samples)
 
     assert all(math.isfinite(weight) and abs(weight) < 20 for weight in found)
-    chances = [probability(found, s.features) for s in samples]
+    chances = [compute_probability(found, s.features) for s in samples]
     assert min(chances) > 0.5 if needed else max(chances) < 0.5
 
 
@@ -107,7 +112,7 @@ def test_the_area_under_the_curve_is_how_often_the_needed_one_ranks_higher() -> 
 def test_the_file_it_writes_is_the_file_the_layer_reads(tmp_path: Path) -> None:
     path = tmp_path / "need.toml"
     path.write_text(toml(TRUE, 3, 1_234), encoding="utf-8")
-    talk, scan = Talk(tmp_path), Scan(CLEARABLE, ())
+    talk, scan = Talk(tmp_path), ViewScan(CLEARABLE, ())
     talk.call("Read", 4_000, file_path="/a")
     talk.say("go on")
     talk.call("Bash", 4_000)
@@ -116,7 +121,7 @@ def test_the_file_it_writes_is_the_file_the_layer_reads(tmp_path: Path) -> None:
 
     assert "3 sessions, 1,234 samples" in path.read_text(encoding="utf-8")
     for one in scan.found:
-        assert model.chance(one, scan) == probability(TRUE, features(one, scan))
+        assert model.chance(one, scan) == compute_probability(TRUE, compute_features(one, scan))
         assert model.chance(one, scan) != ours.chance(one, scan)
 
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.cache.prefix import FRONTIER, LOOKBACK, MOST, frontier, frontier_at, place
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript
+from sevenfold.cache.prefix import (
+    FRONTIER,
+    LOOKBACK,
+    MOST,
+    choose_breakpoints,
+    find_frontier,
+    make_frontier_mark,
+)
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript
 
 
 def conversation(results: int) -> Transcript:
@@ -20,22 +27,22 @@ def conversation(results: int) -> Transcript:
 
 
 def test_an_empty_view_has_no_marks() -> None:
-    assert place(Transcript(lambda: 0.0).view) == ()
+    assert choose_breakpoints(Transcript(lambda: 0.0).view) == ()
 
 
 def test_the_mark_stands_on_the_last_message() -> None:
     t = conversation(3)
-    assert place(t.view) == (t.view[-1].id,)
+    assert choose_breakpoints(t.view) == (t.view[-1].id,)
 
 
 def test_a_step_longer_than_the_lookback_keeps_the_old_mark_too() -> None:
     t = conversation(LOOKBACK)
-    assert place(t.view) == (t.view[0].id, t.view[-1].id)
+    assert choose_breakpoints(t.view) == (t.view[0].id, t.view[-1].id)
 
 
 def test_a_request_that_must_not_write_marks_what_is_already_kept() -> None:
     t = conversation(3)
-    assert place(t.view, writes=False) == (t.view[0].id,)
+    assert choose_breakpoints(t.view, writes=False) == (t.view[0].id,)
 
 
 # --- the frontier of what was cleared -------------------------------------------------------------------
@@ -58,13 +65,13 @@ def step(t: Transcript, n: int, at_once: int = 1) -> None:
 
 def clear(t: Transcript, first: int, then: int) -> None:
     """Results from message `first` on are shown otherwise; the next ones are at `then`."""
-    mark = frontier_at(t.view, first, then)
+    mark = make_frontier_mark(t.view, first, then)
     [result] = t.view[first].message.results
     t.add(Results({result.tool_use_id: "[gone]"}), mark, by="clearing")
 
 
 def at(t: Transcript) -> list[int]:
-    return [t.view.where(id) or 0 for id in place(t.view)]
+    return [t.view.where(id) or 0 for id in choose_breakpoints(t.view)]
 
 
 def test_a_change_marks_what_stands_before_it_and_before_the_next_one() -> None:
@@ -128,7 +135,7 @@ def test_a_request_that_must_not_write_knows_no_frontier() -> None:
     t = steps(20)
     clear(t, 6, 30)
 
-    assert place(t.view, writes=False) == (t.view[38].id,)
+    assert choose_breakpoints(t.view, writes=False) == (t.view[38].id,)
 
 
 def test_a_frontier_that_was_summed_up_is_gone() -> None:
@@ -147,20 +154,20 @@ def test_a_damaged_mark_marks_nothing(value: object) -> None:
     t.add(Mark(FRONTIER, value), by="clearing")
 
     assert at(t) == [6]
-    assert frontier(t.view) == []
+    assert find_frontier(t.view) == []
     clear(t, 2, 6)
     assert at(t) == [1, 5, 6]
 
 
 def test_a_change_in_the_first_message_has_nothing_before_it() -> None:
     t = steps(3)
-    assert frontier_at(t.view, 0, 4).value == [t.view[i].id for i in (0, 3, 6)]
+    assert make_frontier_mark(t.view, 0, 4).value == [t.view[i].id for i in (0, 3, 6)]
 
 
 def test_the_mark_does_not_grow_for_ever() -> None:
     t = steps(100)
     for n in range(2, 80):
-        t.add(frontier_at(t.view, 2 * n, 2 * n + 2), by="clearing")
+        t.add(make_frontier_mark(t.view, 2 * n, 2 * n + 2), by="clearing")
         step(t, 100 + n)
     value = t.view.marks[FRONTIER]
     assert isinstance(value, list)

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import MILLION, Prices
-from sevenfold.events import CacheBroke, Event, Sending
-from sevenfold.messages import Text, assistant, user
-from sevenfold.request import TTL_SECONDS, Frame, Request
+from sevenfold.core.events import CacheBroke, Event, Sending
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.request import TTL_SECONDS, Frame, Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Replace, Reply, Transcript
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Replace, Reply, Transcript
 
 FRAME = Frame(
     "claude-sonnet-4-5",

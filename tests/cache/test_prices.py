@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import SettingsError
-from sevenfold.tokens import Usage
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.tokens import Usage
 
 PRICES = Prices.load()
 

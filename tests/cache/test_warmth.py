@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sevenfold.cache.ledger import Warmth
-from sevenfold.request import Frame, Request
-from sevenfold.tokens import Usage
-from sevenfold.transcript import View
+from sevenfold.cache.ledger import CacheWarmth
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import View
 
 FRAME = Frame("claude-opus-4-8", ("rules",))
 WRITTEN = Usage(cache_write=50_000)
@@ -13,14 +13,14 @@ READ = Usage(cache_read=50_000)
 
 
 def sent(
-    warmth: Warmth, at: float, usage: Usage, source: str = "main", frame: Frame = FRAME
+    warmth: CacheWarmth, at: float, usage: Usage, source: str = "main", frame: Frame = FRAME
 ) -> None:
     warmth.begin(source, at)
     warmth.used(Request(frame, View(), source=source), usage, at + 60)
 
 
 def test_a_life_counts_from_the_start_of_the_request() -> None:
-    warmth = Warmth()
+    warmth = CacheWarmth()
     assert warmth.until(FRAME) is None
     sent(warmth, 1_000, WRITTEN)
     assert warmth.until(FRAME) == 1_300
@@ -29,20 +29,20 @@ def test_a_life_counts_from_the_start_of_the_request() -> None:
 
 
 def test_an_hour_is_an_hour() -> None:
-    warmth, frame = Warmth(), Frame("m", ttl="1h")
+    warmth, frame = CacheWarmth(), Frame("m", ttl="1h")
     sent(warmth, 0, WRITTEN, frame=frame)
     assert warmth.until(frame) == 3_600
 
 
 def test_whoever_reads_the_prefix_keeps_it() -> None:
-    warmth = Warmth()
+    warmth = CacheWarmth()
     sent(warmth, 1_000, WRITTEN)
     sent(warmth, 1_200, READ, "fork")
     assert warmth.until(FRAME) == 1_500
 
 
 def test_a_request_that_reads_only_the_beginning_keeps_nothing() -> None:
-    warmth = Warmth()
+    warmth = CacheWarmth()
     sent(warmth, 1_000, WRITTEN)
     sent(warmth, 1_200, Usage(cache_read=10_000, cache_write=10_000), "fork")
     sent(warmth, 1_250, READ, "agent", Frame("claude-opus-4-8", ("other rules",)))
@@ -50,7 +50,7 @@ def test_a_request_that_reads_only_the_beginning_keeps_nothing() -> None:
 
 
 def test_what_is_written_for_an_hour_behind_it_is_kept_for_an_hour() -> None:
-    warmth, hour = Warmth(), Frame("claude-opus-4-8", ("rules",), ttl="1h")
+    warmth, hour = CacheWarmth(), Frame("claude-opus-4-8", ("rules",), ttl="1h")
     sent(warmth, 1_000, WRITTEN)
     sent(warmth, 1_200, READ, "keep-warm", hour)
     assert warmth.until(FRAME) == 1_500  # nothing was written, so nothing lives longer
@@ -60,7 +60,7 @@ def test_what_is_written_for_an_hour_behind_it_is_kept_for_an_hour() -> None:
 
 
 def test_the_conversation_goes_on_and_ends_in_five_minutes_again() -> None:
-    warmth, hour = Warmth(), Frame("claude-opus-4-8", ("rules",), ttl="1h")
+    warmth, hour = CacheWarmth(), Frame("claude-opus-4-8", ("rules",), ttl="1h")
     sent(warmth, 1_000, WRITTEN)
     new = Usage(cache_read=50_000, cache_write=500, cache_write_1h=500)
     sent(warmth, 1_250, new, "keep-warm", hour)
@@ -69,7 +69,7 @@ def test_the_conversation_goes_on_and_ends_in_five_minutes_again() -> None:
 
 
 def test_another_model_and_a_provider_that_keeps_nothing_have_nothing_to_keep() -> None:
-    warmth = Warmth()
+    warmth = CacheWarmth()
     sent(warmth, 1_000, WRITTEN)
     assert warmth.until(Frame("claude-sonnet-5-5", ("rules",))) is None
     sent(warmth, 1_100, Usage(input=50_000))
@@ -77,6 +77,6 @@ def test_another_model_and_a_provider_that_keeps_nothing_have_nothing_to_keep() 
 
 
 def test_a_resumed_session_knows_when_it_was_last_sent() -> None:
-    warmth = Warmth()
+    warmth = CacheWarmth()
     warmth.recall(FRAME, 1_000, 50_000)
     assert warmth.until(FRAME) == 1_300

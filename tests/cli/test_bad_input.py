@@ -13,13 +13,13 @@ import pytest
 from cli.conftest import Here
 from cli.world import Ran, World
 
-from sevenfold.cli.chat.once import once
-from sevenfold.cli.options import ChatOptions, Format, Shared
-from sevenfold.request import open_uses
-from sevenfold.simulator import Script, Simulator, parse_steps, running
+from sevenfold.cli.chat.single_run import ask_once
+from sevenfold.cli.options import ChatOptions, CommonOptions, ReplyFormat
+from sevenfold.core.request import find_open_uses
+from sevenfold.core.transcript import Transcript
+from sevenfold.simulator import Script, Simulator, parse_steps, run_in_thread
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock
-from sevenfold.transcript import Transcript
 
 CLAUDE = ("--model", "claude-sonnet-4-5")
 
@@ -48,7 +48,7 @@ def test_a_missing_key(here: Here, world: World) -> None:
 
 
 def test_a_wrong_key(here: Here, world: World) -> None:
-    with running() as sim:
+    with run_in_thread() as sim:
         world.at(sim.url, "sk-wrong")
         ran = here("-p", "hi", *CLAUDE)
 
@@ -68,7 +68,7 @@ def test_an_unknown_model(here: Here, world: World, name: str) -> None:
 
 
 def test_a_model_that_the_provider_does_not_have(here: Here, world: World) -> None:
-    with running(models=["claude-haiku-4-5"]) as sim:
+    with run_in_thread(models=["claude-haiku-4-5"]) as sim:
         world.at(sim.url)
         ran = here("-p", "hi", *CLAUDE)
 
@@ -86,10 +86,12 @@ async def test_an_unreachable_server(
     for name, value in world.at(f"http://127.0.0.1:{closed_port}").env.items():
         monkeypatch.setenv(name, value)
     options = ChatOptions(
-        shared=Shared(project=world.project, quiet=True), model=CLAUDE[1], format=Format.json
+        shared=CommonOptions(project=world.project, quiet=True),
+        model=CLAUDE[1],
+        format=ReplyFormat.json,
     )
 
-    code = await once(options, "hi", FakeClock())
+    code = await ask_once(options, "hi", FakeClock())
 
     out, err = capsys.readouterr()
     answer = json.loads(out)
@@ -109,10 +111,12 @@ async def test_replies_that_are_never_json(
         for name, value in world.at(sim.url).env.items():
             monkeypatch.setenv(name, value)
         options = ChatOptions(
-            shared=Shared(project=world.project, quiet=True), model=CLAUDE[1], format=Format.json
+            shared=CommonOptions(project=world.project, quiet=True),
+            model=CLAUDE[1],
+            format=ReplyFormat.json,
         )
 
-        code = await once(options, "hi", FakeClock())
+        code = await ask_once(options, "hi", FakeClock())
 
     answer = json.loads(capsys.readouterr().out)
     assert code == 1
@@ -121,7 +125,7 @@ async def test_replies_that_are_never_json(
 
 
 def test_one_reply_that_is_not_json_is_asked_for_again(here: Here, world: World) -> None:
-    with running(
+    with run_in_thread(
         script=Script(parse_steps('{"malformed": true}\n{"reply": {"text": "Yes."}}'))
     ) as sim:
         world.at(sim.url)
@@ -204,7 +208,7 @@ def test_an_unknown_session(here: Here) -> None:
 
 def test_a_window_too_small_for_the_system_prompt(here: Here, world: World) -> None:
     world.variables["SEVENFOLD_WINDOW"] = "1500"
-    with running() as sim:
+    with run_in_thread() as sim:
         world.at(sim.url)
         ran = here("-p", "hi", "--model", "anthropic:tiny", "--json")
 
@@ -233,7 +237,7 @@ def test_a_prompt_that_the_model_finds_too_long_is_not_gone_on_with(
 ) -> None:
     said = "prompt is too long: 300000 tokens > 200000 maximum"
     step = json.dumps({"error": {"status": 400, "message": said}, "times": 9})
-    with running(script=Script(parse_steps(step))) as sim:
+    with run_in_thread(script=Script(parse_steps(step))) as sim:
         world.at(sim.url)
         ran = here("-p", "hi", *CLAUDE, "--json")
 
@@ -279,10 +283,10 @@ def test_a_home_that_cannot_be_written(here: Here, world: World) -> None:
 
 
 def test_a_session_that_another_process_writes(here: Here, world: World) -> None:
-    from sevenfold.storage.jsonl import Log
+    from sevenfold.storage.jsonl import JsonlLog
 
     session = here("-p", "hi", "--json").json["session"]
-    with Log(world.transcripts[0]):
+    with JsonlLog(world.transcripts[0]):
         ran = here("-p", "more", "--resume", session)
         removed = here("sessions", "rm", session, "--yes")
 
@@ -320,13 +324,13 @@ def test_whatever_fails_the_transcript_is_whole(here: Here, world: World) -> Non
         {"reply": {"content": [{"type": "tool_use", "name": "Glob", "input": {"pattern": "*"}}]}}
         {"error": {"status": 400, "message": "no more"}}
     """
-    with running(script=Script(parse_steps(script))) as sim:
+    with run_in_thread(script=Script(parse_steps(script))) as sim:
         world.at(sim.url)
         ran = here("-p", "hi", *CLAUDE, "--json")
 
     transcript = Transcript.load(read_log(world.transcripts[0]), lambda: 0.0)
     assert (ran.code, ran.json["is_error"], ran.json["steps"]) == (1, True, 1)
-    assert open_uses(transcript.view) == ()
+    assert find_open_uses(transcript.view) == ()
     assert ran.json["session"] == world.transcripts[0].stem
 
 

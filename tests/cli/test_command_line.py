@@ -11,8 +11,8 @@ from cli.conftest import Here
 from cli.world import World
 
 from sevenfold import __version__
-from sevenfold.cli.main import GROUPS, arranged, asks_for_json
-from sevenfold.cli.options import Mode
+from sevenfold.cli.main import GROUPS, arrange_words, is_json_requested
+from sevenfold.cli.options import PermissionModeOption
 from sevenfold.settings import PermissionSettings
 
 
@@ -50,7 +50,7 @@ from sevenfold.settings import PermissionSettings
 def test_the_command_is_found_wherever_the_shared_options_stand(
     words: list[str], command: list[str]
 ) -> None:
-    assert arranged(words) == command
+    assert arrange_words(words) == command
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_command_is_found_wherever_the_shared_options_stand(
 def test_whether_errors_are_json_is_known_before_the_words_are(
     words: list[str], wanted: bool
 ) -> None:
-    assert asks_for_json(words) is wanted
+    assert is_json_requested(words) is wanted
 
 
 def test_it_says_its_version(here: Here) -> None:
@@ -155,7 +155,7 @@ def test_settings_are_read_from_the_home_on_the_command_line(here: Here, world: 
 
 
 def test_the_modes_on_the_command_line_are_those_of_the_settings() -> None:
-    for mode in Mode:
+    for mode in PermissionModeOption:
         assert msgspec.convert({"mode": mode.value}, PermissionSettings).mode == mode
 
 

@@ -14,18 +14,18 @@ import pytest
 from cli.terminal import CTRL_C, CTRL_D, ENTER, ESCAPE, PROMPT, Terminal
 from cli.world import World
 
-from sevenfold.cli.chat.slash import most_missed, part, told
-from sevenfold.cli.output import Line, Teller
-from sevenfold.errors import Mistake
-from sevenfold.events import Compacted
-from sevenfold.layers.shared.boundary import Boundary, last_boundary
-from sevenfold.layers.shared.fidelity import Fidelity, Share
-from sevenfold.offline import reply_to_wire
-from sevenfold.request import paired
-from sevenfold.session.commands import Report
-from sevenfold.simulator import Script, Simulator, parse_steps, running
-from sevenfold.tokens import Usage
-from sevenfold.transcript import View
+from sevenfold.cli.chat.slash import describe_compaction, describe_worst_loss, parse_compact_range
+from sevenfold.cli.output import EventNarrator, StatusLine
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import Compacted
+from sevenfold.core.request import has_paired_tools
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import View
+from sevenfold.layers.shared.boundary import Boundary, find_last_boundary
+from sevenfold.layers.shared.fidelity import Fidelity, FoundShare
+from sevenfold.offline import encode_reply
+from sevenfold.session.commands import CompactionReport
+from sevenfold.simulator import Script, Simulator, parse_steps, run_in_thread
 
 MODEL = "claude-sonnet-4-5"
 ASKED = ("read ports.py", "read names.py", "run `ls -a`")
@@ -43,7 +43,7 @@ def here(world: World) -> World:
 @contextmanager
 def provider(world: World, script: str = "") -> Iterator[Simulator]:
     """A model that answers, summarises and keeps notes by rule, unless the script says otherwise."""
-    with running(replies=reply_to_wire, script=Script(parse_steps(script))) as sim:
+    with run_in_thread(replies=encode_reply, script=Script(parse_steps(script))) as sim:
         here(world).at(sim.url)
         yield sim
 
@@ -80,10 +80,10 @@ def test_compact_says_in_one_line_what_came_of_it_and_context_remembers(world: W
     assert result is not None
     assert float(result[2]) < float(result[1])
     view = world.transcript().view
-    boundary = last_boundary(view)
+    boundary = find_last_boundary(view)
     assert boundary is not None
     assert (boundary.trigger, boundary.instructions) == ("manual", "keep the ports")
-    assert paired(view)
+    assert has_paired_tools(view)
     assert all(words in shown(view) for words in ASKED), "every word of the user is still there"
     asked = [row for row in sim.ledger.rows if row.source == "fork:compact"]
     assert len(asked) == 1
@@ -152,7 +152,7 @@ def test_rewind_offers_to_summarise_around_a_turn(
         t.wait_for("summary: ", "tokens", PROMPT)
 
     view = world.transcript().view
-    boundary = last_boundary(view)
+    boundary = find_last_boundary(view)
     assert boundary is not None
     assert boundary.trigger == trigger
     assert tuple(p.message.text for p in view if p.by == "user") == left
@@ -234,7 +234,7 @@ def test_what_is_piped_in_beside_a_command_belongs_to_it(world: World) -> None:
         ran = world.run("-p", "/compact", "--continue", stdin=b"the ports matter most")
 
         assert ran.code == 0
-        boundary = last_boundary(world.transcript().view)
+        boundary = find_last_boundary(world.transcript().view)
         assert boundary is not None
         assert "the ports matter most" in boundary.instructions
 
@@ -310,40 +310,46 @@ def test_an_interrupted_compaction_with_p_changes_nothing(world: World) -> None:
     ],
 )
 def test_which_part_and_what_matters(typed: str, meant: tuple[int | None, int | None, str]) -> None:
-    assert part(typed) == meant
+    assert parse_compact_range(typed) == meant
 
 
 @pytest.mark.parametrize("typed", ["from", "up_to", "up_to the schema"])
 def test_a_part_without_a_turn_is_asked_about(typed: str) -> None:
     with pytest.raises(Mistake, match="which turn"):
-        part(typed)
+        parse_compact_range(typed)
 
 
 def test_what_is_missed_most_is_what_lowers_the_score_most() -> None:
-    kinds = {"said": Share(2, 2), "paths": Share(9, 12), "urls": Share(0, 1)}
-    assert most_missed(Fidelity(0.9, kinds)) == "1 of 1 addresses"
-    assert most_missed(Fidelity(0.9, {**kinds, "said": Share(1.5, 2)})) == "25% of your words"
-    assert most_missed(Fidelity(1.0, {"said": Share(2, 2), "urls": Share(0, 0)})) == ""
+    kinds = {"said": FoundShare(2, 2), "paths": FoundShare(9, 12), "urls": FoundShare(0, 1)}
+    assert describe_worst_loss(Fidelity(0.9, kinds)) == "1 of 1 addresses"
+    assert (
+        describe_worst_loss(Fidelity(0.9, {**kinds, "said": FoundShare(1.5, 2)}))
+        == "25% of your words"
+    )
+    assert (
+        describe_worst_loss(Fidelity(1.0, {"said": FoundShare(2, 2), "urls": FoundShare(0, 0)}))
+        == ""
+    )
 
 
 def test_the_result_is_one_line_with_sizes_fidelity_what_is_missed_time_and_cost() -> None:
     boundary = Boundary("summary", "manual", 120_300, 14_000, fidelity=0.934)
-    found = Fidelity(0.934, {"paths": Share(9, 12)})
-    report = Report(boundary, False, found, Usage(1_000, 0, 99_000, 900), 0.046, 12.3)
+    found = Fidelity(0.934, {"paths": FoundShare(9, 12)})
+    report = CompactionReport(boundary, False, found, Usage(1_000, 0, 99_000, 900), 0.046, 12.3)
 
-    assert told(boundary, report, "USD") == (
+    assert describe_compaction(boundary, report, "USD") == (
         "summary: 120.3k → 14k tokens · fidelity 93% · misses most: 3 of 12 paths · 12 s · "
         "$0.0460 (99% of it from the cache)"
     )
-    without = told(boundary, Report(boundary, seconds=1.0), "USD")
+    without = describe_compaction(boundary, CompactionReport(boundary, seconds=1.0), "USD")
     assert without == "summary: 120.3k → 14k tokens · fidelity 93% · 1.0 s", "nothing was asked"
 
 
 def test_a_compaction_nobody_asked_for_is_told_when_it_does_not_tell_itself() -> None:
-    lines = Teller().tell(Compacted("summary", "auto", 180_000, 21_000, 0.93))
+    lines = EventNarrator().tell(Compacted("summary", "auto", 180_000, 21_000, 0.93))
 
     assert lines == [
-        Line("the older part was compacted (summary): 180k → 21k tokens, fidelity 93%")
+        StatusLine("the older part was compacted (summary): 180k → 21k tokens, fidelity 93%")
     ]
-    assert Teller().tell(Compacted("summary", "manual", 9_000, 2_000)) == []
-    assert Teller().tell(Compacted("digest", "auto", 9_000, 2_000)) == []
+    assert EventNarrator().tell(Compacted("summary", "manual", 9_000, 2_000)) == []
+    assert EventNarrator().tell(Compacted("digest", "auto", 9_000, 2_000)) == []

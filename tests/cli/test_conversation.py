@@ -11,8 +11,8 @@ import pytest
 from cli.terminal import CTRL_C, CTRL_D, ENTER, ESCAPE, PROMPT, Terminal
 from cli.world import World, is_running
 
-from sevenfold.request import open_uses
-from sevenfold.simulator import Script, parse_steps, running
+from sevenfold.core.request import find_open_uses
+from sevenfold.simulator import Script, parse_steps, run_in_thread
 
 pytestmark = pytest.mark.real
 QUESTION = "lways in this session ("
@@ -87,7 +87,7 @@ def test_ctrl_c_stops_the_turn_and_the_chat_goes_on(world: World) -> None:
         assert t.wait_for_end() == 0
 
     assert not is_running("sleep 9753")
-    assert open_uses(world.transcript().view) == ()
+    assert find_open_uses(world.transcript().view) == ()
 
 
 def test_ctrl_c_stops_a_hook_that_looks_at_the_prompt(world: World) -> None:
@@ -130,7 +130,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(world: World) -> None:
         assert t.wait_for_end() == 0
 
     assert not (world.project / "one").exists()
-    assert open_uses(world.transcript().view) == ()
+    assert find_open_uses(world.transcript().view) == ()
 
 
 def test_esc_stops_the_turn_and_brings_back_the_words_to_edit(world: World) -> None:
@@ -264,7 +264,9 @@ def test_a_folder_that_is_trusted_may_bring_hooks(world: World) -> None:
 
 
 def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: World) -> None:
-    with running(script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 2}'))) as sim:
+    with run_in_thread(
+        script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 2}'))
+    ) as sim:
         world.at(sim.url)
         with at_terminal(world, "--bare", "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
@@ -277,7 +279,7 @@ def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: Wo
 
 
 def test_the_footer_says_how_full_the_window_is_and_what_was_spent(world: World) -> None:
-    with running(script=Script(parse_steps('{"reply": {"text": "Yes."}}'))) as sim:
+    with run_in_thread(script=Script(parse_steps('{"reply": {"text": "Yes."}}'))) as sim:
         world.at(sim.url)
         with at_terminal(world, "--bare", "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
@@ -291,7 +293,7 @@ def test_a_failure_is_told_and_the_chat_goes_on(world: World) -> None:
     script = (
         '{"error": {"status": 400, "message": "no such thing"}}\n{"reply": {"text": "Better."}}'
     )
-    with running(script=Script(parse_steps(script))) as sim:
+    with run_in_thread(script=Script(parse_steps(script))) as sim:
         world.at(sim.url)
         with at_terminal(world) as t:
             t.wait_for(PROMPT)
@@ -337,7 +339,7 @@ def test_a_terminal_that_goes_away_ends_the_turn_and_leaves_nothing_behind(
         assert t.process.wait(60) == 130
 
     assert not is_running("sleep 9756")
-    assert open_uses(world.transcript().view) == ()
+    assert find_open_uses(world.transcript().view) == ()
 
 
 @pytest.mark.parametrize("said", ["", "hello"])
@@ -360,7 +362,7 @@ def test_a_terminal_that_goes_away_at_the_prompt_ends_the_program_and_frees_its_
 def test_control_characters_of_a_model_do_not_reach_the_terminal(world: World) -> None:
     evil = "before \x1b]0;owned\x07\x1b[2J after"
     step = json.dumps({"reply": {"text": evil}})
-    with running(script=Script(parse_steps(step))) as sim:
+    with run_in_thread(script=Script(parse_steps(step))) as sim:
         world.at(sim.url)
         with at_terminal(world) as t:
             t.wait_for(PROMPT)

@@ -11,7 +11,7 @@ from cli.world import World
 
 from sevenfold.cache.prices import Prices
 from sevenfold.session.project import DEFAULT_MODEL
-from sevenfold.simulator import running
+from sevenfold.simulator import run_in_thread
 
 
 def checks(here: Here, *words: str) -> dict[str, list[Any]]:
@@ -51,7 +51,7 @@ def test_it_looks_at_everything(here: Here) -> None:
 
 
 def test_keys_are_never_shown(here: Here, world: World) -> None:
-    with running() as sim:
+    with run_in_thread() as sim:
         world.at(sim.url, "sk-very-secret")
         ran = here("doctor")
 
@@ -62,7 +62,7 @@ def test_keys_are_never_shown(here: Here, world: World) -> None:
 
 
 def test_an_address_where_nobody_is_has_to_be_fixed(here: Here, world: World) -> None:
-    with running() as sim:
+    with run_in_thread() as sim:
         url = sim.url
     world.at(url)
 

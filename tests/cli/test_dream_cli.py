@@ -16,8 +16,8 @@ from cli.conftest import Here
 from cli.terminal import CTRL_D, PROMPT, Terminal
 from cli.world import Ran, World
 
-from sevenfold.messages import Json
-from sevenfold.simulator import running
+from sevenfold.core.messages import Json
+from sevenfold.simulator import run_in_thread
 
 TABS = "Indent with tabs, never with spaces."
 FIELDS = {
@@ -231,7 +231,7 @@ def dreaming(body: Json) -> Any:
 def test_with_a_key_the_model_dreams_in_a_session_that_leaves_no_transcript(
     here: Here, world: World, folder: Path
 ) -> None:
-    with running(replies=dreaming) as sim:
+    with run_in_thread(replies=dreaming) as sim:
         world.at(sim.url)
         ran = here("dream", "--now", "--json")
         rows = len(sim.ledger)
@@ -253,7 +253,7 @@ def test_a_dream_is_killed_from_another_process_and_leaves_no_trace(
 
     here("memory", "check")
     before = texts(folder)
-    with running(replies=stuck) as sim:
+    with run_in_thread(replies=stuck) as sim:
         world.at(sim.url)
         dream = world.start("dream", "--now", "--json")
         until = time.monotonic() + 40
@@ -279,7 +279,7 @@ def test_a_dream_whose_process_is_killed_is_told_and_the_next_one_works(
         args = {"command": "tail -f MEMORY.md", "timeout": 60_000}
         return [{"type": "tool_use", "id": "t1", "name": "Bash", "input": args}]
 
-    with running(replies=stuck) as sim:
+    with run_in_thread(replies=stuck) as sim:
         world.at(sim.url)
         dream = world.start("dream", "--now")
         until = time.monotonic() + 40

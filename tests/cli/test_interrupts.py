@@ -12,8 +12,8 @@ import time
 import pytest
 from cli.world import World, is_running
 
-from sevenfold.cli.input import TWICE, Interrupts
-from sevenfold.request import open_uses
+from sevenfold.cli.input import TWICE, InterruptCounter
+from sevenfold.core.request import find_open_uses
 
 pytestmark = pytest.mark.real
 PATIENCE = 60.0
@@ -29,7 +29,7 @@ class Minutes:
 
 def test_the_second_one_in_a_short_time_means_leave() -> None:
     clock = Minutes()
-    interrupts = Interrupts(clock)
+    interrupts = InterruptCounter(clock)
 
     assert not interrupts.again()
     clock.now += TWICE + 0.1
@@ -68,7 +68,7 @@ def test_a_tool_that_never_ends_is_ended_and_answered(world: World, number: sign
     assert (answer["event"], answer["stop"], answer["is_error"]) == ("Result", "interrupted", True)
     assert not is_running(command)
     view = world.transcript().view
-    assert open_uses(view) == ()
+    assert find_open_uses(view) == ()
     assert "interrupted" in view[-1].message.results[0].text
     assert world.run("-p", "hello", "--continue").code == 0
 

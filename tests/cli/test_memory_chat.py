@@ -9,7 +9,7 @@ from cli.conftest import Here
 from cli.terminal import CTRL_D, PROMPT, Terminal
 from cli.world import World
 
-from sevenfold.simulator import Script, parse_steps, running
+from sevenfold.simulator import Script, parse_steps, run_in_thread
 
 SECRET = "AKIAIOSFODNN7EXAMPLZ"
 
@@ -72,7 +72,7 @@ def test_a_secret_is_not_remembered_and_the_person_is_told_why(here: Here) -> No
 
 def test_to_a_model_it_goes_as_it_was_said(here: Here, world: World) -> None:
     script = Script(parse_steps('{"reply": {"text": "Noted."}}'))
-    with running(script=script) as sim:
+    with run_in_thread(script=script) as sim:
         world.at(sim.url)
         ran = here("-p", "remember that we use tabs", "--json")
 

@@ -11,8 +11,8 @@ from cli.conftest import Here
 from cli.terminal import Terminal
 from cli.world import Ran, World
 
-from sevenfold.simulator import Script, parse_steps, running
-from sevenfold.storage.places import slug_of
+from sevenfold.simulator import Script, parse_steps, run_in_thread
+from sevenfold.storage.places import make_path_slug
 
 SECRET = "AKIAIOSFODNN7EXAMPLZ"
 DAY = 86_400
@@ -303,7 +303,7 @@ def test_check_says_what_to_mend_and_how(here: Here) -> None:
 def test_path_prints_the_folder_and_nothing_else(here: Here, world: World) -> None:
     ran = here("memory", "path")
 
-    assert ran.out == f"{world.home}/projects/{slug_of(world.project)}/memory\n"
+    assert ran.out == f"{world.home}/projects/{make_path_slug(world.project)}/memory\n"
     assert ran.err == ""
     assert here("memory", "path", "--json").json == {
         "path": ran.out.rstrip("\n"),
@@ -347,7 +347,7 @@ def test_where_memory_is_off_every_command_says_why(
 
 def test_a_folder_of_claude_code_is_shared_both_ways(here: Here, world: World) -> None:
     shared = world.user / ".claude"
-    theirs = shared / "projects" / slug_of(world.project) / "memory"
+    theirs = shared / "projects" / make_path_slug(world.project) / "memory"
     theirs.mkdir(parents=True)
     (theirs / "tabs.md").write_text(
         "---\nname: tabs\ndescription: Tabs, never spaces\ntype: feedback\n---\nTabs.\n",
@@ -434,7 +434,7 @@ def chooses(*files: str) -> Script:
 def test_a_model_can_choose(here: Here, world: World) -> None:
     add(here)
     add(here, "dashboards", "Grafana, folder Checkout", type="reference")
-    with running(script=chooses("dashboards.md", "../etc/passwd")) as sim:
+    with run_in_thread(script=chooses("dashboards.md", "../etc/passwd")) as sim:
         world.at(sim.url)
         ran = here("memory", "recall", "may I mock the database?", "--selector", "model", "--json")
 
@@ -446,7 +446,7 @@ def test_a_model_can_choose(here: Here, world: World) -> None:
 def test_where_a_model_fails_the_search_answers_and_says_so(here: Here, world: World) -> None:
     add(here)
     script = Script(parse_steps('{"reply": {"text": "I would rather talk."}}'))
-    with running(script=script) as sim:
+    with run_in_thread(script=script) as sim:
         world.at(sim.url)
         ran = here("memory", "recall", "mock the database", "--selector", "hybrid+model", "--json")
 

@@ -10,12 +10,12 @@ import pytest
 from cli.conftest import Here
 from cli.world import Ran, World
 
-from sevenfold.clock import SystemClock
-from sevenfold.context.memory import Memory
-from sevenfold.errors import Refused
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Refused
 from sevenfold.layers.l6_dreaming.review import keep_for_review
-from sevenfold.memory.dreams.stage import stage
-from sevenfold.memory.folder.folder import state_of
+from sevenfold.memory.api import Memory
+from sevenfold.memory.dreams.stage import stage_folder
+from sevenfold.memory.folder.folder import find_state_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -245,7 +245,7 @@ def hold_back(world: World, above: Path) -> Refused:
     """What an agent with a memory of its own tries to write, through the store of its session."""
     folder = above / "agent-memory" / "reviewer"
     folder.mkdir(parents=True)
-    store = MemoryStore(folder, state_of(folder, world.home), SystemClock())
+    store = MemoryStore(folder, find_state_folder(folder, world.home), SystemClock())
     with closing(store), pytest.raises(Refused) as no:
         store.add(type="feedback", name="evil", description="d", body=ORDER)
     return no.value
@@ -327,7 +327,7 @@ def test_a_purge_says_that_it_drops_a_dream_that_waits(here: Here, world: World)
     words = ("--type", "project", "--description", "d", "--body", "b")
     here("memory", "add", "--name", "plan", *words)
     with Memory.open(world.project, environ=world.env) as memory:
-        keep_for_review(stage(memory), Author("dream"), {}, world.project)
+        keep_for_review(stage_folder(memory), Author("dream"), {}, world.project)
 
     ran = here("memory", "purge", "plan", "--yes")
 

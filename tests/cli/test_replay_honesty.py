@@ -16,11 +16,11 @@ from cli.conftest import Here
 from cli.world import World
 from replay import sessions
 
-from sevenfold.cli.commands.replay import check_report, columns, drawn
-from sevenfold.errors import Mistake
-from sevenfold.replay.outcome import Spent
-from sevenfold.replay.results import Cost, Figures, Layer
-from sevenfold.replay.run import Replayed
+from sevenfold.cli.commands.replay import check_report, format_columns, format_replay_tables
+from sevenfold.core.errors import Mistake
+from sevenfold.replay.outcome import TimeSpent
+from sevenfold.replay.results import LayerFigure, ReplayCost, ReplayFigures
+from sevenfold.replay.run import ReplayResult
 
 
 @pytest.fixture
@@ -180,9 +180,9 @@ def test_nothing_among_the_devices_is_a_place_for_a_report() -> None:
 # --- numbers ----------------------------------------------------------------------------------------------
 
 
-def shown(figures: Figures, width: int | None = None) -> str:
-    one = Replayed(number=0, path="a-long-name-of-a-session.jsonl", by_policy={"mine": figures})
-    return drawn([one], ["mine"], width)
+def shown(figures: ReplayFigures, width: int | None = None) -> str:
+    one = ReplayResult(number=0, path="a-long-name-of-a-session.jsonl", by_policy={"mine": figures})
+    return format_replay_tables([one], ["mine"], width)
 
 
 @pytest.mark.parametrize(
@@ -196,26 +196,28 @@ def shown(figures: Figures, width: int | None = None) -> str:
     ],
 )
 def test_money_has_no_more_digits_than_it_was_rounded_to(amount: float, told: str) -> None:
-    text = shown(Figures(cost=Cost(1.0, amount, "USD"), files=1))
+    text = shown(ReplayFigures(cost=ReplayCost(1.0, amount, "USD"), files=1))
 
     assert f" {told} " in text
 
 
 def test_what_is_below_nothing_is_written_like_what_is_above() -> None:
-    text = shown(Figures(layers={"microcompaction": Layer(1, 5, saved=-14_700.0, cost=200.0)}))
+    text = shown(
+        ReplayFigures(layers={"microcompaction": LayerFigure(1, 5, saved=-14_700.0, cost=200.0)})
+    )
 
     assert re.search(r"-14\.7k +200 +-14\.9k", text)
 
 
 def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which(here: Here, session: Path) -> None:
-    wide, narrow = shown(Figures(files=1)), shown(Figures(files=1), 60)
+    wide, narrow = shown(ReplayFigures(files=1)), shown(ReplayFigures(files=1), 60)
 
     assert "no room for" not in wide
     table = narrow.split("\n\n")[0]
     assert all(len(line) <= 60 for line in table.splitlines()[:2])
     assert "no room for: by tokens, sent" in table
     assert "of paid" in table.splitlines()[0]
-    assert columns(["a", "b"], [["x", "12"]]) == "a   b\nx  12"
+    assert format_columns(["a", "b"], [["x", "12"]]) == "a   b\nx  12"
 
 
 def test_it_says_what_is_charged_and_what_is_not(here: Here, session: Path) -> None:
@@ -232,10 +234,10 @@ def test_it_says_what_is_charged_and_what_is_not(here: Here, session: Path) -> N
 
 
 def test_our_own_time_is_told_as_far_as_there_was_any() -> None:
-    spent = Spent(parsing=0.0123, layers=0.00001, simulator=2.34)
+    spent = TimeSpent(parsing=0.0123, layers=0.00001, simulator=2.34)
 
-    assert "our time: reading 12 ms, simulator 2.3 s\n" in shown(Figures(spent=spent))
-    assert "our time" not in shown(Figures())
+    assert "our time: reading 12 ms, simulator 2.3 s\n" in shown(ReplayFigures(spent=spent))
+    assert "our time" not in shown(ReplayFigures())
 
 
 # --- how it ends ------------------------------------------------------------------------------------------

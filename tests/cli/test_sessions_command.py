@@ -8,7 +8,7 @@ from cli.conftest import Here
 from cli.terminal import WIDTH, Terminal
 from cli.world import World
 
-from sevenfold.simulator import Script, parse_steps, running
+from sevenfold.simulator import Script, parse_steps, run_in_thread
 
 
 def test_the_newest_comes_first_with_its_first_words(here: Here, world: World) -> None:
@@ -57,7 +57,7 @@ def test_a_conversation_is_shown_readable(here: Here, world: World) -> None:
 
 def test_a_conversation_as_json_has_every_block(here: Here, world: World) -> None:
     script = '{"reply": {"text": "Yes.", "thinking": "Hm."}}'
-    with running(script=Script(parse_steps(script))) as sim:
+    with run_in_thread(script=Script(parse_steps(script))) as sim:
         world.at(sim.url)
         session = here("-p", "hi", "--json").json["session"]
 

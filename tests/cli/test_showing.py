@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from sevenfold.cli.input import Keys, in_full, question
+from sevenfold.cli.input import KeyListener, describe_call_in_full, make_permission_question
 from sevenfold.cli.output import (
-    Line,
-    Teller,
-    call,
-    fitted,
-    money,
-    one_line,
-    outcome,
-    percent,
-    printable,
-    tokens,
-    work_name,
+    EventNarrator,
+    StatusLine,
+    fit_line,
+    format_call,
+    format_money,
+    format_outcome,
+    format_percent,
+    format_tokens,
+    format_work_name,
+    make_printable,
+    to_one_line,
 )
-from sevenfold.cli.terminal import MarkdownStream, PlainStream, first_block
-from sevenfold.events import (
+from sevenfold.cli.terminal import MarkdownStream, PlainStream, measure_first_block
+from sevenfold.core.events import (
     Acted,
     CacheBroke,
     Denied,
@@ -43,7 +43,7 @@ from sevenfold.events import (
     Sending,
     ToolStarted,
 )
-from sevenfold.messages import Image, Text, ToolResult, ToolUse
+from sevenfold.core.messages import Image, Text, ToolResult, ToolUse
 
 # --- Markdown as it grows -------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ from sevenfold.messages import Image, Text, ToolResult, ToolUse
     ],
 )
 def test_a_block_is_settled_when_what_follows_cannot_belong_to_it(text: str, done: str) -> None:
-    assert text[: first_block(text)] == done
+    assert text[: measure_first_block(text)] == done
 
 
 def console() -> Console:
@@ -150,74 +150,82 @@ SENDING: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (Notice("look"), Line("look")),
-        (Notice("look out", "warning"), Line("look out", "warning")),
+        (Notice("look"), StatusLine("look")),
+        (Notice("look out", "warning"), StatusLine("look out", "warning")),
         (Sending(**SENDING, cost=0.01, expected=False), None),
         (
             Sending(**SENDING, cost=0.5, expected=False),
-            Line("the cache will be rebuilt: the tools changed, about $0.5000"),
+            StatusLine("the cache will be rebuilt: the tools changed, about $0.5000"),
         ),
         (CacheBroke("main", 9_000, 1_000, "idle", 0.2, True), None),
         (CacheBroke("main", 9_000, 1_000, "idle", 0.009, False), None),
         (
             CacheBroke("main", 9_000, 1_000, "idle", 0.2, False),
-            Line("the cache broke: idle; 8k tokens are paid for again, $0.2000"),
+            StatusLine("the cache broke: idle; 8k tokens are paid for again, $0.2000"),
         ),
-        (Retrying("busy", 1, 2.0), Line("busy; trying again in 2.0 s (attempt 2)", "warning")),
+        (
+            Retrying("busy", 1, 2.0),
+            StatusLine("busy; trying again in 2.0 s (attempt 2)", "warning"),
+        ),
         (
             Retrying("Busy (529): Overloaded; later; try again in a while", 3, 1.4),
-            Line("Busy (529): Overloaded; later; trying again in 1.4 s (attempt 4)", "warning"),
+            StatusLine(
+                "Busy (529): Overloaded; later; trying again in 1.4 s (attempt 4)", "warning"
+            ),
         ),
-        (Failed("notes", "why"), Line("notes failed and was passed over: why", "warning")),
-        (HookRan("Stop", "a.sh", "ok"), Line("hook Stop (a.sh): ok", "progress")),
+        (Failed("notes", "why"), StatusLine("notes failed and was passed over: why", "warning")),
+        (HookRan("Stop", "a.sh", "ok"), StatusLine("hook Stop (a.sh): ok", "progress")),
         (
             HookRan("Stop", "a.sh", "blocked", "tests fail"),
-            Line("hook Stop (a.sh): blocked: tests fail", "warning"),
+            StatusLine("hook Stop (a.sh): blocked: tests fail", "warning"),
         ),
         (
             Denied(READ, "a rule says no"),
-            Line("✗ Read src/a.py · not allowed: a rule says no", "warning"),
+            StatusLine("✗ Read src/a.py · not allowed: a rule says no", "warning"),
         ),
     ],
 )
-def test_an_event_is_told_in_one_line_or_not_at_all(event: Event, line: Line | None) -> None:
-    assert Teller().tell(event) == ([line] if line else [])
+def test_an_event_is_told_in_one_line_or_not_at_all(event: Event, line: StatusLine | None) -> None:
+    assert EventNarrator().tell(event) == ([line] if line else [])
 
 
 def test_a_tool_is_told_with_what_came_of_it() -> None:
-    teller = Teller()
+    teller = EventNarrator()
     assert teller.tell(ToolStarted(READ)) == []
 
     lines = teller.tell(Acted((ToolResult("r", "1\n2\n3"),)))
 
-    assert lines == [Line("→ Read src/a.py · 3 lines", "progress")]
+    assert lines == [StatusLine("→ Read src/a.py · 3 lines", "progress")]
 
 
 def test_a_tool_that_was_denied_is_told_once() -> None:
-    teller = Teller()
+    teller = EventNarrator()
     teller.tell(ToolStarted(READ))
     assert len(teller.tell(Denied(READ, "no"))) == 1
     assert teller.tell(Acted((ToolResult("r", "no", True),))) == []
 
 
 def test_what_a_hook_said_is_told_once() -> None:
-    teller = Teller()
+    teller = EventNarrator()
     [ran] = teller.tell(HookRan("SessionStart", "a.sh", "failed", "no such file"))
     [said] = teller.tell(Notice("no such file", "warning"))
 
-    assert ran == Line("hook SessionStart (a.sh): failed", "progress")
-    assert said == Line("no such file", "warning")
+    assert ran == StatusLine("hook SessionStart (a.sh): failed", "progress")
+    assert said == StatusLine("no such file", "warning")
 
 
 def test_what_a_hook_says_to_the_user_is_not_cut() -> None:
     long = "all of this must be read. " * 40
-    told = [*Teller().tell(HookRan("Stop", "a.sh", "ok", long)), *Teller().tell(Notice(long))]
+    told = [
+        *EventNarrator().tell(HookRan("Stop", "a.sh", "ok", long)),
+        *EventNarrator().tell(Notice(long)),
+    ]
 
-    assert told == [Line("hook Stop (a.sh): ok", "progress"), Line(long, "info")]
+    assert told == [StatusLine("hook Stop (a.sh): ok", "progress"), StatusLine(long, "info")]
 
 
 def test_a_loss_that_was_announced_is_told_once() -> None:
-    teller = Teller()
+    teller = EventNarrator()
     broke = CacheBroke("main", 9_000, 1_000, "the tools changed", 0.5, False)
 
     assert len(teller.tell(Sending(**SENDING, cost=0.5, expected=False))) == 1
@@ -229,7 +237,7 @@ def test_a_loss_that_was_announced_is_told_once() -> None:
 
 
 def test_other_money_is_called_by_its_name() -> None:
-    [line] = Teller("EUR").tell(Sending(**SENDING, cost=2.0, expected=False))
+    [line] = EventNarrator("EUR").tell(Sending(**SENDING, cost=2.0, expected=False))
 
     assert line.text.endswith("about EUR 2.00")
 
@@ -239,7 +247,7 @@ def test_other_money_is_called_by_its_name() -> None:
 
 @given(st.text())
 def test_printable_text_cannot_control_a_terminal(text: str) -> None:
-    safe = printable(text)
+    safe = make_printable(text)
 
     assert len(safe) == len(text)
     assert not any(c < " " and c not in "\n\t" for c in safe)
@@ -258,12 +266,12 @@ def test_printable_text_cannot_control_a_terminal(text: str) -> None:
     ],
 )
 def test_tokens_are_short(number: int, text: str) -> None:
-    assert tokens(number) == text
+    assert format_tokens(number) == text
 
 
 def test_a_little_is_not_nothing() -> None:
-    assert (percent(0), percent(0.001), percent(0.5)) == ("0%", "<1%", "50%")
-    assert (money(0.0), money(0.0042), money(12.3), money(None)) == (
+    assert (format_percent(0), format_percent(0.001), format_percent(0.5)) == ("0%", "<1%", "50%")
+    assert (format_money(0.0), format_money(0.0042), format_money(12.3), format_money(None)) == (
         *("$0.00", "$0.0042", "$12.30"),
         "no price known",
     )
@@ -279,7 +287,7 @@ def test_a_little_is_not_nothing() -> None:
     ],
 )
 def test_a_call_is_told_by_what_it_is_about(use: ToolUse, text: str) -> None:
-    assert call(use).strip() == text
+    assert format_call(use).strip() == text
 
 
 @pytest.mark.parametrize(
@@ -293,26 +301,26 @@ def test_a_call_is_told_by_what_it_is_about(use: ToolUse, text: str) -> None:
     ],
 )
 def test_an_outcome_is_told_by_its_size(result: ToolResult, text: str) -> None:
-    assert outcome(result) == text
+    assert format_outcome(result) == text
 
 
 def test_a_long_line_is_cut() -> None:
-    assert one_line("a  b\n c", 100) == "a b c"
-    assert one_line("x" * 30, 10) == "x" * 9 + "…"
+    assert to_one_line("a  b\n c", 100) == "a b c"
+    assert to_one_line("x" * 30, 10) == "x" * 9 + "…"
 
 
 @pytest.mark.parametrize("columns", [1, 5, 10, 11, 80])
 def test_a_fitted_line_is_not_broken(columns: int) -> None:
-    assert cell_len(fitted("日本語 and more", columns)) <= columns
-    assert fitted("short", 5) == "short"
+    assert cell_len(fit_line("日本語 and more", columns)) <= columns
+    assert fit_line("short", 5) == "short"
 
 
 def test_always_is_offered_with_the_rules_it_adds_and_not_without() -> None:
-    text, answers = question(("Edit(/**)", "Bash(ls:*)"))
+    text, answers = make_permission_question(("Edit(/**)", "Bash(ls:*)"))
     assert text == "Run it? [y]es, [n]o, [a]lways in this session (Edit(/**), Bash(ls:*)): "
     assert answers["a"] == "always"
 
-    text, answers = question(())
+    text, answers = make_permission_question(())
     assert text == "Run it? [y]es, [n]o: "
     assert set(answers) == {"y", "yes", "n", "no"}
 
@@ -320,8 +328,11 @@ def test_always_is_offered_with_the_rules_it_adds_and_not_without() -> None:
 def test_a_question_hides_nothing() -> None:
     use = ToolUse("b", "Bash", {"command": "echo hi\nrm -rf x\x1b[2K", "timeout": 5})
 
-    assert in_full(use) == "Bash\n  command: \n    echo hi\n    rm -rf x�[2K\n  timeout: 5"
-    assert "and 98,000 characters more" in in_full(
+    assert (
+        describe_call_in_full(use)
+        == "Bash\n  command: \n    echo hi\n    rm -rf x�[2K\n  timeout: 5"
+    )
+    assert "and 98,000 characters more" in describe_call_in_full(
         ToolUse("w", "Write", {"content": "x" * 100_000})
     )
 
@@ -333,7 +344,7 @@ def test_a_question_hides_nothing() -> None:
 async def test_keys_pressed_meanwhile_are_kept_and_escape_is_told() -> None:
     master, slave = os.openpty()
     escaped = anyio.Event()
-    keys = Keys(slave, escaped.set)
+    keys = KeyListener(slave, escaped.set)
     typed = ""
     try:
         with anyio.fail_after(30):
@@ -358,7 +369,7 @@ async def test_keys_pressed_meanwhile_are_kept_and_escape_is_told() -> None:
 
 
 def test_work_in_the_background_is_called_as_one_says_it() -> None:
-    assert [work_name(name) for name in ("LateExtraction", "clean-up")] == [
+    assert [format_work_name(name) for name in ("LateExtraction", "clean-up")] == [
         "late extraction",
         "clean-up",
     ]

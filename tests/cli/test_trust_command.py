@@ -8,8 +8,8 @@ import pytest
 from cli.conftest import Here
 from cli.world import World
 
-from sevenfold.cli.open import MOST_VALUES, with_values
-from sevenfold.settings import Environment, load
+from sevenfold.cli.startup import MOST_VALUES, list_ignored_settings
+from sevenfold.settings import Environment, load_settings
 
 
 def test_a_trusted_folder_may_allow_what_it_likes(here: Here, world: World) -> None:
@@ -73,9 +73,9 @@ def test_a_folder_that_is_not_there_is_called_so(here: Here, world: World) -> No
 
 
 def proposals(world: World) -> list[str]:
-    ignored = load(world.project, Environment.read(world.env)).ignored
+    ignored = load_settings(world.project, Environment.read(world.env)).ignored
     assert ignored
-    return list(with_values(ignored, world.project))
+    return list(list_ignored_settings(ignored, world.project))
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,6 @@ def test_values_are_not_read_through_a_link_that_leads_out(world: World) -> None
 def test_a_file_that_has_become_unreadable_is_passed_over(world: World) -> None:
     path = world.write(".sevenfold/settings.json", "{")
 
-    assert list(with_values([f"{path}:1: hooks.Stop"], world.project)) == [f"{path}:1: hooks.Stop"]
+    assert list(list_ignored_settings([f"{path}:1: hooks.Stop"], world.project)) == [
+        f"{path}:1: hooks.Stop"
+    ]

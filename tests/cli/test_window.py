@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sevenfold.cli.chat.slash import run
-from sevenfold.cli.commands.window import BAR, bar, drawn, saved_in, window_of
-from sevenfold.cli.output import Said
-from sevenfold.layers.l1_tool_results.preview import envelope
-from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
-from sevenfold.layers.shared.boundary import Boundary
-from sevenfold.messages import (
+from sevenfold.cli.chat.slash import run_slash_command
+from sevenfold.cli.commands.window import (
+    BAR,
+    format_bar,
+    format_window,
+    measure_savings,
+    measure_window,
+)
+from sevenfold.cli.output import CommandReply
+from sevenfold.core.messages import (
     Image,
     Message,
     Opaque,
@@ -28,13 +31,16 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.messages import Text as Words
-from sevenfold.request import Frame
+from sevenfold.core.messages import Text as Words
+from sevenfold.core.request import Frame
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Mark, Reply, Results, Transcript
+from sevenfold.layers.l1_tool_results.preview import make_envelope
+from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
+from sevenfold.layers.shared.boundary import Boundary
 from sevenfold.session.session import Session
-from sevenfold.storage.jsonl import Log
+from sevenfold.storage.jsonl import JsonlLog
 from sevenfold.testing import ScriptedModel
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Mark, Reply, Results, Transcript
 
 FRAME = Frame("m", ("You are here. " * 40,), ({"name": "Read", "input_schema": {}},))
 THRESHOLDS = Thresholds.of(200_000, 32_000)
@@ -55,7 +61,7 @@ def full() -> Transcript:
 
 
 def test_every_kind_of_content_is_named() -> None:
-    window = window_of("s", FRAME, full().view, THRESHOLDS)
+    window = measure_window("s", FRAME, full().view, THRESHOLDS)
 
     assert [(p.kind, p.tool) for p in window.parts] == [
         ("system", ""),
@@ -74,15 +80,17 @@ def test_every_kind_of_content_is_named() -> None:
 
 def test_the_last_compaction_is_told_with_its_fidelity_and_whether_there_are_notes() -> None:
     log = full()
-    assert drawn(window_of("s", FRAME, log.view, THRESHOLDS)).endswith("\n  notes: none yet")
+    assert format_window(measure_window("s", FRAME, log.view, THRESHOLDS)).endswith(
+        "\n  notes: none yet"
+    )
 
     log.add(Boundary("digest", "auto", 150_000, 30_000).mark, by="Digest")
     log.add(Boundary("summary", "manual", 90_000, 9_000, fidelity=0.876).mark, by="Compaction")
-    window = window_of("s", FRAME, log.view, THRESHOLDS)
+    window = measure_window("s", FRAME, log.view, THRESHOLDS)
 
     assert window.compacted is not None
     assert window.compacted.fidelity == 0.876
-    *_, last, notes = drawn(replace(window, notes="/n/summary.md")).splitlines()
+    *_, last, notes = format_window(replace(window, notes="/n/summary.md")).splitlines()
     assert last == "  last compacted (manual), summary: 90k → 9k tokens · fidelity 88%"
     assert notes == "  notes: /n/summary.md"
 
@@ -90,7 +98,7 @@ def test_the_last_compaction_is_told_with_its_fidelity_and_whether_there_are_not
 def test_the_parts_are_the_whole() -> None:
     view = full().view
 
-    window = window_of("s", FRAME, view, THRESHOLDS)
+    window = measure_window("s", FRAME, view, THRESHOLDS)
 
     assert window.used == view.tokens
     assert sum(p.tokens for p in window.parts) == window.used
@@ -100,7 +108,7 @@ def test_the_parts_are_the_whole() -> None:
 
 
 def test_it_is_told_who_put_what_there() -> None:
-    window = window_of("s", FRAME, full().view, THRESHOLDS)
+    window = measure_window("s", FRAME, full().view, THRESHOLDS)
 
     assert set(window.by) == {"frame", "session", "user", "model", "tools", "recall"}
 
@@ -109,10 +117,10 @@ def test_before_the_first_reply_it_is_an_estimate_and_says_so() -> None:
     t = Transcript(lambda: 0.0)
     t.add(user("hello"))
 
-    window = window_of("s", FRAME, t.view, THRESHOLDS)
+    window = measure_window("s", FRAME, t.view, THRESHOLDS)
 
     assert window.estimated
-    assert "about " in drawn(window)
+    assert "about " in format_window(window)
     assert window.used == sum(p.tokens for p in window.parts) > 0
 
 
@@ -124,9 +132,9 @@ def test_the_bar_is_always_as_long_as_it_should_be(words: list[int], size: int) 
     t = Transcript(lambda: 0.0)
     for n in words:
         t.add(user("x" * n))
-    window = window_of("s", FRAME, t.view, Thresholds.of(size, 32_000))
+    window = measure_window("s", FRAME, t.view, Thresholds.of(size, 32_000))
 
-    line = bar(window)
+    line = format_bar(window)
 
     assert len(line) == BAR
     assert "S" in line, "what is there at all is seen at all"
@@ -167,10 +175,10 @@ def test_a_window_that_is_fuller_than_it_should_be_has_nothing_free() -> None:
     t = Transcript(lambda: 0.0)
     t.add(user("x" * 900_000))
 
-    window = window_of("s", FRAME, t.view, THRESHOLDS)
+    window = measure_window("s", FRAME, t.view, THRESHOLDS)
 
     assert (window.free, window.margin, window.reserved) == (0, 0, 0)
-    assert len(bar(window)) == BAR
+    assert len(format_bar(window)) == BAR
 
 
 def test_without_a_session_it_says_how_to_begin_one(here: Here) -> None:
@@ -196,7 +204,7 @@ def with_layers(t: Transcript) -> None:
     """Two results arrive, one of them as an envelope; the other is cleared, and asked for again."""
     uses = (ToolUse("big", "Bash", {"command": "ls -R"}), ToolUse("old", "Bash", {"command": "ls"}))
     t.add(Reply(assistant(*uses), USED, stop="tool_use"), by="model")
-    big = envelope("a line of it\n" * 20_000, Path("/r/big.txt"), "Read it.", 2_000)
+    big = make_envelope("a line of it\n" * 20_000, Path("/r/big.txt"), "Read it.", 2_000)
     t.add(
         Message("user", (ToolResult("big", big), ToolResult("old", "line\n" * 4_000))), by="tools"
     )
@@ -209,19 +217,19 @@ def with_layers(t: Transcript) -> None:
 
 
 def test_a_window_without_layers_says_nothing_of_them() -> None:
-    window = window_of("s", FRAME, full().view, THRESHOLDS, saved_in(full(), None))
+    window = measure_window("s", FRAME, full().view, THRESHOLDS, measure_savings(full(), None))
 
     assert (window.saved, window.read_again) == ((), 0)
-    assert "layer" not in drawn(window)
+    assert "layer" not in format_window(window)
 
 
 def test_what_the_layers_saved_is_drawn_below() -> None:
     t = full()
     with_layers(t)
 
-    window = window_of("s", FRAME, t.view, THRESHOLDS, saved_in(t, None))
+    window = measure_window("s", FRAME, t.view, THRESHOLDS, measure_savings(t, None))
 
-    one, two, again, note = drawn(window).splitlines()[-4:]
+    one, two, again, note = format_window(window).splitlines()[-4:]
     assert one.startswith("  layer 1, large tool results kept on disk (1): 64.")
     assert one.endswith("k not sent so far"), "no price, no money"
     assert two.startswith("  layer 2, old tool results cleared (1): 5k kept out now, ")
@@ -232,7 +240,7 @@ def test_what_the_layers_saved_is_drawn_below() -> None:
 def test_the_command_tells_what_each_layer_saved(here: Here, world: World) -> None:
     here("-p", "hello")
     [path] = world.transcripts
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         t = Transcript.load(log.read(), lambda: 2.0, log.append)
         frame = {**t.view.marks["frame"], "model": "claude-sonnet-4-5"}
         t.add(Mark("frame", frame), by="session")
@@ -257,12 +265,12 @@ async def test_in_the_chat_it_is_told_too(world: World, command: str) -> None:
     model = ScriptedModel(["Hello."], name="claude-sonnet-4-5")
     async with Session(model, world.project, home=world.home, environ=world.env) as session:
         await session.ask("hello")
-        before = run(session, command)
+        before = run_slash_command(session, command)
         with_layers(session.turn.transcript)
-        after = run(session, command)
+        after = run_slash_command(session, command)
 
-    assert isinstance(before, Said)
-    assert isinstance(after, Said)
+    assert isinstance(before, CommandReply)
+    assert isinstance(after, CommandReply)
     assert "layer" not in before.text
     assert "layer 1, large tool results kept on disk (1): " in after.text
     assert "layer 2, old tool results cleared (1): " in after.text

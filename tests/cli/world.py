@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sevenfold.core.transcript import Transcript
 from sevenfold.storage.jsonl import read_log
-from sevenfold.transcript import Transcript
 
 PATIENCE = 60.0
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.context.context import Context, FormatName
-from sevenfold.context.formats import MARK, unmarked
-from sevenfold.events import Event
-from sevenfold.models.anthropic import without_marks
-from sevenfold.protocols import Capabilities
+from sevenfold.context.formats import MARK, strip_cache_marks
+from sevenfold.core.events import Event
+from sevenfold.core.protocols import Capabilities
+from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.simulator.validation import check_pairs
 from sevenfold.testing import FakeClock, ScriptedModel
 
@@ -50,7 +50,7 @@ class Caller:
 
     def send(self, messages: list[Any], **more: Any) -> list[Any]:
         """The messages that go out, without our cache marks."""
-        out: list[Any] = without_marks(self.ctx.prepare(messages, **more)["messages"])
+        out: list[Any] = remove_cache_marks(self.ctx.prepare(messages, **more)["messages"])
         return out
 
     def told(self, kind: type[Event]) -> list[Any]:
@@ -124,7 +124,7 @@ def _as_messages(message: Json) -> Json:
 
 def as_said(messages: list[Json]) -> list[Json]:
     """The caller's messages without marks, to compare with what goes out."""
-    return [unmarked(message) for message in messages]
+    return [strip_cache_marks(message) for message in messages]
 
 
 def extends(earlier: list[Any], later: list[Any]) -> bool:

@@ -20,9 +20,9 @@ from context.conversing import (
 )
 
 from sevenfold.context.context import Context, FormatName
-from sevenfold.errors import Mistake, SettingsError
-from sevenfold.messages import Text, assistant
-from sevenfold.transcript import Reply
+from sevenfold.core.errors import Mistake, SettingsError
+from sevenfold.core.messages import Text, assistant
+from sevenfold.core.transcript import Reply
 
 NESTED: list[Any] = []
 NESTED.append(NESTED)

@@ -12,8 +12,8 @@ import pytest
 from context.conversing import MODEL, Json
 
 from sevenfold.context.context import Context
-from sevenfold.events import CacheBroke, Cleared, Event, Sending, Stored
-from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
+from sevenfold.core.events import CacheBroke, Cleared, Event, Sending, Stored
+from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 
 anthropic = pytest.importorskip("anthropic")
 pytestmark = pytest.mark.real
@@ -30,7 +30,7 @@ STEPS = 20
 
 @pytest.fixture
 def sim() -> Iterator[Simulator]:
-    with running(clock=ManualClock()) as simulator:
+    with run_in_thread(clock=ManualClock()) as simulator:
         calls = [
             {
                 "thinking": "hm",

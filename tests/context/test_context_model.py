@@ -13,18 +13,18 @@ from context.conversing import results as in_message
 from layers.summaries import summary
 
 from sevenfold.context.context import Context
-from sevenfold.errors import KeyRefused, Mistake, PromptTooLong
-from sevenfold.events import CacheBroke, Compacted, Event, Failed, Forked, Notice
-from sevenfold.layers.shared.boundary import last_boundary
-from sevenfold.messages import Block, Text, assistant
-from sevenfold.models.anthropic import without_marks
+from sevenfold.core.errors import KeyRefused, Mistake, PromptTooLong
+from sevenfold.core.events import CacheBroke, Compacted, Event, Failed, Forked, Notice
+from sevenfold.core.messages import Block, Text, assistant
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request, has_paired_tools
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.shared.boundary import find_last_boundary
+from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.offline import OfflineEngine
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Request, paired
-from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
+from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
 
 WINDOW = 16_000
 """Tokens. The threshold of auto-compact is at 13,360, and 80 % of it are 10,688."""
@@ -83,7 +83,9 @@ class Loop:
         self.step(f"item {n}: please", f"Item {n} is done. " + f"w{n} " * 400)
 
     def send(self) -> list[Json]:
-        out: list[Json] = without_marks(self.ctx.prepare(self.history, system=SYSTEM)["messages"])
+        out: list[Json] = remove_cache_marks(
+            self.ctx.prepare(self.history, system=SYSTEM)["messages"]
+        )
         assert_paired(out)
         self.sent.append(out)
         return out
@@ -96,7 +98,7 @@ class Loop:
     def fill(self, rest: bool = True) -> None:
         """Go on until something stands in place of the older part."""
         for _ in range(60):
-            if last_boundary(self.ctx.view) is not None:
+            if find_last_boundary(self.ctx.view) is not None:
                 return
             asked = len(self.asked)
             self.grow()
@@ -134,7 +136,7 @@ def test_the_notes_stand_in_when_the_window_is_full(tmp_path: Path) -> None:
     loop = Loop(tmp_path, state=tmp_path / "state")
     loop.fill()
 
-    boundary = last_boundary(loop.ctx.view)
+    boundary = find_last_boundary(loop.ctx.view)
     assert boundary is not None
     assert boundary.by == "notes"
     assert "item 0: please" in loop.sent[-1][0]["content"][0]["text"]
@@ -191,7 +193,7 @@ def test_resting_changes_nothing_of_what_is_sent(tmp_path: Path) -> None:
             break
 
     assert resting.asked == ["compact"]
-    assert last_boundary(resting.ctx.view) is None
+    assert find_last_boundary(resting.ctx.view) is None
     assert resting.sent == quiet.sent
 
 
@@ -256,7 +258,7 @@ def test_the_users_words_outlive_summaries_and_digests_in_any_order(tmp_path: Pa
                 loop.ctx.rest_sync()
         kinds.append(loop.of(Compacted)[-1].by)
         assert any("never touch the file LICENSE" in str(m) for m in loop.sent[-1])
-        assert paired(loop.ctx.view)
+        assert has_paired_tools(loop.ctx.view)
 
     assert kinds == ["summary", "digest", "summary"]
 
@@ -280,7 +282,7 @@ async def test_all_of_it_works_inside_a_running_loop(tmp_path: Path) -> None:
     for _ in range(60):
         loop.grow()
         await loop.ctx.rest()
-        if last_boundary(loop.ctx.view):
+        if find_last_boundary(loop.ctx.view):
             break
 
     [event] = loop.of(Compacted)
@@ -371,7 +373,7 @@ def test_a_caller_who_shortens_the_history_itself_is_not_helped_twice(tmp_path: 
 
 @pytest.fixture
 def sim() -> Iterator[Simulator]:
-    with running(clock=ManualClock()) as simulator:
+    with run_in_thread(clock=ManualClock()) as simulator:
         simulator.api.window = 4_000
         simulator.api.script.extend(parse_steps('{"reply": {"text": "yes"}, "times": 9}'))
         yield simulator
@@ -425,17 +427,17 @@ def test_plain_code_rests_many_times_over_one_connection_and_pays_for_each_summa
     tmp_path: Path,
 ) -> None:
     anthropic = pytest.importorskip("anthropic")
-    from sevenfold.models import Access
+    from sevenfold.models import ModelAccess
     from sevenfold.models.anthropic import AnthropicModel
 
     events: list[Event] = []
     history: list[Any] = []
     settings = {"flags": NO_NOTES, "autoCompactPercent": 1}
     with (
-        running(clock=ManualClock(), replies=answering) as sim,
+        run_in_thread(clock=ManualClock(), replies=answering) as sim,
         anthropic.Anthropic(base_url=sim.url, api_key="any", max_retries=0) as client,
     ):
-        reached = Access(anthropic_base_url=sim.url, anthropic_key="any")
+        reached = ModelAccess(anthropic_base_url=sim.url, anthropic_key="any")
         model = AnthropicModel("claude-sonnet-5", reached)
         with Context(model, settings=settings, environ={"HOME": str(tmp_path)}) as ctx:
             ctx.subscribe(events.append)
@@ -497,7 +499,7 @@ async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cac
             ctx.record(response)
             history.append({"role": "assistant", "content": response.content})
             await ctx.rest()
-            if last_boundary(ctx.view):
+            if find_last_boundary(ctx.view):
                 break
         ctx.close()
 
@@ -521,7 +523,7 @@ async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cac
 def test_a_name_whose_key_is_set_is_asked_at_rest_and_the_connection_is_closed(
     tmp_path: Path, format: Any, name: str, percent: int
 ) -> None:
-    with running(clock=ManualClock(), replies=answering) as sim:
+    with run_in_thread(clock=ManualClock(), replies=answering) as sim:
         urls = {"ANTHROPIC_BASE_URL": sim.url, "OPENAI_BASE_URL": f"{sim.url}/v1"}
         keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
         settings = {"flags": NO_NOTES, "autoCompactPercent": percent}

@@ -11,8 +11,8 @@ import pytest
 from context.conversing import Json
 
 from sevenfold.context.context import Context
-from sevenfold.events import Event, Sending, Stored
-from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
+from sevenfold.core.events import Event, Sending, Stored
+from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 
 openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.real
@@ -32,7 +32,7 @@ STEPS = 20
 
 @pytest.fixture
 def sim() -> Iterator[Simulator]:
-    with running(clock=ManualClock()) as simulator:
+    with run_in_thread(clock=ManualClock()) as simulator:
         uses = [
             [
                 {"type": "tool_use", "name": "look_up", "input": {"what": f"{n} {i}"}}

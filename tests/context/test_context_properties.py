@@ -30,13 +30,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevenfold.context.context import FormatName
-from sevenfold.context.history import History
-from sevenfold.events import Failed, Sending
-from sevenfold.protocols import Capabilities
-from sevenfold.request import paired
+from sevenfold.context.history import LoggedHistory
+from sevenfold.core.events import Failed, Sending
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import has_paired_tools
+from sevenfold.core.transcript import Transcript
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock
-from sevenfold.transcript import Transcript
 
 SETTINGS: Json = {
     "toolResults": {"mostCharacters": 300, "previewBytes": 20, "mostPerMessage": 900},
@@ -238,7 +238,7 @@ def _contents(messages: list[Any]) -> list[str]:
 
 def assert_as_it_came(play: Play, out: list[Any]) -> None:
     history = play.host.history
-    assert paired(play.caller.ctx.view)
+    assert has_paired_tools(play.caller.ctx.view)
     assert _without_results(out) == _without_results(as_said(history))
     for now, was in zip(_contents(out), _contents(history), strict=True):
         assert now == was or now.startswith(("<persisted-output>", "(cleared: "))
@@ -248,7 +248,7 @@ def assert_the_log_knows(play: Play) -> None:
     """What is worked out from the log alone is what the view shows."""
     log = Transcript.load(read_log(play.folder / "state" / "one.jsonl"), play.clock.now)
     assert log.view == play.caller.ctx.view
-    history = History()
+    history = LoggedHistory()
     history.read(log.entries)
     shown = {group.id: group.shown for group in history.groups}
     assert all(shown.get(p.id, p.message) == p.message for p in log.view)
@@ -292,7 +292,7 @@ def long_conversation(rng: random.Random) -> int:
         play = Play(Path(folder), format, SETTINGS | switches, SMALL if small else LARGE)
         for step in steps:
             out = play.step(*step)
-            assert paired(play.caller.ctx.view)
+            assert has_paired_tools(play.caller.ctx.view)
             if not small:
                 assert_as_it_came(play, out)
             play.check_break(out)
@@ -314,7 +314,7 @@ def test_in_a_window_that_is_too_small_every_request_is_still_whole(
         play = Play(Path(folder), format, SETTINGS | {"flags": {"micro_api": False}}, SMALL)
         for step in steps:
             out = play.step(*step)
-            assert paired(play.caller.ctx.view)
+            assert has_paired_tools(play.caller.ctx.view)
             if "call_0" not in str(out):  # an id that comes again, which not every provider takes
                 assert_paired(out)
             last = _without_results(as_said(play.host.history))[-1]

@@ -19,11 +19,11 @@ import pytest
 from context.conversing import Caller, Json, answered, called, extends, result, results, said
 
 from sevenfold.context.context import Context
-from sevenfold.errors import FromTheFuture, Mistake, SessionBusy, StorageFailure
-from sevenfold.events import Added, Notice, Sending, Started, Stored
-from sevenfold.messages import Text, ToolUse, assistant
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
+from sevenfold.core.errors import FromTheFuture, Mistake, SessionBusy, StorageFailure
+from sevenfold.core.events import Added, Notice, Sending, Started, Stored
+from sevenfold.core.messages import Text, ToolUse, assistant
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
 
 WORKER = Path(__file__).with_name("loop_that_lasts.py")
 SMALL: Json = {"toolResults": {"mostCharacters": 500, "previewBytes": 20}}

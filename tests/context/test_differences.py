@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.context.following import Step, differences
+from sevenfold.context.follower import ListStep, compare_lists
 
 
-def steps(old: str, new: str, answers: str = "", fixed: str = "") -> list[Step]:
+def steps(old: str, new: str, answers: str = "", fixed: str = "") -> list[ListStep]:
     """One letter an item; those in `answers` answer the one before, those in `fixed` cannot be swapped."""
-    return differences(
+    return compare_lists(
         list(old), list(new), lambda i: old[i] in answers, lambda i, j: old[i] not in fixed
     )
 

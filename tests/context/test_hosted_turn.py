@@ -9,17 +9,17 @@ import anyio.lowlevel
 import pytest
 from kit import FRAME
 
-from sevenfold.clock import finished
-from sevenfold.context.loop import CallersTools, HostedTurn, Named, NothingWaiting
-from sevenfold.errors import Mistake
-from sevenfold.events import Declined, Event, Failed
-from sevenfold.messages import Text, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request
-from sevenfold.streaming import Retry
+from sevenfold.context.loop import CallerTools, HostedTurn, IdleBackground, NamedModel
+from sevenfold.core.clock import run_without_waiting
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import Declined, Event, Failed
+from sevenfold.core.messages import Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Mark, Replace, Transcript, View
+from sevenfold.streaming import RetryPolicy
 from sevenfold.testing import FakeClock, NoAccounts
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Mark, Replace, Transcript, View
 
 
 class Shouting:
@@ -31,31 +31,31 @@ class Broken:
     def intake(self, batch: tuple[ToolResult, ...], view: View) -> tuple[ToolResult, ...]:
         raise ValueError("no")
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         raise ValueError("no")
 
 
 class Waiting:
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         await anyio.sleep(1)
         return (Mark("waited", True),)
 
 
 class Marking:
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         return (Mark("fitted", True),)
 
 
-async def noting(request: Request) -> Sequence[Handback]:
+async def noting(request: Request) -> Sequence[Change]:
     await anyio.lowlevel.checkpoint()
     return (Mark("noted", len(request.view)),)
 
 
-async def stale(request: Request) -> Sequence[Handback]:
+async def stale(request: Request) -> Sequence[Change]:
     return (Replace(77, 78, (user("x"),)),)
 
 
-async def failing(request: Request) -> Sequence[Handback]:
+async def failing(request: Request) -> Sequence[Change]:
     raise ValueError("no")
 
 
@@ -65,17 +65,17 @@ def turn(layers: Layers, events: list[Event]) -> HostedTurn:
     transcript.add(user("go"), assistant(Text("yes")))
     able = Capabilities()
     return HostedTurn(
-        model=Named("m", able),
+        model=NamedModel("m", able),
         frame=FRAME,
-        tools=CallersTools(),
+        tools=CallerTools(),
         layers=layers,
         transcript=transcript,
-        background=NothingWaiting(),
+        background=IdleBackground(),
         accounts=NoAccounts(),
         clock=clock,
         emit=events.append,
         thresholds=Thresholds.of(able.window, able.max_output),
-        retry=Retry(),
+        retry=RetryPolicy(),
     )
 
 
@@ -90,7 +90,7 @@ def test_a_layer_that_breaks_on_results_leaves_them_to_the_next() -> None:
 async def test_a_layer_that_would_wait_fails_and_the_others_act() -> None:
     events: list[Event] = []
     hosted = turn(Layers(fit=(Broken(), Waiting(), Marking())), events)
-    finished(hosted.fit())
+    run_without_waiting(hosted.fit())
     assert hosted.transcript.view.marks == {"fitted": True}
     assert [e.by for e in events if isinstance(e, Failed)] == ["Broken", "Waiting"]
     assert "may not wait" in str(events)
@@ -111,9 +111,9 @@ async def test_at_rest_layers_work_side_by_side_and_what_they_hand_back_is_writt
 @pytest.mark.anyio
 async def test_what_the_caller_does_itself_is_not_done_by_us() -> None:
     use = ToolUse("a", "Bash", {})
-    assert not CallersTools().safe(use)
+    assert not CallerTools().safe(use)
     with pytest.raises(Mistake, match="the caller, who runs it"):
-        await CallersTools().call(use)
+        await CallerTools().call(use)
     with pytest.raises(Mistake, match=r"only work inside rest\(\)"):
-        NothingWaiting().start("x", lambda: noting(None))  # type: ignore[arg-type]
-    assert NothingWaiting().collect() == []
+        IdleBackground().start("x", lambda: noting(None))  # type: ignore[arg-type]
+    assert IdleBackground().collect() == []

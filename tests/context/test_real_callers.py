@@ -11,13 +11,13 @@ import pytest
 from context.conversing import Json
 
 from sevenfold.context.context import Context
-from sevenfold.events import Cleared, Event, Failed, Sending, Stored
-from sevenfold.messages import Message, message_to_wire
-from sevenfold.models.anthropic import without_marks
+from sevenfold.core.events import Cleared, Event, Failed, Sending, Stored
+from sevenfold.core.messages import Message, make_wire_message
+from sevenfold.core.transcript import Edit, Entry, Reply, Transcript
+from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
+from sevenfold.recordings.recorded import convert_recording
 from sevenfold.testing import FakeClock
-from sevenfold.transcript import Edit, Entry, Reply, Transcript
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))
 SETTINGS: Json = {"flags": {"micro_api": False}, "toolResults": {"mostCharacters": 8_000}}
@@ -48,7 +48,7 @@ class Followed:
 
     def send(self, history: list[Any]) -> None:
         first = len(self.events)
-        out = without_marks(self.ctx.prepare(history)["messages"])
+        out = remove_cache_marks(self.ctx.prepare(history)["messages"])
         now = [msgspec.json.encode(message) for message in out]
         new = self.events[first:]
         sending = next(event for event in new if isinstance(event, Sending))
@@ -82,13 +82,13 @@ def requests(entries: list[Entry], most: int) -> Iterator[tuple[list[Any], Reply
 
 
 def _wire(message: Message) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(message_to_wire(message)))
+    return msgspec.json.decode(msgspec.json.encode(make_wire_message(message)))
 
 
 @pytest.mark.skipif(not SESSIONS, reason="the shared sessions are not beside this checkout")
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name[:8])
 def test_every_break_in_a_real_session_has_a_reason(path: Path, tmp_path: Path) -> None:
-    source = to_transcript(read_session(path))
+    source = convert_recording(read_session(path))
     followed = Followed(tmp_path)
     sent = 0
     for n, (history, reply, at) in enumerate(requests(source.entries, 120)):

@@ -22,10 +22,10 @@ from context.conversing import (
 )
 
 from sevenfold.context.context import FormatName
-from sevenfold.events import Added, Cleared, Sending, Stored
-from sevenfold.messages import Text, Thinking, ToolUse, assistant
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Replace, Reply, Undo
+from sevenfold.core.events import Added, Cleared, Sending, Stored
+from sevenfold.core.messages import Text, Thinking, ToolUse, assistant
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Replace, Reply, Undo
 
 SMALL: Json = {"toolResults": {"mostCharacters": 500, "previewBytes": 20}}
 CLEARING: Json = {"micro": {"policy": "plain", "idleMinutes": 10, "keepRecent": 1}}

@@ -28,13 +28,13 @@ from context.conversing import (
 from msgspec.structs import replace
 
 from sevenfold.context.context import Context
-from sevenfold.errors import Mistake
-from sevenfold.events import Closed, Event, Replied, Sending, Started, Stored
-from sevenfold.messages import Text, assistant
-from sevenfold.models.anthropic import without_marks
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import Closed, Event, Replied, Sending, Started, Stored
+from sevenfold.core.messages import Text, assistant
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.simulator.validation import check_marks, check_pairs
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
 
 MARK = {"type": "ephemeral"}
 TOOL: Json = {"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}
@@ -144,7 +144,7 @@ def test_no_system_prompt_is_none(tmp_path: Path, system: Any) -> None:
 def test_fields_of_a_system_block_that_we_do_not_know_are_kept(tmp_path: Path) -> None:
     blocks = [{"type": "text", "text": "a", "citations": [{"x": 1}]}, {"type": "new", "y": 2}]
     out = Caller(tmp_path).ctx.prepare([said("go")], system=blocks)["system"]
-    assert without_marks(out) == blocks
+    assert remove_cache_marks(out) == blocks
     assert "cache_control" not in out[1], "of what we do not know we cannot tell whether it may"
 
 

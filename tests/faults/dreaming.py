@@ -21,10 +21,10 @@ from pathlib import Path
 
 from memory.dreamt import Facts, dream, populate
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import SevenfoldError
-from sevenfold.memory.dreams.commit import commit
-from sevenfold.memory.dreams.stage import Staged, stage
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.memory.dreams.commit import commit_dream
+from sevenfold.memory.dreams.stage import DreamStage, stage_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -69,12 +69,12 @@ def opened(place: Path) -> MemoryStore:
     return MemoryStore(place / "memory", place / "state", SystemClock())
 
 
-def prepared(place: Path) -> tuple[MemoryStore, Staged]:
+def prepared(place: Path) -> tuple[MemoryStore, DreamStage]:
     """A folder and a dream that merges, changes, creates and removes: always the same."""
     store = opened(place)
     facts = Facts(random.Random(11))
     populate(store.folder, facts, FILES)
-    staged = stage(store)
+    staged = stage_folder(store)
     folder = staged.folder
     moved = (folder / "topic-1.md").read_text("utf-8").replace("---\n", "")
     (folder / "topic-0.md").write_text((folder / "topic-0.md").read_text("utf-8") + moved, "utf-8")
@@ -93,7 +93,7 @@ def measured(place: Path, what: str, at: int, hand: str = "") -> None:
     sys.addaudithook(meter)
     meter.on = True
     try:
-        commit(store, staged, DREAM)
+        commit_dream(store, staged, DREAM)
     except SevenfoldError as error:
         print("refused", error, flush=True)
     else:
@@ -106,10 +106,10 @@ def looping(place: Path, seed: int) -> None:
     facts = Facts(random.Random(seed), 2_000_000 + seed * 1_000)
     print(store.recover() or "ready", flush=True)
     while True:
-        staged = stage(store)
+        staged = stage_folder(store)
         dream(staged.folder, facts, facts.rng.randint(1, 6))
         print("commit", flush=True)
-        commit(store, staged, DREAM)
+        commit_dream(store, staged, DREAM)
 
 
 def held_to(place: Path, limit: int | None) -> None:
@@ -124,7 +124,7 @@ def held_to(place: Path, limit: int | None) -> None:
         (staged.folder / "large.md").write_text("A long line about 7 bees. " * 2_000, "utf-8")
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        commit(store, staged, DREAM)
+        commit_dream(store, staged, DREAM)
     except SevenfoldError as error:
         print("refused", error)
     else:

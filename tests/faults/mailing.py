@@ -2,8 +2,8 @@
 
 Every other message goes through the other's mailbox, the rest through its socket; all of them end in the
 same mailbox file. What was acknowledged is noted in a journal, and what is not noted is sent again under
-the same id. What arrives goes through `Delivery` into a transcript on disk. Each line on stdout says how
-many messages were acknowledged and how many were received so far.
+the same id. What arrives goes through `MailDelivery` into a transcript on disk. Each line on stdout
+says how many messages were acknowledged and how many were received so far.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import anyio
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Failure
-from sevenfold.layers.l7_agents.mail import BY, About, Delivery, PostOffice, id_in
-from sevenfold.layers.l7_agents.mailbox import Letter, MailboxFull, new_letter
-from sevenfold.layers.l7_agents.sockets import Listener, NotSent, send_to
-from sevenfold.session.log import Recording
-from sevenfold.storage.jsonl import Log
-from sevenfold.transcript import Mark
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Failure
+from sevenfold.core.transcript import Mark
+from sevenfold.layers.l7_agents.mail import BY, MailDelivery, MemberInfo, PostOffice, find_letter_id
+from sevenfold.layers.l7_agents.mailbox import Letter, MailboxFull, make_letter
+from sevenfold.layers.l7_agents.sockets import NotSent, SessionListener, send_letter_to
+from sevenfold.session.log import TranscriptFile
+from sevenfold.storage.jsonl import JsonlLog
 
 PAUSE = 0.002
 
@@ -32,27 +32,29 @@ class Correspondent:
         self.runtime = folder / "run"
         self.post = PostOffice(folder / "home", "team", self.clock, print)
         self.inbox = self.post.inbox(own)
-        self.journal = Log(folder / f"{own}.sent")
+        self.journal = JsonlLog(folder / f"{own}.sent")
         self.sent = len(self.journal.read().splitlines())
-        self.recording = Recording(folder / f"{own}.jsonl", self.clock, print)
+        self.recording = TranscriptFile(folder / f"{own}.jsonl", self.clock, print)
         if self.recording.path.exists():
             self.recording.load(self.clock)
         else:
             self.recording.transcript.add(Mark("session", {"format": 1}), by="session")
-        self.received = sum(bool(id_in(placed)) for placed in self.recording.transcript.view)
+        self.received = sum(
+            bool(find_letter_id(placed)) for placed in self.recording.transcript.view
+        )
 
     async def talk(self) -> None:
-        self.post.join(self.own, About(session=self.own))
+        self.post.join(self.own, MemberInfo(session=self.own))
         where = (self.runtime, self.clock, print)
         async with (
-            Listener(self.own, self.inbox.accept, *where),
+            SessionListener(self.own, self.inbox.accept, *where),
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(self.read)
             tasks.start_soon(self.write)
 
     async def read(self) -> None:
-        delivery = Delivery([self.inbox], lambda event: None)
+        delivery = MailDelivery([self.inbox], lambda event: None)
         transcript = self.recording.transcript
         while True:
             handed = delivery.attach(transcript.view)
@@ -66,7 +68,7 @@ class Correspondent:
         while self.sent < self.count:
             number = self.sent + 1
             text, id = f"message {number} " + "word " * (number % 40), f"{self.own}-{number}"
-            letter = new_letter(self.own, text, f"the {number}th", self.clock, id=id)
+            letter = make_letter(self.own, text, f"the {number}th", self.clock, id=id)
             if await self.acknowledged(letter, number):
                 self.journal.append(b'{"n":%d}\n' % number)
                 self.sent = number
@@ -79,7 +81,7 @@ class Correspondent:
             if number % 2:
                 await self.post.inbox(self.peer).accept(letter)
             else:
-                await send_to(self.peer, letter, self.runtime, own=self.own)
+                await send_letter_to(self.peer, letter, self.runtime, own=self.own)
         except (MailboxFull, NotSent, Failure):
             return False
         return True

@@ -11,9 +11,9 @@ import random
 import sys
 from pathlib import Path
 
-from sevenfold.memory.history.history import History
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
-from sevenfold.storage.locks import alone
+from sevenfold.storage.locks import hold_file_lock
 
 SECRET = "secret-words-of-step-"
 EVERY = 23
@@ -30,7 +30,7 @@ def state(step: int) -> dict[str, bytes]:
     return files
 
 
-def last_step(history: History) -> int:
+def last_step(history: MemoryHistory) -> int:
     """The step the newest revision is from; a purge changes summaries, the index says it still."""
     return int((history.file_at("last", "MEMORY.md") or b"0").split()[-1])
 
@@ -41,11 +41,13 @@ def say(what: str, step: int) -> None:
 
 def main(folder: Path, seed: int) -> None:
     rng = random.Random(seed)
-    history = History(folder / "history.git", lambda sentence: say(sentence.replace(" ", "_"), 0))
+    history = MemoryHistory(
+        folder / "history.git", lambda sentence: say(sentence.replace(" ", "_"), 0)
+    )
     step = last_step(history) if history.log(limit=1) else 0
     while True:
         step += 1
-        with alone(folder / ".memory"):
+        with hold_file_lock(folder / ".memory"):
             if step > 1 and step % EVERY == 0:
                 begun = step - EVERY
                 history.record(state(step), Author("agent"), f"step {step}", float(step))

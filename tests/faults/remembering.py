@@ -11,9 +11,9 @@ import resource
 import sys
 from pathlib import Path
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Event, Notice
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Event, Notice
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 import sys
 
-from sevenfold.clock import run_sync
-from sevenfold.events import Event, Failed, Stored
-from sevenfold.messages import ToolUse, assistant
+from sevenfold.core.clock import run_sync
+from sevenfold.core.events import Event, Failed, Stored
+from sevenfold.core.messages import ToolUse, assistant
 from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sevenfold.clock import run_sync
-from sevenfold.events import Acted, Event, Replied
-from sevenfold.messages import Text, ToolUse, assistant
+from sevenfold.core.clock import run_sync
+from sevenfold.core.events import Acted, Event, Replied
+from sevenfold.core.messages import Text, ToolUse, assistant
 from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line

@@ -12,12 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from memory.team.clones import Clone
 
-from sevenfold.memory.guard.secrets import warm
+from sevenfold.memory.guard.secrets import load_detectors
 
 
 def main() -> None:
     clone = Clone(Path(sys.argv[1]), sys.argv[2])
-    warm()
+    load_detectors()
     import pygit2  # noqa: F401
 
     print("ready", flush=True)

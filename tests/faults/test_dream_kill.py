@@ -13,10 +13,10 @@ import pytest
 from faults.dreaming import BY_HAND, FILES, opened, prepared
 from memory.dreamt import Facts, numbers, populate, texts
 
-from sevenfold.memory.dreams.commit import commit
-from sevenfold.memory.dreams.journal import Journal, pending
+from sevenfold.memory.dreams.commit import commit_dream
+from sevenfold.memory.dreams.journal import DreamJournal, is_commit_pending
 from sevenfold.memory.dreams.lock import DreamLock
-from sevenfold.memory.dreams.stage import stage
+from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -41,7 +41,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], di
     place = tmp_path_factory.mktemp("states")
     store, staged = prepared(place)
     before = texts(store.folder)
-    commit(store, staged, Author("dream"))
+    commit_dream(store, staged, Author("dream"))
     after = texts(store.folder)
     steps = int(run(tmp_path_factory.mktemp("steps"), "count").split()[1])
     assert before != after
@@ -60,7 +60,7 @@ def whole_again(place: Path, states: States) -> MemoryStore:
     store.recover()
     found = texts(store.folder)
     assert found in (before, after)
-    assert not pending(store.state)
+    assert not is_commit_pending(store.state)
     assert store.take_in() == []
     assert store.check() is not None
     dreams = [one for one in store.history(limit=50) if one.author.kind == "dream"]
@@ -95,7 +95,7 @@ def first_changes(tmp_path: Path, states: States) -> tuple[Path, int]:
         place = tmp_path / f"half-{moment}"
         run(place, "step", moment)
         found = texts(place / "memory")
-        if found not in (before, after) and pending(place / "state"):
+        if found not in (before, after) and is_commit_pending(place / "state"):
             return place, moment
         shutil.rmtree(place)
     raise AssertionError("no moment leaves half a dream")
@@ -129,7 +129,7 @@ def test_a_store_that_knows_nothing_of_dreams_may_come_first(
     found = texts(store.folder)
 
     assert numbers(states[0]) | {"8888888"} <= numbers(found)
-    assert not pending(store.state)
+    assert not is_commit_pending(store.state)
     assert store.take_in() == []
     store.close()
 
@@ -148,7 +148,7 @@ def test_who_edits_a_file_while_the_dream_is_written_loses_nothing(
         assert said.startswith("committed"), said
         assert BY_HAND in "".join(found.values())
         assert numbers(before) <= numbers(found)
-        assert not pending(store.state)
+        assert not is_commit_pending(store.state)
         store.take_in()
         assert numbers(before) <= numbers(texts(store.folder))
         store.close()
@@ -166,7 +166,7 @@ def test_what_the_dream_had_moved_out_of_a_file_that_was_written_since_comes_bac
     new = {"topic-0.md": head.encode(), "topic-1.md": (old["topic-1.md"] + moved).encode()}
     before = {file: old[file].encode() for file in new}
     for added, at_the_end in [("- More of it, 7777777.\n", True), ("Less.\n", False)]:
-        Journal(store.state).begin(Author("dream"), "dreamt", 1.0, before, new)
+        DreamJournal(store.state).begin(Author("dream"), "dreamt", 1.0, before, new)
         hand = added if not at_the_end else head + added
         (store.folder / "topic-0.md").write_text(hand, "utf-8")
         (store.folder / "topic-1.md").write_bytes(new["topic-1.md"])
@@ -176,7 +176,7 @@ def test_what_the_dream_had_moved_out_of_a_file_that_was_written_since_comes_bac
         assert found["topic-1.md"] == old["topic-1.md"]
         assert added in found["topic-0.md"]
         assert numbers({"": moved}) <= numbers({"": found["topic-0.md"]})
-        assert not pending(store.state)
+        assert not is_commit_pending(store.state)
     store.close()
 
 
@@ -194,7 +194,7 @@ def test_a_full_disk_at_any_moment_changes_nothing(tmp_path: Path, states: State
         else:  # only what comes after the last file was refused: the history, or tidying up
             store.recover()
             assert texts(store.folder) == after
-        assert not pending(store.state)
+        assert not is_commit_pending(store.state)
         store.close()
 
 
@@ -204,7 +204,7 @@ def test_a_file_size_limit_refuses_the_dream_whole(tmp_path: Path, states: State
     assert said.startswith("refused")
     assert "larger than this system allows" in said
     assert texts(tmp_path / "memory") == states[0]
-    assert not pending(tmp_path / "state")
+    assert not is_commit_pending(tmp_path / "state")
 
 
 def test_a_folder_that_may_not_be_written_is_left_as_it_is(states: States) -> None:
@@ -248,7 +248,7 @@ def campaign(place: Path, kills: int, seed: int) -> int:
         known |= {number for number in numbers(texts(store.folder)) if number[0] == "5"}
         assert known <= numbers(texts(store.folder))
         store.take_in()
-        assert not pending(store.state)
+        assert not is_commit_pending(store.state)
     saved = [one for one in store.history(limit=10_000) if one.author.kind == "dream"]
     store.close()
     return len(saved)
@@ -269,9 +269,9 @@ def test_a_killed_dream_is_dreamt_again_at_once(tmp_path: Path, states: States) 
     store = opened(place)
     lock = DreamLock(store.folder, store.state, store._clock)
 
-    staged = stage(store)  # recovers what the dead one left
+    staged = stage_folder(store)  # recovers what the dead one left
     assert texts(staged.folder) == states[1]
     assert lock.last() is None
-    assert commit(store, staged, Author("dream")).files == ()
+    assert commit_dream(store, staged, Author("dream")).files == ()
     assert list((store.state / "dreams").iterdir()) == []
     store.close()

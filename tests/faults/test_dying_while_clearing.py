@@ -8,8 +8,8 @@ import pytest
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.events import CacheBroke, Event
-from sevenfold.messages import (
+from sevenfold.core.events import CacheBroke, Event
+from sevenfold.core.messages import (
     THOUGHTS,
     Message,
     Text,
@@ -19,10 +19,10 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.request import Frame, Request, completed, encode_message
+from sevenfold.core.request import Frame, Request, complete_changes, encode_message
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript, What
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript, What
 
 FRAME = Frame("claude-opus-4-5", ("rules",))
 USED = Usage(cache_read=90_000, cache_write=10_000, output=10)
@@ -49,7 +49,7 @@ def test_no_part_of_an_edit_leaves_thinking_on_a_prefix_it_was_not_made_on(
     disk: list[bytes] = []
     log = conversation(disk)
     before = [encode_message(placed.message) for placed in log.view]
-    whole = completed(edits, log, binds_thinking=True)
+    whole = complete_changes(edits, log, binds_thinking=True)
     assert whole is not None
     log.add(*whole, by="a layer")
     *earlier, batch = disk

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from faults.recording import SECRET, last_step, state
 
-from sevenfold.memory.history.history import History
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
-from sevenfold.storage.locks import alone
+from sevenfold.storage.locks import hold_file_lock
 
 WORKER = Path(__file__).with_name("recording.py")
 GIT = shutil.which("git")
@@ -61,10 +61,10 @@ def campaign(folder: Path, kills: int, seed: int) -> int:
         said = killed(folder, rng)
         assert {what for what, _ in said} <= {"recorded", "packed", "purged"}, "nothing was damaged"
         acknowledged = max(step for _, step in said)
-        history = History(path)
+        history = MemoryHistory(path)
         newest = last_step(history)
         assert newest >= acknowledged, "what was said to be recorded is there"
-        with alone(folder / ".memory"):
+        with hold_file_lock(folder / ".memory"):
             assert history.mend(1.0) == ""
         assert history.at("last") == state(newest)
         assert history.check() == []
@@ -73,7 +73,7 @@ def campaign(folder: Path, kills: int, seed: int) -> int:
     if GIT:
         subprocess.run([GIT, "--git-dir", str(path), "fsck", "--full", "--strict"], check=True)
     assert purged
-    return len(History(path).log(limit=1_000_000))
+    return len(MemoryHistory(path).log(limit=1_000_000))
 
 
 @pytest.mark.real
@@ -98,7 +98,7 @@ def test_others_read_at_any_time_while_one_writes_packs_and_purges(tmp_path: Pat
         lines.readline()
         drain = threading.Thread(target=lambda: [None for _ in lines])
         drain.start()
-        history = History(tmp_path / "history.git")
+        history = MemoryHistory(tmp_path / "history.git")
         seen = 0
         while seen < 60:
             files = history.at("last")
@@ -113,13 +113,13 @@ def test_others_read_at_any_time_while_one_writes_packs_and_purges(tmp_path: Pat
 def test_several_processes_write_one_history(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from sevenfold.memory.history.history import History\n"
+        "from sevenfold.memory.history.history import MemoryHistory\n"
         "from sevenfold.memory.history.revisions import Author\n"
-        "from sevenfold.storage.locks import alone\n"
+        "from sevenfold.storage.locks import hold_file_lock\n"
         "folder, me = Path(sys.argv[1]), sys.argv[2]\n"
-        "history = History(folder / 'history.git')\n"
+        "history = MemoryHistory(folder / 'history.git')\n"
         "for n in range(30):\n"
-        "    with alone(folder / '.memory'):\n"
+        "    with hold_file_lock(folder / '.memory'):\n"
         "        author = Author('agent', me)\n"
         "        history.record({}, author, '', float(n), {f'{me}.md': b'%d' % n})\n"
         "    if n % 10 == 9:\n"
@@ -129,7 +129,7 @@ def test_several_processes_write_one_history(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path), f"w{n}"]) for n in range(4)
     ]
     assert [worker.wait() for worker in workers] == [0, 0, 0, 0]
-    history = History(tmp_path / "history.git")
+    history = MemoryHistory(tmp_path / "history.git")
     assert history.at("last") == {f"w{n}.md": b"29" for n in range(4)}
     for n in range(4):
         mine = history.log(f"w{n}.md", limit=100)

@@ -14,7 +14,7 @@ import pytest
 from cli.terminal import ENTER, PROMPT, Terminal
 from cli.world import World
 
-from sevenfold.storage.places import find
+from sevenfold.storage.places import find_places
 
 HARMLESS = {"run `ls`": "lines of output", "read notes.txt": "Read notes.txt:"}
 """What may run unasked, and how its answer begins."""
@@ -146,13 +146,13 @@ def test_a_git_file_that_claims_another_repository_is_not_believed(tmp_path: Pat
     subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "x")], check=True)
     world.write(".git", (tmp_path / "x" / ".git").read_text(encoding="utf-8"))
 
-    places = find(world.project, world.home)
+    places = find_places(world.project, world.home)
 
     assert places.root == world.project
     assert str(theirs) in places.note
     ran = world.run("chat", "-p", "hello", "--model", "offline")
     assert f"claims to belong to {theirs}" in ran.err
-    assert world.transcripts[0].parent != find(theirs, world.home).project
+    assert world.transcripts[0].parent != find_places(theirs, world.home).project
 
 
 @pytest.mark.real

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sevenfold.request import paired
+from sevenfold.core.request import has_paired_tools
+from sevenfold.core.transcript import Entry, Transcript
 from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import ScriptedModel
-from sevenfold.transcript import Entry, Transcript
 
 WORKER = Path(__file__).with_name("talking.py")
 
@@ -45,10 +45,10 @@ async def resumed(folder: Path, session: str) -> None:
     project, home = folder / "project", folder / "home"
     model = ScriptedModel(["still here"])
     async with Session(model, project, home=home, environ=environ, resume=session) as again:
-        assert paired(again.view)
+        assert has_paired_tools(again.view)
         reply = await again.ask("are you there?")
         assert reply.message.text == "still here"
-        assert paired(again.view)
+        assert has_paired_tools(again.view)
 
 
 def campaign(folder: Path, kills: int, seed: int) -> int:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.layers.l7_agents.mail import id_in
+from sevenfold.core.transcript import Transcript
+from sevenfold.layers.l7_agents.mail import find_letter_id
 from sevenfold.storage.jsonl import read_log
-from sevenfold.transcript import Transcript
 
 WORKER = Path(__file__).with_name("mailing.py")
 NAMES = ("ada", "bob")
@@ -83,7 +83,7 @@ def delivered(folder: Path, name: str) -> list[str]:
     """The ids of the letters in a transcript, in their order."""
     transcript = Transcript.load(read_log(folder / f"{name}.jsonl"), lambda: 0.0)
     assert not transcript.problems
-    return [id for placed in transcript.view if (id := id_in(placed))]
+    return [id for placed in transcript.view if (id := find_letter_id(placed))]
 
 
 def campaign(folder: Path, count: int, kills: int, seed: int) -> None:

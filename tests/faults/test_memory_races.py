@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.memory.history.history import History
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import over_limit, read_index
+from sevenfold.memory.index import explain_over_limit, read_index
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -42,7 +42,7 @@ class Scene:
     def files(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.folder.glob("*.md")}
 
-    def healed(self) -> History:
+    def healed(self) -> MemoryHistory:
         """What has to hold once the next writer has been here; returns the history."""
         store = self.store()
         store.add(type="user", name="the next writer", description="d", body="the end.")
@@ -53,10 +53,10 @@ class Scene:
             assert data.endswith(END), f"{name} is whole"
         pointers = [pointer.file for pointer in read_index(text).pointers]
         assert sorted(pointers) == sorted(files), "one line for each memory"
-        assert over_limit(text) == ""
+        assert explain_over_limit(text) == ""
         left = [path.name for path in self.folder.iterdir() if path.suffix != ".md"]
         assert left == [".memory.lock"], "nothing unfinished is left"
-        history = History(self.state / "history")
+        history = MemoryHistory(self.state / "history")
         assert history.check() == []
         assert history.at("last") == self.files, "the history knows the folder as it is"
         return history
@@ -146,14 +146,14 @@ def test_a_full_disk_is_said_and_leaves_no_memory_without_its_line(tmp_path: Pat
     assert b"its new text" in scene.files["a-memory-with-a-long-name-number-7.md"]
     assert not [path for path in scene.folder.iterdir() if "writing" in path.name]
     scene.store().take_in()
-    assert History(scene.state / "history").at("last") == scene.files
+    assert MemoryHistory(scene.state / "history").at("last") == scene.files
 
 
 @pytest.mark.real
 def test_without_the_library_of_the_history_memory_works_and_says_so_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.store().add(type="user", name="before", description="d", body="the end.")
-    assert History(scene.state / "history").pack() > 0  # what is packed needs the library
+    assert MemoryHistory(scene.state / "history").pack() > 0  # what is packed needs the library
     lines = scene.run("without")
     notices = [line for line in lines if line.startswith("notice")]
     assert len(notices) == 1

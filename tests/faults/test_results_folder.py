@@ -13,16 +13,16 @@ from typing import ClassVar
 import pytest
 from flows.test_session import Place
 
-from sevenfold.events import Cleared, Failed, Notice, Stored
-from sevenfold.layers.l1_tool_results.preview import recognised
+from sevenfold.core.events import Cleared, Failed, Notice, Stored
+from sevenfold.core.messages import Json, Message, ToolResult, ToolUse, assistant
+from sevenfold.core.request import Request, encode_prefix, has_paired_tools
+from sevenfold.core.transcript import Entry, Results, Transcript
+from sevenfold.layers.l1_tool_results.preview import parse_envelope
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
-from sevenfold.messages import Json, Message, ToolResult, ToolUse, assistant
-from sevenfold.request import Request, paired, prefix
 from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.transcript import Entry, Results, Transcript
 
 pytestmark = pytest.mark.anyio
 SETTINGS: Json = {
@@ -47,7 +47,7 @@ def shown(session: Session) -> dict[str, ToolResult]:
 
 
 def pointed_to(result: ToolResult) -> Path:
-    pointer = recognised(result.text)
+    pointer = parse_envelope(result.text)
     assert pointer is not None
     return Path(pointer.path)
 
@@ -130,13 +130,13 @@ async def test_bytes_that_are_no_text_are_stored_as_they_are_shown(
     model = ScriptedModel([bash("odd", command), read_back, "fine"])
     async with here.session(model, settings=SETTINGS) as session:
         await session.ask("print")
-        results, before = shown(session), prefix(session.request)
+        results, before = shown(session), encode_prefix(session.request)
 
     assert kept(results["odd"]).decode("utf-8") == (line * 9_000).rstrip("\n")
     assert line * 10 in results["odd"].text
     assert results["back"].text == f"9000\t{line}".rstrip("\n")
     async with here.session(ScriptedModel([]), settings=SETTINGS, resume=session.id) as session:
-        assert prefix(session.request) == before
+        assert encode_prefix(session.request) == before
 
 
 async def test_halves_of_characters_from_a_tool_are_gone_before_they_are_kept(here: Place) -> None:
@@ -184,7 +184,7 @@ class Spoilt:
             self.folder = session.folder / "tool-results"
             self._spoil(self.folder)
             assert (await session.ask("go on")).message.text == "done"
-            assert paired(session.view)
+            assert has_paired_tools(session.view)
         return session
 
     @property
@@ -274,12 +274,12 @@ async def test_a_folder_that_is_deleted_is_made_again_and_what_was_shown_stays(h
     )
     async with here.session(model, settings=SETTINGS) as session:
         await session.ask("count")
-        before, path = prefix(session.request), pointed_to(shown(session)["one"])
+        before, path = encode_prefix(session.request), pointed_to(shown(session)["one"])
         shutil.rmtree(path.parent)
         await session.ask("look at it, and count further")
         results = shown(session)
 
-    assert prefix(session.request)[: len(before)] == before
+    assert encode_prefix(session.request)[: len(before)] == before
     assert results["look"].is_error
     assert str(path) in results["look"].text
     assert kept(results["two"]).endswith(b"\n30000")
@@ -319,7 +319,7 @@ async def test_a_damaged_record_of_a_stored_result_still_says_where_the_result_i
     model = ScriptedModel(["still fine"])
     async with here.session(model, settings=SETTINGS, resume=session.id) as session:
         assert (await session.ask("go on")).message.text == "still fine"
-        assert paired(session.view)
+        assert has_paired_tools(session.view)
         result = shown(session)["one"]
 
     assert result.is_error

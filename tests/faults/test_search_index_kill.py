@@ -14,7 +14,7 @@ from faults.indexing import WORDS, listing
 from searching import Bag, names
 
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.segment import Shelf, listed
+from sevenfold.memory.search.segment import SegmentShelf, parse_contents
 
 WORKER = Path(__file__).with_name("indexing.py")
 TESTS = Path(__file__).parents[1]
@@ -65,13 +65,13 @@ def agrees(folder: Path, anew: str) -> None:
     assert index._collection().lexical.known == fresh._collection().lexical.known
     for word in WORDS[::7]:
         assert said(index, word) == said(fresh, word)
-    shelf = Shelf(index.folder)
-    contents = listed(shelf.raw())
+    shelf = SegmentShelf(index.folder)
+    contents = parse_contents(shelf.raw())
     assert contents is not None
     there = {path.name for path in index.folder.iterdir()}
     assert there >= {*contents.segments, *contents.vectors}
     index.refresh(listing(folder / "memories")[1:], reader(folder))  # any change sweeps
-    contents = listed(shelf.raw())
+    contents = parse_contents(shelf.raw())
     assert contents is not None
     there = {path.name for path in index.folder.iterdir()}
     assert there == {"index.json", "lock", "lock-vectors", *contents.segments, *contents.vectors}

@@ -31,7 +31,7 @@ from memory.team.clones import (
     topic,
 )
 
-from sevenfold.clock import SystemClock
+from sevenfold.core.clock import SystemClock
 from sevenfold.memory.team.team import Team
 
 pytestmark = pytest.mark.real

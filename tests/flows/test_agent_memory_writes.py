@@ -9,10 +9,10 @@ import pytest
 from flows.test_memory_flow import TOPIC, Remembering
 from kit import use
 
-from sevenfold.events import Remembered
-from sevenfold.memory.recalled import is_recalled
+from sevenfold.core.events import Remembered
+from sevenfold.core.messages import Json
+from sevenfold.memory.recall_results import is_recalled
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import Json
 from sevenfold.session.session import Session
 from sevenfold.testing import FakeClock, ScriptedModel
 

@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 from sevenfold import Session
-from sevenfold.messages import Message, ToolUse, assistant
+from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.request import Request
 from sevenfold.models.directives import parse_directive
-from sevenfold.request import Request
-from sevenfold.session.place import Trust
+from sevenfold.settings.place import TrustedFolders
 from sevenfold.testing import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -68,7 +68,7 @@ def committed(project: Path, tmp_path: Path) -> None:
     who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
     for words in (("init", "-q"), ("add", "a.txt"), (*who, "commit", "-qm", "a")):
         subprocess.run(["git", *words], cwd=project, check=True)
-    Trust(tmp_path / "home").add(project)
+    TrustedFolders(tmp_path / "home").add(project)
 
 
 def opened(

@@ -12,7 +12,7 @@ from flows.wire import SteadySimulator
 from kit import extends
 from layers.talks import need_file
 
-from sevenfold.events import (
+from sevenfold.core.events import (
     Cleared,
     Declined,
     Denied,
@@ -22,9 +22,9 @@ from sevenfold.events import (
     ReadAgain,
     Sending,
 )
-from sevenfold.layers.l2_microcompaction.candidates import CLEARED, kept_at
-from sevenfold.messages import Json, ToolUse, assistant
-from sevenfold.request import Request, prefix
+from sevenfold.core.messages import Json, ToolUse, assistant
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.layers.l2_microcompaction.candidates import CLEARED, parse_marker
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
 from sevenfold.testing import ScriptedModel
@@ -76,7 +76,7 @@ def by_marker(id: str) -> Callable[[Request], Any]:
 
     def reply(request: Request) -> Any:
         shown = markers(request)
-        kept = kept_at(shown[id])
+        kept = parse_marker(shown[id])
         assert kept is not None
         whole = re.search(
             rf"kept in (/\S+/{re.escape(kept.file)}) lines", "\n".join(shown.values())
@@ -99,7 +99,7 @@ async def test_what_was_cleared_is_read_back_from_where_its_marker_says(
         session.subscribe(events.append)
         await session.ask("read all files")
         before = {r.tool_use_id: r.text for p in session.view for r in p.message.results}
-        id, sent = session.id, prefix(session.request)
+        id, sent = session.id, encode_prefix(session.request)
         await session.ask("what was in the fourth one?")
         shown = {r.tool_use_id: r.text for p in session.view for r in p.message.results}
 
@@ -118,7 +118,7 @@ async def test_what_was_cleared_is_read_back_from_where_its_marker_says(
         ScriptedModel(["still here"]), project, resume=id, **options(tmp_path)
     ) as on:
         on.subscribe(events.append)
-        assert extends(sent, prefix(on.request))
+        assert extends(sent, encode_prefix(on.request))
         await on.ask("go on")
     assert len([event for event in events if isinstance(event, ReadAgain)]) == 1
 

@@ -16,14 +16,14 @@ from layers.test_server_compaction import ABLE, reply_with
 from layers.test_server_compaction import summary as block
 from msgspec.structs import replace
 
-from sevenfold.errors import ContextFull
-from sevenfold.events import Compacted, Event, Notice
-from sevenfold.messages import Message, ToolUse, assistant
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Request
+from sevenfold.core.errors import ContextFull
+from sevenfold.core.events import Compacted, Event, Notice
+from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Reply
 from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
-from sevenfold.transcript import Reply
 
 pytestmark = pytest.mark.anyio
 SMALL = Capabilities(window=32_000, max_output=2_000)

@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from sevenfold.events import Replied
-from sevenfold.offline import reply_to_wire
+from sevenfold.core.events import Replied
+from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
 from sevenfold.telemetry import Telemetry
@@ -65,7 +65,7 @@ class Counted:
 async def test_forks_and_agents_are_counted_and_none_of_them_is_called_failed(
     tmp_path: Path,
 ) -> None:
-    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock()) as simulator:
+    async with SteadySimulator(replies=encode_reply, clock=ManualClock()) as simulator:
         here = Place(tmp_path, simulator.url)
         simulator.events = here.events
         async with here.session(interactive=True) as session:
@@ -87,7 +87,7 @@ async def test_forks_and_agents_are_counted_and_none_of_them_is_called_failed(
 
 async def test_a_request_that_keeps_the_cache_warm_is_counted(tmp_path: Path) -> None:
     clock = Driven()
-    async with SteadySimulator(replies=reply_to_wire, clock=clock) as simulator:
+    async with SteadySimulator(replies=encode_reply, clock=clock) as simulator:
         here = Place(tmp_path, simulator.url)
         simulator.events = here.events
         settings = {"flags": {"pre_cold": True, "notes": False}}

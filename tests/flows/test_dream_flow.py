@@ -13,13 +13,13 @@ from flows.test_session import MODEL, Place
 from flows.wire import SteadySimulator
 from layers.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write
 
-from sevenfold.events import CacheBroke, Failed, Forked, Progress
+from sevenfold.core.events import CacheBroke, Failed, Forked, Progress
+from sevenfold.core.messages import Json, Message, Text, assistant
+from sevenfold.core.request import Request
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.progress import last_known
+from sevenfold.layers.l6_dreaming.progress import read_last_snapshot
 from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import Json, Message, Text, assistant
-from sevenfold.request import Request
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
 from sevenfold.testing import FakeClock, ScriptedModel
@@ -205,7 +205,7 @@ async def test_a_session_that_ends_in_haste_leaves_everything_as_it_was(place: D
     assert not (place.memory / ".consolidate-lock").exists(), "as if it had never begun"
     store = session.knowledge.store
     assert store is not None
-    known = last_known(store.state)
+    known = read_last_snapshot(store.state)
     assert known is not None
     assert known.status == "killed"
     assert list((store.state / "dreams").glob("*")) == []

@@ -11,8 +11,8 @@ import pytest
 from layers.sleeping import Bed
 from llama import LETTER, talking, weights_or_fail
 
-from sevenfold.layers.l6_dreaming.workers import ByModel, Known
-from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.l6_dreaming.workers import DreamContext, ModelDreamer
+from sevenfold.layers.l7_agents.forks import ForkRunner
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 SHARE = 0.99
@@ -29,9 +29,9 @@ async def test_a_dream_reads_the_prefix_of_its_parent(tmp_path: Path) -> None:
         parent = await talk.say("And what came into sight?")
         limits = talk.thresholds
         told = talk.events.append
-        forks = Forks(lambda: talk.model, talk.ledger, talk.clock, told, lambda: limits)
-        known = Known(transcripts=bed.transcripts, now=bed.clock.now(), steps=1)
-        think = ByModel(forks, talk.turn.request, bed.confined, bed.clock, lambda: known, 64)
+        forks = ForkRunner(lambda: talk.model, talk.ledger, talk.clock, told, lambda: limits)
+        known = DreamContext(transcripts=bed.transcripts, now=bed.clock.now(), steps=1)
+        think = ModelDreamer(forks, talk.turn.request, bed.confined, bed.clock, lambda: known, 64)
         ended = await bed.dreams.dream(think, by_hand=True)
         went_on = await talk.say("With whom?")
     assert ended.status == "completed", ended.why

@@ -17,20 +17,20 @@ import pytest
 from flows.test_session import Place
 from layers.learning import NOON, topic
 
-from sevenfold.clock import date_of
-from sevenfold.errors import Refused
-from sevenfold.events import Failed, Forked, Notice, Progress, Remembered
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
-from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import ExtractionSettings
-from sevenfold.memory.recalled import BY as RECALL
-from sevenfold.messages import Block, Message, Text, ToolUse, assistant, user
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Request
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import Refused
+from sevenfold.core.events import Failed, Forked, Notice, Progress, Remembered
+from sevenfold.core.messages import Block, Message, Text, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.session.session import Session
+from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.testing import FakeClock
-from sevenfold.transcript import Reply
 
 pytestmark = pytest.mark.anyio
 FORK = "fork:extract"
@@ -47,7 +47,7 @@ def learning(session: Session, settings: ExtractionSettings | None = None) -> Ex
     """Gives a session the layer, with everything that belongs to it."""
     store, tools = session.knowledge.store, session.tools
     assert store is not None
-    forks = Forks(
+    forks = ForkRunner(
         lambda: session.model,
         session.turn.accounts,
         session.clock,
@@ -55,10 +55,10 @@ def learning(session: Session, settings: ExtractionSettings | None = None) -> Ex
         lambda: session.turn.thresholds,
         Layers(intake=session.turn.layers.intake),
     )
-    known = Learning(
+    known = ExtractionParts(
         store,
         session.id,
-        lambda: quiet(tools.workspace, tools.permissions, tools.hooks),
+        lambda: make_fork_tools(tools.workspace, tools.permissions, tools.hooks),
         lambda: session.turn.transcript.entries,
         session.tray.start,
         tools.workspace.locate,
@@ -170,7 +170,7 @@ def expected(
     """A memory file as it must be: what the model wrote, and where it comes from."""
     origin = (
         f'{{session: "{session}", entries: [{entry}], '
-        f'date: "{date_of(NOON + day * DAY)}", author: extraction}}'
+        f'date: "{format_date(NOON + day * DAY)}", author: extraction}}'
     )
     text = topic(name, f"{about}.\n\n> “{quote}”", type=type, about=about)
     return text.replace(f"type: {type}\n", f"type: {type}\nmetadata:\n  origin: {origin}\n")
@@ -355,7 +355,7 @@ async def first_ten(talk: Talk) -> list[str]:
     assert await t(
         "Mind you, the release freeze begins tomorrow.", talk.write("freeze.md", freeze)
     ) == ["Saved freeze.md."]
-    tomorrow = date_of(NOON + DAY)
+    tomorrow = format_date(NOON + DAY)
     assert f"The release freeze begins on {tomorrow}." in talk.files["freeze.md"]
     return before
 

@@ -13,12 +13,12 @@ from layers.learning import SESSION, Learner
 from llama import LETTER, talking, weights_or_fail
 from msgspec.structs import replace
 
-from sevenfold.events import Failed, Forked, Replied, Sending
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
-from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.tools.edit import EDIT_SCHEMA, WRITE_SCHEMA
-from sevenfold.transcript import Mark
+from sevenfold.core.events import Failed, Forked, Replied, Sending
+from sevenfold.core.transcript import Mark
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.tools.edit_tool import EDIT_SCHEMA, WRITE_SCHEMA
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 
@@ -28,15 +28,17 @@ async def test_an_extraction_reads_the_prefix_of_its_conversation(tmp_path: Path
     async with talking(weights_or_fail(), window=8_192) as talk:
         turn, tell = talk.turn, talk.events.append
         turn.frame = replace(turn.frame, tools=(WRITE_SCHEMA, EDIT_SCHEMA))
-        learning = Learning(
+        learning = ExtractionParts(
             learner.store,
             SESSION,
-            lambda: quiet(learner.workspace, learner.permissions),
+            lambda: make_fork_tools(learner.workspace, learner.permissions),
             lambda: turn.transcript.entries,
             learner.tray.start,
             learner.workspace.locate,
         )
-        forks = Forks(lambda: talk.model, talk.ledger, talk.clock, tell, lambda: talk.thresholds)
+        forks = ForkRunner(
+            lambda: talk.model, talk.ledger, talk.clock, tell, lambda: talk.thresholds
+        )
         layer = Extraction(learning, forks, talk.clock, tell)
 
         await talk.say(LETTER * 8 + "Where was that?")

@@ -16,21 +16,21 @@ from kit import FRAME, make, use
 from layers.summaries import LOG, summary
 from msgspec.structs import replace
 
-from sevenfold.errors import BadReply, KeyRefused, ModelFailure, Overloaded, PromptTooLong
-from sevenfold.events import Compacted, Declined, Event, Failed, Notice
+from sevenfold.core.errors import BadReply, KeyRefused, ModelFailure, Overloaded, PromptTooLong
+from sevenfold.core.events import Compacted, Declined, Event, Failed, Notice
+from sevenfold.core.messages import Block, Message, Text, assistant, user
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Request, has_paired_tools, measure_pressure
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.plan import BREAKER
-from sevenfold.layers.l7_agents.forks import Forks
+from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import BlockCheck
-from sevenfold.layers.settings import CompactionSettings
-from sevenfold.messages import Block, Message, Text, assistant, user
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Request, paired, pressure_of
-from sevenfold.streaming import Retry
+from sevenfold.settings.layers import CompactionSettings
+from sevenfold.streaming import RetryPolicy
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, ScriptedModel
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ E = TypeVar("E", bound=Event)
 WINDOW = 16_000
 LENGTH = 3 * WINDOW
 """Tokens of the whole session."""
-RETRIES = Retry().tries
+RETRIES = RetryPolicy().tries
 Way = Callable[[Request], "str | Message | Reply"]
 
 
@@ -83,7 +83,7 @@ class Worker(ScriptedModel):
     steps: int = 0
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        assert paired(request.view), "no request holds half a pair"
+        assert has_paired_tools(request.view), "no request holds half a pair"
         self.requests.append(request)
         if request.source.startswith("fork:compact"):
             self.summaries += 1
@@ -122,7 +122,7 @@ class Conversation:
         self.clock = FakeClock()
         emit = self.events.append
         thresholds = Thresholds.of(WINDOW, able.max_output)
-        forks = Forks(lambda: self.model, NoAccounts(), self.clock, emit, lambda: thresholds)
+        forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, emit, lambda: thresholds)
         self.layer = Compaction(
             forks,
             Digest(emit, lambda why: None, lambda: LOG, lambda: able),
@@ -146,7 +146,7 @@ class Conversation:
         self.said.append(text)
         reply = await self.turn.run(user(text))
         assert reply.message.text == "Done."
-        assert paired(self.log.view)
+        assert has_paired_tools(self.log.view)
 
     async def work(self, tokens: int) -> None:
         """Until the transcript has grown by so much."""
@@ -156,7 +156,7 @@ class Conversation:
 
     @property
     def tokens(self) -> int:
-        return pressure_of(self.turn.request, self.turn.thresholds, 0.0).tokens
+        return measure_pressure(self.turn.request, self.turn.thresholds, 0.0).tokens
 
     @property
     def shown(self) -> str:

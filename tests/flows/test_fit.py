@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 from kit import make
 
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Added, Declined, Event, Failed
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Fit, Handback, Layers
-from sevenfold.request import Request
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Added, Declined, Event, Failed
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Change, Fit, Layers
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Pressure
+from sevenfold.core.transcript import Mark, Reply, Results, Transcript
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Pressure
-from sevenfold.transcript import Mark, Reply, Results, Transcript
 from sevenfold.turn import Turn
 
 pytestmark = pytest.mark.anyio
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.anyio
 class Layer:
     """Hands back the same once, and remembers what it was shown."""
 
-    handback: Sequence[Handback] = ()
+    handback: Sequence[Change] = ()
     shown: list[tuple[Request, Pressure]] = field(default_factory=list)
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         self.shown.append((request, pressure))
         return self.handback
 
@@ -42,7 +42,7 @@ class Layer:
 
 
 class Broken:
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         raise ZeroDivisionError("of all things")
 
 

@@ -10,10 +10,10 @@ import pytest
 from llama import LETTER, Talk, talking, weights_or_fail
 from msgspec.structs import replace
 
-from sevenfold.events import Forked
-from sevenfold.protocols import ForkReply
-from sevenfold.request import Request
-from sevenfold.tokens import Usage
+from sevenfold.core.events import Forked
+from sevenfold.core.protocols import ForkReply
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Usage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 SHARE = 0.99

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from flows.test_session import Place, hooks
 
-from sevenfold.errors import Refused
-from sevenfold.events import Closed, Ended, Notice
-from sevenfold.messages import ToolUse, assistant
+from sevenfold.core.errors import Refused
+from sevenfold.core.events import Closed, Ended, Notice
+from sevenfold.core.messages import ToolUse, assistant
+from sevenfold.core.transcript import Transcript
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import ScriptedModel
-from sevenfold.transcript import Transcript
 
 pytestmark = pytest.mark.anyio
 LS = assistant(ToolUse("t1", "Bash", {"command": "ls"}))

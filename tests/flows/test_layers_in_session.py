@@ -15,20 +15,20 @@ import pytest
 from flows.test_session import Place
 from flows.wire import SteadySimulator
 
-from sevenfold.events import CacheBroke, Cleared, Event, Sending, Stored
-from sevenfold.layers.l1_tool_results.preview import recognised
+from sevenfold.core.events import CacheBroke, Cleared, Event, Sending, Stored
+from sevenfold.core.messages import Json, ToolResult, ToolUse, assistant
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import encode_prefix
+from sevenfold.core.transcript import Edit, Transcript, View
+from sevenfold.layers.l1_tool_results.preview import parse_envelope
 from sevenfold.layers.l2_microcompaction.provider import PARAMETER
-from sevenfold.messages import Json, ToolResult, ToolUse, assistant
-from sevenfold.protocols import Capabilities
-from sevenfold.request import prefix
 from sevenfold.session.session import Session
 from sevenfold.settings.flags import LATCHED
 from sevenfold.simulator import ManualClock, Simulator
-from sevenfold.simulator.ledger import Row
+from sevenfold.simulator.ledger import LedgerRow
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.transcript import Edit, Transcript, View
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"
@@ -108,7 +108,7 @@ async def test_a_long_result_is_whole_on_disk_and_the_model_reads_it_back(tmp_pa
         if "count" not in shown:
             return [call("count", "Bash", command="seq 1 35185")]
         if "look" not in shown:
-            pointer = recognised(shown["count"])
+            pointer = parse_envelope(shown["count"])
             assert pointer is not None
             return [call("look", "Read", file_path=pointer.path, offset=20_000, limit=3)]
         return [text("the twenty thousandth line is 20000")]
@@ -176,7 +176,7 @@ async def test_of_nine_results_the_right_ones_go_to_disk_whatever_their_ids(tmp_
     model = ScriptedModel([assistant(*uses), "so much"])
     async with here.session(model, **options) as session:
         await session.ask("fetch")
-        before, id = prefix(session.request), session.id
+        before, id = encode_prefix(session.request), session.id
 
     stored = {event.use_id: Path(event.path) for event in here.of(Stored)}
     assert list(stored) == ["the long one", HOSTILE[0], HOSTILE[1]], "as few as will do"
@@ -187,9 +187,9 @@ async def test_of_nine_results_the_right_ones_go_to_disk_whatever_their_ids(tmp_
     model = ScriptedModel([assistant(*again), "so much"])
     options["settings"] = {**FETCHES, **tighter}
     async with here.session(model, resume=id, **options) as session:
-        assert prefix(session.request) == before
+        assert encode_prefix(session.request) == before
         await session.ask("and once more")
-        assert prefix(session.request)[: len(before)] == before, "what was decided stands"
+        assert encode_prefix(session.request)[: len(before)] == before, "what was decided stands"
     assert here.of(Stored)[-1].use_id == "later", "what is new is decided anew"
 
 
@@ -262,7 +262,7 @@ class Working:
         return [call(id, "Read", file_path=f"src/module_{n * 7 % 60}.py")]
 
 
-def broke(before: Row, row: Row) -> bool:
+def broke(before: LedgerRow, row: LedgerRow) -> bool:
     """Whether more than a twentieth of what the request before had sent was not sent again."""
     assert row.shared is not None
     sent = before.tokens
@@ -337,7 +337,7 @@ def test_a_killed_process_goes_on_with_the_very_bytes_it_had_sent(tmp_path: Path
     assert len(said) >= 94
     assert 1 <= registered <= len(edits)
     shown = [r.text for p in log.view for r in p.message.results]
-    pointers = [pointer for text in shown if (pointer := recognised(text))]
+    pointers = [pointer for text in shown if (pointer := parse_envelope(text))]
     assert len(pointers) > 5
     for pointer in pointers:
         assert len(Path(pointer.path).read_text("utf-8")) == pointer.characters

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from flows.test_session import Place
 
-from sevenfold.layers.l1_tool_results.preview import recognised
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant
-from sevenfold.request import Request
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant
+from sevenfold.core.request import Request
+from sevenfold.layers.l1_tool_results.preview import parse_envelope
 from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
@@ -69,7 +69,7 @@ async def test_a_resumed_session_stores_what_comes_after_the_switch_was_turned(h
 
         texts = [result.text for placed in session.view for result in placed.message.results]
         assert texts[0] == before
-        assert recognised(texts[1])
+        assert parse_envelope(texts[1])
         assert len(stored(session)) == 1
 
 
@@ -78,7 +78,7 @@ async def test_grep_finds_the_last_line_of_a_stored_result_of_many_megabytes(her
 
     def grep(request: Request) -> Message:
         [result] = request.view[len(request.view) - 1].message.results
-        pointer = recognised(result.text)
+        pointer = parse_envelope(result.text)
         assert pointer
         args = {"pattern": "0400000 of", "path": pointer.path, "output_mode": "content"}
         return assistant(ToolUse("toolu_2", "Grep", args))

@@ -10,10 +10,10 @@ import pytest
 from flows.test_session import Place
 from kit import use
 
-from sevenfold.events import Acted, Notice, Remembered, Surfaced
-from sevenfold.memory.recalled import is_recalled
+from sevenfold.core.events import Acted, Notice, Remembered, Surfaced
+from sevenfold.core.request import encode_prefix
+from sevenfold.memory.recall_results import is_recalled
 from sevenfold.memory.store import MemoryStore
-from sevenfold.request import prefix
 from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
@@ -105,7 +105,7 @@ async def test_what_was_recalled_is_not_recalled_again_not_even_after_a_resume(
         "And how do we test SQL with a database in CI?", "The same.", resume=session.id
     )
     assert sum("Never mock it." in text for text in texts(again)) == 1
-    assert list(prefix(again.requests[0]))[: len(model.seen[0])] == model.seen[0]
+    assert list(encode_prefix(again.requests[0]))[: len(model.seen[0])] == model.seen[0]
 
 
 async def test_memory_that_is_off_leaves_no_trace_in_the_request(place: Remembering) -> None:

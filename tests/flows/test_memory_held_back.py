@@ -9,12 +9,12 @@ import pytest
 from flows.test_memory_flow import Remembering
 from flows.test_session import Place
 
-from sevenfold.errors import SettingsError
+from sevenfold.core.errors import SettingsError
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.store import MemoryStore
-from sevenfold.session.place import memory_place
 from sevenfold.settings import Environment, Settings
-from sevenfold.storage.places import find
+from sevenfold.settings.place import find_memory_place
+from sevenfold.storage.places import find_places
 from sevenfold.testing import FakeClock
 
 KEY = "AKIA" + "Q3EGRT5ZLM7WX2PN"
@@ -72,7 +72,7 @@ def test_memory_cannot_be_the_home_folder_however_it_is_written(tmp_path: Path, 
     environ = {"HOME": str(person), "SEVENFOLD_MEMORY_PATH": path}
     environment = Environment.read(environ)
     with pytest.raises(SettingsError, match="SEVENFOLD_MEMORY_PATH"):
-        memory_place(find(tmp_path, environment.home), environment, Settings())
+        find_memory_place(find_places(tmp_path, environment.home), environment, Settings())
 
 
 @pytest.mark.anyio

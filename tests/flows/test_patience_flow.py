@@ -11,10 +11,10 @@ from flows.test_session import Place
 from flows.wire import SteadySimulator
 from layers.l7_agents.stage import HandClock, until
 
-from sevenfold.events import CacheBroke, Forked
+from sevenfold.core.events import CacheBroke, Forked
+from sevenfold.core.messages import Json
+from sevenfold.core.request import KEPT_WARM, TTL_SECONDS
 from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL
-from sevenfold.messages import Json
-from sevenfold.request import KEPT_WARM, TTL_SECONDS
 from sevenfold.simulator.server import Simulator
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ import pytest
 from flows.test_session import Place
 from flows.wire import SteadySimulator
 
-from sevenfold.events import CacheBroke, Cleared, Compacted, Failed, Progress, Sending
-from sevenfold.offline import reply_to_wire
+from sevenfold.core.events import CacheBroke, Cleared, Compacted, Failed, Progress, Sending
+from sevenfold.offline import encode_reply
 from sevenfold.simulator import ManualClock
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_with_the_flag_a_user_who_comes_back_finds_the_cache_warm(
     tmp_path: Path, on: bool
 ) -> None:
     clock = Driven()
-    async with SteadySimulator(replies=reply_to_wire, clock=clock) as sim:
+    async with SteadySimulator(replies=encode_reply, clock=clock) as sim:
         here = Place(tmp_path, sim.url)
         sim.events = here.events
         options = {"clock": clock, "settings": {"flags": {"pre_cold": on, "notes": False}}}
@@ -72,7 +72,7 @@ async def test_what_would_be_summed_up_anyway_is_summed_up_while_that_reads_the_
     tmp_path: Path,
 ) -> None:
     clock = Driven()
-    async with SteadySimulator(replies=reply_to_wire, clock=clock) as sim:
+    async with SteadySimulator(replies=encode_reply, clock=clock) as sim:
         here = Place(tmp_path, sim.url)
         sim.events = here.events
         for n in range(3):

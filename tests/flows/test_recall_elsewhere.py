@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sevenfold import Memory, Session
-from sevenfold.events import Event, Notice, Surfaced
+from sevenfold.core.events import Event, Notice, Surfaced
+from sevenfold.core.messages import ToolUse, assistant
+from sevenfold.core.protocols import Model
 from sevenfold.layers.l5_durable_memory.selection import TOOL
-from sevenfold.messages import ToolUse, assistant
-from sevenfold.protocols import Model
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 from flows.test_compaction_hooks import TITLE, Mind, Place
 
-from sevenfold.cli.commands.sessions import summary
-from sevenfold.events import Compacted, Failed
-from sevenfold.layers.shared.restore import Afresh, Cut, Restorable, Several
-from sevenfold.messages import Message
-from sevenfold.storage.places import find, list_sessions
+from sevenfold.cli.commands.sessions import summarise_session
+from sevenfold.core.events import Compacted, Failed
+from sevenfold.core.messages import Message
+from sevenfold.layers.shared.restore import (
+    CompactionCut,
+    RestoredText,
+    RestoredTexts,
+    RestoreSource,
+)
+from sevenfold.storage.places import find_places, list_sessions
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +24,7 @@ pytestmark = pytest.mark.anyio
 class Broken:
     name = "broken"
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
         raise KeyError("no plan for today")
 
 
@@ -31,10 +36,10 @@ def place(tmp_path: Path) -> Place:
 @pytest.mark.parametrize("notes", [True, False], ids=["by notes", "by a summary"])
 async def test_what_a_caller_wants_back_is_in_the_next_request(place: Place, notes: bool) -> None:
     plan = ["first plan"]
-    theirs: tuple[Restorable, ...] = (
+    theirs: tuple[RestoreSource, ...] = (
         Broken(),
-        Afresh("plan", "The plan of this session.", lambda: plan[0]),
-        Several("skills", "Skills in use.", lambda: [("sql", "Quote every name.")]),
+        RestoredText("plan", "The plan of this session.", lambda: plan[0]),
+        RestoredTexts("skills", "Skills in use.", lambda: [("sql", "Quote every name.")]),
     )
     mind = Mind()
     settings = {"flags": {"payout": notes}}
@@ -61,10 +66,10 @@ async def test_the_title_in_the_notes_is_a_mark_is_listed_and_comes_back(place: 
         title = session.view.marks["title"]
         shown = [p.message.text for p in session.view if title in p.message.text]
         id = session.id
-    (info,) = list_sessions(find(place.project, place.folder / "home"))
+    (info,) = list_sessions(find_places(place.project, place.folder / "home"))
 
     assert title.startswith(TITLE)
     assert any("What this session is called" in text for text in shown)
-    assert (info.id, summary(info).first_words) == (id, title)
+    assert (info.id, summarise_session(info).first_words) == (id, title)
     async with place.session(mind, resume=id) as session:
         assert session.view.marks["title"] == title

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 from flows.wire import SteadySimulator
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     ContextFull,
     FromTheFuture,
     Mistake,
@@ -21,7 +21,7 @@ from sevenfold.errors import (
     SessionBusy,
     SessionNotFound,
 )
-from sevenfold.events import (
+from sevenfold.core.events import (
     CacheBroke,
     Closed,
     Event,
@@ -31,17 +31,17 @@ from sevenfold.events import (
     Started,
     ToolStarted,
 )
-from sevenfold.messages import Message, Text, Thinking, ToolUse, assistant, user
-from sevenfold.offline import reply_to_wire
-from sevenfold.protocols import Capabilities
-from sevenfold.request import paired, prefix
+from sevenfold.core.messages import Message, Text, Thinking, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import encode_prefix, has_paired_tools
+from sevenfold.core.tokens import Calibration, Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript
+from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Simulator
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Calibration, Usage
-from sevenfold.transcript import Mark, Reply, Transcript
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"
@@ -72,7 +72,7 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[tuple[Place, Simulator]]:
-    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock()) as simulator:
+    async with SteadySimulator(replies=encode_reply, clock=ManualClock()) as simulator:
         here = Place(tmp_path, simulator.url)
         simulator.events = here.events
         yield here, simulator
@@ -105,9 +105,9 @@ async def test_a_resumed_session_sends_the_same_bytes_and_reads_the_same_cache(
     here, simulator = place
     async with here.session() as session:
         await session.ask("read config.toml")
-        before, id = prefix(session.request), session.id
+        before, id = encode_prefix(session.request), session.id
     async with here.session(resume=id) as session:
-        assert prefix(session.request) == before
+        assert encode_prefix(session.request) == before
         await session.ask("what is the port?")
 
     last = simulator.ledger.rows[-1]
@@ -235,7 +235,7 @@ async def test_stopping_a_turn_leaves_the_view_whole_and_the_session_usable(here
         session.subscribe(lambda e: session.stop() if isinstance(e, ToolStarted) else None)
         reply = await session.ask("wait")
         assert reply.stop == "interrupted"
-        assert paired(session.view)
+        assert has_paired_tools(session.view)
         assert not session.stop(), "nothing is running any more"
         assert (await session.ask("go on")).message.text == "ok"
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sevenfold import Session, Text, ToolUse
-from sevenfold.events import Compacted, Event
-from sevenfold.messages import Message, assistant
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Request
+from sevenfold.core.events import Compacted, Event
+from sevenfold.core.messages import Message, assistant
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from sevenfold import Session
-from sevenfold.events import CacheBroke, Event
-from sevenfold.messages import Message, Text, ToolUse, assistant, user
+from sevenfold.core.events import CacheBroke, Event
+from sevenfold.core.messages import Message, Text, ToolUse, assistant, user
+from sevenfold.core.protocols import AgentSpec
+from sevenfold.core.request import Request, encode_prefix, find_open_uses
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import AgentSpec
-from sevenfold.request import Request, open_uses, prefix
 from sevenfold.testing import ScriptedModel
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ async def test_a_fork_sends_the_bytes_of_its_parent_and_one_message_more(tmp_pat
     model = ScriptedModel(["hello", "forked"])
     async with opened(model, tmp_path) as session:
         await session.ask("hi")
-        before, length = prefix(session.request), len(session.view)
+        before, length = encode_prefix(session.request), len(session.view)
         agent = session.spawning(AgentSpec(id="a1", name="one", kind="fork", on=session.request))
         reply = await agent.run(user(write_directive("agent", "a1", "look around")))
         await agent.close()
@@ -53,7 +53,7 @@ async def test_parallel_forks_differ_in_their_directive_alone(tmp_path: Path) ->
             await agent.run(user(write_directive("agent", "same", f"task {name}")))
             await agent.close()
         forks = model.requests[-2:]
-    first, second = (prefix(request) for request in forks)
+    first, second = (encode_prefix(request) for request in forks)
     assert first[:-1] == second[:-1]
     assert first[-1] != second[-1]
 
@@ -70,8 +70,8 @@ async def test_open_calls_are_answered_with_the_same_placeholder_in_every_fork(
         agent = session.spawning(AgentSpec(id="f", name="f", kind="fork", on=session.request))
         await agent.run(user(write_directive("agent", "f", "go")))
         seen = list(agent.request.view.messages)
-        assert not open_uses(agent.request.view)
-        assert list(open_uses(session.view)) == ["t9"]
+        assert not find_open_uses(agent.request.view)
+        assert list(find_open_uses(session.view)) == ["t9"]
         await agent.close()
     assert any(block.tool_use_id == "t9" for message in seen for block in message.results)
 

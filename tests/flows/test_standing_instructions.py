@@ -10,12 +10,12 @@ import pytest
 from layers.summaries import summary
 
 from sevenfold import Memory, Session
-from sevenfold.events import Compacted, Event
-from sevenfold.layers.shared.boundary import last_boundary
-from sevenfold.messages import Message, ToolUse, assistant, user
+from sevenfold.core.events import Compacted, Event
+from sevenfold.core.messages import Message, ToolUse, assistant, user
+from sevenfold.core.protocols import AgentSpec, Capabilities
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.layers.shared.boundary import find_last_boundary
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import AgentSpec, Capabilities
-from sevenfold.request import Request, prefix
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +126,7 @@ async def test_an_agent_keeps_the_rules_and_its_own_index(place: Place, tmp_path
         )
         agent = session.spawning(spec)
         await agent.run(user("read all of it"))
-        assert last_boundary(agent.request.view)
+        assert find_last_boundary(agent.request.view)
         await agent.close()
     asked = [text(request) for request in model.requests if request.source == "agent:reader"]
 
@@ -159,12 +159,12 @@ async def test_a_fork_hears_it_behind_the_bytes_of_its_parent(place: Place) -> N
     model = ScriptedModel(["hello", *looking("a/b/x.txt")])
     async with place.session(model) as session:
         await session.ask("hi")
-        before, length = prefix(session.request), len(session.view)
+        before, length = encode_prefix(session.request), len(session.view)
         agent = session.spawning(AgentSpec(id="f1", name="f", kind="fork", on=session.request))
         await agent.run(user(write_directive("agent", "f1", "look around")))
         await agent.close()
         assert len(session.view) == length
-        assert prefix(session.request) == before
+        assert encode_prefix(session.request) == before
     assert model.seen[-1][: len(before)] == before
     for rule in ("NESTEDRULE", "TEXTRULE", "HOUSERULE"):
         assert text(model.requests[-1]).count(rule) == 1

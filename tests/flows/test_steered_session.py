@@ -13,13 +13,13 @@ import anyio.lowlevel
 import pytest
 from flows.wire import SteadySimulator
 
-from sevenfold.errors import Refused
-from sevenfold.events import Compacted, Event, Notice, Sending
-from sevenfold.layers.shared.boundary import last_boundary
-from sevenfold.messages import ToolUse
-from sevenfold.offline import reply_to_wire
-from sevenfold.request import paired, prefix
-from sevenfold.session.commands import Report, past_turns
+from sevenfold.core.errors import Refused
+from sevenfold.core.events import Compacted, Event, Notice, Sending
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.request import encode_prefix, has_paired_tools
+from sevenfold.layers.shared.boundary import find_last_boundary
+from sevenfold.offline import encode_reply
+from sevenfold.session.commands import CompactionReport, list_past_turns
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Script, Simulator, parse_steps
 
@@ -67,7 +67,7 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock()) as sim:
+    async with SteadySimulator(replies=encode_reply, clock=ManualClock()) as sim:
         place = Place(tmp_path, sim)
         sim.events = place.events
         yield place
@@ -85,16 +85,16 @@ async def test_a_summary_by_hand_reads_the_cache_and_a_resumed_session_goes_on_f
     async with place.session() as session:
         await worked(session)
         report = await session.compact("keep the ports")
-        after, id = prefix(session.request), session.id
+        after, id = encode_prefix(session.request), session.id
 
     assert report.boundary is not None
     assert report.usage.hit_rate > 0.75, "the rest is the question itself"
     assert [event.by for event in place.events if isinstance(event, Compacted)] == ["summary"]
     async with place.session(resume=id) as session:
-        assert prefix(session.request) == after
-        assert last_boundary(session.view) == report.boundary
+        assert encode_prefix(session.request) == after
+        assert find_last_boundary(session.view) == report.boundary
         await session.ask("hello again")
-        assert paired(session.view)
+        assert has_paired_tools(session.view)
 
 
 async def test_where_a_summary_says_that_everything_is_may_be_read_unasked(place: Place) -> None:
@@ -123,11 +123,11 @@ async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says
 ) -> None:
     async with place.session() as session:
         await session.ask("read one.py")
-        before = prefix(session.request)
+        before = encode_prefix(session.request)
         await session.ask("read two.py")
 
         session.rewind(2)
-        assert prefix(session.request) == before
+        assert encode_prefix(session.request) == before
         await session.ask("hello")
 
         sent = [event for event in place.events if isinstance(event, Sending)][-1]
@@ -137,7 +137,7 @@ async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says
         assert rows[-1].tokens.cache_read >= cached, "all that the first turn had cached is read"
         id = session.id
     async with place.session(resume=id) as session:
-        said = [past.said for past in past_turns(session.turn.transcript)]
+        said = [past.said for past in list_past_turns(session.turn.transcript)]
         assert said == ["read one.py", "hello"]
 
 
@@ -180,12 +180,12 @@ async def test_a_hook_may_refuse_and_nothing_is_asked(place: Place) -> None:
 
 async def test_one_thing_at_a_time_and_stop_reaches_a_compaction(tmp_path: Path) -> None:
     hanging = Script(parse_steps('{"match": {"source": "fork:compact"}, "hang": true}'))
-    async with SteadySimulator(replies=reply_to_wire, clock=ManualClock(), script=hanging) as sim:
+    async with SteadySimulator(replies=encode_reply, clock=ManualClock(), script=hanging) as sim:
         place = Place(tmp_path, sim)
         sim.events = place.events
         async with place.session() as session:
             await worked(session)
-            view, reports = session.view, list[Report]()
+            view, reports = session.view, list[CompactionReport]()
 
             async def compact() -> None:
                 reports.append(await session.compact())
@@ -203,7 +203,7 @@ async def test_one_thing_at_a_time_and_stop_reaches_a_compaction(tmp_path: Path)
                     session.rewind(1)
                 assert session.stop()
 
-            assert reports == [Report(stopped=True)]
+            assert reports == [CompactionReport(stopped=True)]
             assert session.view == view
             assert (await session.ask("hello")).stop == "end_turn"
 

@@ -13,13 +13,13 @@ from openfeature import api
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
 
 from sevenfold.context.context import Context
-from sevenfold.events import Event, Notice
-from sevenfold.layers.l2_microcompaction.provider import clears, managed
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Frame, prefix
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Frame, encode_prefix
+from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_clear_request
 from sevenfold.session.session import Session
 from sevenfold.settings.flags import DOMAIN, LATCHED, Flags
+from sevenfold.settings.layers import MicroSettings
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +95,7 @@ async def test_what_every_request_begins_with_stays_and_the_user_is_told(
     began = getattr(Flags(), name)
     async with opened(tmp_path) as session:
         await session.ask("hello")
-        id, sent = session.id, prefix(session.request)
+        id, sent = session.id, encode_prefix(session.request)
     told: list[Event] = []
 
     session = Session(
@@ -109,7 +109,7 @@ async def test_what_every_request_begins_with_stays_and_the_user_is_told(
     session.subscribe(told.append)
     async with session:
         assert getattr(session.flags, name) is began
-        assert prefix(session.request) == sent
+        assert encode_prefix(session.request) == sent
     (notice,) = [one for one in told if isinstance(one, Notice) and name in one.text]
     assert f"{name} {'on' if began else 'off'}" in notice.text
 
@@ -119,7 +119,7 @@ async def test_a_switch_turned_from_afar_holds_from_the_next_turn_on(tmp_path: P
     async with opened(tmp_path) as session:
         await session.ask("hello")
         assert "Extraction" in layers(session)
-        before = prefix(session.request)
+        before = encode_prefix(session.request)
 
         provide(extraction=False, pre_cold=True, server_compact=True)
         await session.ask("and now?")
@@ -127,7 +127,7 @@ async def test_a_switch_turned_from_afar_holds_from_the_next_turn_on(tmp_path: P
         assert "Extraction" not in layers(session)
         assert "PreCold" in layers(session)
         assert not session.flags.server_compact, "it would change what every request begins with"
-        assert prefix(session.request)[: len(before)] == before
+        assert encode_prefix(session.request)[: len(before)] == before
 
 
 async def test_a_provider_that_is_gone_leaves_the_switches_where_they_were(tmp_path: Path) -> None:
@@ -179,6 +179,6 @@ def test_where_the_provider_was_asked_to_clear_we_do_not_clear_beside_it() -> No
     able = Capabilities(context_management=True)
     frame = Frame("m", ("s",), ({"name": "Read", "input_schema": {}},))
 
-    assert clears(managed(frame, able, MicroSettings()))
-    assert not clears(frame)
-    assert not clears(replace(frame, params={"context_management": {"edits": ["?"]}}))
+    assert is_clear_request(add_context_management(frame, able, MicroSettings()))
+    assert not is_clear_request(frame)
+    assert not is_clear_request(replace(frame, params={"context_management": {"edits": ["?"]}}))

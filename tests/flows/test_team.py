@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sevenfold import Session
-from sevenfold.clock import SystemClock
-from sevenfold.events import Event, Notice
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.request import Request
 from sevenfold.memory.team.team import Team
-from sevenfold.messages import Message, ToolUse, assistant
-from sevenfold.request import Request
 from sevenfold.testing import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

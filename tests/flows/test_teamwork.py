@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from sevenfold import Session
-from sevenfold.clock import SystemClock
-from sevenfold.events import Event, Notice
-from sevenfold.memory.team.state import StateFile
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.events import Event, Notice
+from sevenfold.memory.team.state import TeamStateFile
 from sevenfold.memory.team.team import Team
 from sevenfold.testing import ScriptedModel
 
@@ -47,7 +47,7 @@ async def test_what_a_hand_wrote_during_a_session_is_sent_at_its_end(tmp_path: P
 
 async def test_a_remote_that_does_not_answer_is_told_and_costs_little(tmp_path: Path) -> None:
     team = await begun(tmp_path)
-    file = StateFile(team.store.state / "team")
+    file = TeamStateFile(team.store.state / "team")
     heard: list[Event] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         known = file.load()

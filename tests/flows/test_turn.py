@@ -9,7 +9,7 @@ import anyio
 import pytest
 from kit import extends, make, use
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadRequest,
     ContextFull,
     ModelFailure,
@@ -20,16 +20,25 @@ from sevenfold.errors import (
     StorageFailure,
     Unreachable,
 )
-from sevenfold.events import Declined, Delta, Event, Failed, Replied, Retrying, ToolStarted
+from sevenfold.core.events import Declined, Delta, Event, Failed, Replied, Retrying, ToolStarted
+from sevenfold.core.messages import (
+    Block,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+)
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Request, has_paired_tools
+from sevenfold.core.tokens import Pressure, Thresholds, Usage
+from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript, View
 from sevenfold.layers.ladder import BlockCheck
-from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request, paired
-from sevenfold.streaming import INTERRUPTED, Retry
+from sevenfold.streaming import INTERRUPTED, RetryPolicy
 from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Pressure, Thresholds, Usage
-from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript, View
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +103,7 @@ async def test_cut_anywhere_leaves_a_whole_view(after: float) -> None:
         await turn.run(user("go"))
 
     assert scope.cancelled_caught
-    assert paired(t.view)
+    assert has_paired_tools(t.view)
     assert Transcript.load(b"".join(disk), lambda: 0.0).view == t.view
     assert all(len(r.text) <= 100 for p in t.view for r in p.message.results), "intake ran even so"
 
@@ -123,7 +132,7 @@ async def test_a_stream_that_dies_after_a_tool_started_is_kept_not_asked_again()
     await turn.run(user("go"))
 
     assert tools.log == ["start 1", "end 1"]
-    assert paired(turn.transcript.view)
+    assert has_paired_tools(turn.transcript.view)
     assert turn.transcript.view[1].message.text == "half a sen"
 
 
@@ -152,8 +161,8 @@ async def test_the_wait_the_provider_asks_for_is_honoured() -> None:
 
 
 def test_waits_grow_with_jitter_up_to_a_limit_and_then_end() -> None:
-    longest = Retry(tries=9, chance=lambda: 1.0)
-    shortest = Retry(tries=9, chance=lambda: 0.0)
+    longest = RetryPolicy(tries=9, chance=lambda: 1.0)
+    shortest = RetryPolicy(tries=9, chance=lambda: 0.0)
     error = Overloaded("busy")
 
     assert [longest.wait(error, n) for n in range(1, 10)] == [0.5, 1, 2, 4, 8, 16, 32, 32, None]
@@ -164,7 +173,7 @@ def test_waits_grow_with_jitter_up_to_a_limit_and_then_end() -> None:
 
 
 async def test_a_provider_that_stays_down_ends_the_turn_and_keeps_what_was_said() -> None:
-    turn = make([Overloaded("down")] * 3, retry=Retry(tries=3))
+    turn = make([Overloaded("down")] * 3, retry=RetryPolicy(tries=3))
     with pytest.raises(ModelFailure):
         await turn.run(user("go"))
 
@@ -175,7 +184,7 @@ async def test_too_many_steps_is_said() -> None:
     turn = make([use(str(i)) for i in range(3)], max_steps=3)
     with pytest.raises(StepLimitReached, match="3 steps"):
         await turn.run(user("go"))
-    assert paired(turn.transcript.view)
+    assert has_paired_tools(turn.transcript.view)
 
 
 async def test_a_tool_that_breaks_answers_with_its_error() -> None:
@@ -245,11 +254,11 @@ async def test_a_reply_that_is_still_too_long_is_continued_three_times_at_most()
 class Once:
     """A fit layer that hands this back, the first time it is asked under `when`."""
 
-    handback: Sequence[Handback] | Exception
+    handback: Sequence[Change] | Exception
     when_refused: bool = False
     asked: list[Pressure] = field(default_factory=list)
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         self.asked.append(pressure)
         if self.when_refused != pressure.refused or not self.handback:
             return ()
@@ -339,7 +348,7 @@ async def test_an_edit_that_would_drop_thinking_inside_an_open_tool_loop_is_decl
     clear = Once([Results({"a": "[cleared]"})], when_refused=False)
 
     class InLoop:
-        async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+        async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
             return await clear.fit(request, pressure) if request.view[-1].message.results else ()
 
     turn.layers = Layers(fit=(InLoop(),))
@@ -370,7 +379,7 @@ async def test_a_subscriber_that_breaks_ends_the_turn_as_itself_with_every_use_a
     turn.emit = broken
     with pytest.raises(BrokenPipeError):
         await turn.run(user("go"))
-    assert paired(turn.transcript.view)
+    assert has_paired_tools(turn.transcript.view)
 
 
 async def test_a_tool_that_cannot_say_whether_it_is_safe_runs_alone() -> None:
@@ -399,7 +408,7 @@ async def test_results_the_disk_refused_are_answered_before_anything_else_is_sai
     full = False
     await turn.run(user("again"))
 
-    assert paired(turn.transcript.view)
+    assert has_paired_tools(turn.transcript.view)
 
 
 async def test_an_edit_that_splits_a_pair_is_declined() -> None:
@@ -411,7 +420,7 @@ async def test_an_edit_that_splits_a_pair_is_declined() -> None:
     await turn.run(user("more"))
 
     assert [e.by for e in events if isinstance(e, Declined)] == ["Once"]
-    assert paired(turn.transcript.view)
+    assert has_paired_tools(turn.transcript.view)
 
 
 async def test_a_refusal_says_by_how_much() -> None:

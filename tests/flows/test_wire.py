@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from flows.wire import check
 
-from sevenfold.events import Event, Sending
-from sevenfold.simulator import Row
-from sevenfold.simulator.ledger import Shared
+from sevenfold.core.events import Event, Sending
+from sevenfold.simulator import LedgerRow
+from sevenfold.simulator.ledger import SharedPrefix
 
 
-def row(n: int, shared: Shared | None) -> Row:
-    return Row(
+def row(n: int, shared: SharedPrefix | None) -> LedgerRow:
+    return LedgerRow(
         n=n,
         id=f"r{n}",
         at=0.0,
@@ -26,9 +26,9 @@ def row(n: int, shared: Shared | None) -> Row:
     )
 
 
-FIRST, WHOLE = row(0, None), row(1, Shared(blocks=4, tokens=9, of_blocks=4))
-CHANGED = row(1, Shared(blocks=2, tokens=5, of_blocks=4, diverged="messages[1]"))
-SHORTER = row(1, Shared(blocks=3, tokens=5, of_blocks=4))
+FIRST, WHOLE = row(0, None), row(1, SharedPrefix(blocks=4, tokens=9, of_blocks=4))
+CHANGED = row(1, SharedPrefix(blocks=2, tokens=5, of_blocks=4, diverged="messages[1]"))
+SHORTER = row(1, SharedPrefix(blocks=3, tokens=5, of_blocks=4))
 
 
 def sent(lost: int = 0, why: str = "", *, expected: bool = False, shared: int = 5) -> Sending:
@@ -36,7 +36,7 @@ def sent(lost: int = 0, why: str = "", *, expected: bool = False, shared: int = 
 
 
 @pytest.mark.parametrize("broken", [CHANGED, SHORTER])
-def test_a_break_on_the_wire_that_nobody_told_of_is_found(broken: Row) -> None:
+def test_a_break_on_the_wire_that_nobody_told_of_is_found(broken: LedgerRow) -> None:
     check([FIRST, WHOLE], [sent(shared=0), sent()])
     with pytest.raises(AssertionError):
         check([FIRST, broken], [sent(shared=0), sent()])

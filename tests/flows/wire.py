@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from sevenfold.events import Event, Sending
-from sevenfold.simulator import Row, Simulator
+from sevenfold.core.events import Event, Sending
+from sevenfold.simulator import LedgerRow, Simulator
 
 KNOWN = ("idle for", "the model changed from")
 """Breaks that nobody has to announce: the provider forgot, or the person chose another model."""
@@ -32,7 +32,7 @@ class SteadySimulator(Simulator):
             check(list(self.ledger.rows), self.events)
 
 
-def check(rows: Sequence[Row], events: Sequence[Event]) -> None:
+def check(rows: Sequence[LedgerRow], events: Sequence[Event]) -> None:
     """What the provider saw against what was announced to the user."""
     sent = [event for event in events if isinstance(event, Sending) and event.source == "main"]
     told = [event for event in sent if event.why]
@@ -43,7 +43,7 @@ def check(rows: Sequence[Row], events: Sequence[Event]) -> None:
     assert len(broken) <= len(told) + max(0, begun - 1), [row.shared for row in broken]
 
 
-def parted(row: Row) -> bool:
+def parted(row: LedgerRow) -> bool:
     """Whether it did not begin with the whole of the request before."""
     shared = row.shared
     return shared is not None and bool(shared.diverged or shared.blocks < shared.of_blocks)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sevenfold.clock import run_sync
-from sevenfold.messages import Message, Text, ToolUse, assistant
-from sevenfold.request import Request, prefix
+from sevenfold.core.clock import run_sync
+from sevenfold.core.messages import Message, Text, ToolUse, assistant
+from sevenfold.core.request import Request, encode_prefix
 from sevenfold.session.session import Session
 from sevenfold.testing import ScriptedModel
 from sevenfold.testing.doubles import Line
@@ -25,7 +25,7 @@ SETTINGS = {
 def beginnings(request: Request) -> list[str]:
     """A hash of the whole beginning of a request up to each of its parts."""
     chain, found = hashlib.sha256(), []
-    for part in prefix(request):
+    for part in encode_prefix(request):
         chain.update(b"%d:" % len(part) + part)
         found.append(chain.hexdigest()[:12])
     return found

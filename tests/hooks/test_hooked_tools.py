@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sevenfold.events import Denied, Event, HookRan
+from sevenfold.core.events import Denied, Event, HookRan
+from sevenfold.core.messages import Image, Text, ToolResult, ToolUse
 from sevenfold.hooks.contract import MOST_TOLD, HookCommand, HookEvents, HookMatcher
 from sevenfold.hooks.hooks import HookedTools, Hooks
-from sevenfold.messages import Image, Text, ToolResult, ToolUse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

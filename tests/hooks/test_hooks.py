@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 
-from sevenfold.events import Event, HookRan, Notice
-from sevenfold.hooks.contract import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, Outcome
+from sevenfold.core.events import Event, HookRan, Notice
+from sevenfold.hooks.contract import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, HookOutcome
 from sevenfold.hooks.hooks import Hooks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -100,7 +100,7 @@ async def test_a_hook_gets_the_event_as_json_and_the_project_in_its_environment(
 async def test_without_hooks_nothing_happens_at_once(scene: Scene) -> None:
     outcome = await scene.hooks().run("PreToolUse", BASH)
 
-    assert outcome == Outcome()
+    assert outcome == HookOutcome()
     assert scene.events == []
 
 
@@ -184,7 +184,7 @@ async def test_plain_output_is_context_where_context_can_be_added(scene: Scene) 
 
     assert start.contexts == ("on main, 2 files changed",)
     assert prompt.contexts == ("today is Friday",)
-    assert tool == Outcome()
+    assert tool == HookOutcome()
     assert scene.outcomes == ["ok", "ok", "ok"]
 
 
@@ -200,7 +200,7 @@ async def test_exit_2_refuses_with_stderr_as_the_reason(scene: Scene, event: str
     outcome = await hooks.run(event, {})
 
     (ran,) = scene.events
-    assert outcome == Outcome(block=True, reason="tests fail")
+    assert outcome == HookOutcome(block=True, reason="tests fail")
     assert isinstance(ran, HookRan)
     assert (ran.hook, ran.outcome, ran.message) == (event, "blocked", "tests fail")
 
@@ -218,14 +218,14 @@ async def test_what_cannot_be_refused_is_only_shown(scene: Scene, event: str) ->
 
     outcome = await hooks.run(event, {})
 
-    assert outcome == Outcome(messages=(f"{event} hook: too late",))
+    assert outcome == HookOutcome(messages=(f"{event} hook: too late",))
     assert Notice(f"{event} hook: too late", "warning") in scene.events
 
 
 async def test_any_other_exit_code_is_shown_and_changes_nothing(scene: Scene) -> None:
     outcome = await scene.hooks(pre_tool_use=on("echo oh no >&2; exit 1")).run("PreToolUse", BASH)
 
-    assert outcome == Outcome(messages=("PreToolUse hook failed with exit code 1: oh no",))
+    assert outcome == HookOutcome(messages=("PreToolUse hook failed with exit code 1: oh no",))
     assert scene.outcomes == ["failed"]
 
 
@@ -267,7 +267,7 @@ async def test_a_stop_can_be_refused_as_json(scene: Scene) -> None:
 
     outcome = await hooks.run("Stop", {"stop_hook_active": False})
 
-    assert outcome == Outcome(block=True, reason="run the tests first")
+    assert outcome == HookOutcome(block=True, reason="run the tests first")
 
 
 async def test_continue_false_ends_everything_and_beats_a_decision(scene: Scene) -> None:
@@ -275,7 +275,7 @@ async def test_continue_false_ends_everything_and_beats_a_decision(scene: Scene)
 
     outcome = await scene.hooks(pre_tool_use=on(answer)).run("PreToolUse", BASH)
 
-    assert outcome == Outcome(stop=True, reason="budget used up")
+    assert outcome == HookOutcome(stop=True, reason="budget used up")
 
 
 async def test_added_context_as_json(scene: Scene) -> None:
@@ -295,7 +295,7 @@ async def test_what_is_meant_for_another_event_is_not_taken(scene: Scene) -> Non
         "PreToolUse", BASH
     )
 
-    assert outcome == Outcome()
+    assert outcome == HookOutcome()
 
 
 @pytest.mark.parametrize(
@@ -528,5 +528,5 @@ async def test_an_existing_script_that_guards_commands_works_unchanged(scene: Sc
     fine = await hooks.run("PreToolUse", BASH)
     bad = await hooks.run("PreToolUse", BASH | {"tool_input": {"command": "rm -rf /"}})
 
-    assert fine == Outcome()
+    assert fine == HookOutcome()
     assert (bad.permission, bad.reason) == ("deny", "rm -rf is not allowed here")

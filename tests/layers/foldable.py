@@ -9,13 +9,20 @@ from pathlib import Path
 import anyio
 from kit import use
 
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Event
-from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Capabilities, Fit, Handback
-from sevenfold.request import Frame, Request, completed, encoded, paired, pressure_of
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    complete_changes,
+    encode_view,
+    has_paired_tools,
+    measure_pressure,
+)
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Reply, Transcript
 
 WINDOWS = (8_000, 32_000, 128_000, 200_000)
 FRAME = Frame("m", ("s" * 800,))
@@ -37,7 +44,7 @@ Make = Callable[
 def pressed(
     request: Request, window: int, refused: PromptTooLong | None = None, now: float = 0.0
 ) -> Pressure:
-    return pressure_of(request, Thresholds.of(window, 32_000), now, refused)
+    return measure_pressure(request, Thresholds.of(window, 32_000), now, refused)
 
 
 def offered(
@@ -46,21 +53,19 @@ def offered(
     window: int,
     able: Capabilities = PLAIN,
     refused: PromptTooLong | None = None,
-) -> list[Handback]:
+) -> list[Change]:
     """What the layer hands back for this conversation in a window of this size."""
     layer = make(lambda event: None, lambda why: None, lambda: LOG, lambda: able)
     request = Request(FRAME, log.view)
     return list(anyio.run(layer.fit, request, pressed(request, window, refused)))
 
 
-def written(
-    log: Transcript, handed: Sequence[Handback], by: str, able: Capabilities = PLAIN
-) -> None:
+def written(log: Transcript, handed: Sequence[Change], by: str, able: Capabilities = PLAIN) -> None:
     """Write it as a turn would, which takes it whole or not at all."""
-    whole = completed(handed, log, able.loses_thinking)
+    whole = complete_changes(handed, log, able.loses_thinking)
     assert whole is not None, "the turn would decline it"
     log.add(*whole, by=by)
-    assert paired(log.view)
+    assert has_paired_tools(log.view)
 
 
 def rounds(log: Transcript, n: int, size: int = 2_000, first: int = 0) -> None:
@@ -121,7 +126,7 @@ def _call(rng: random.Random, n: int) -> tuple[ToolUse, ToolResult]:
 
 def sent(log: Transcript) -> list[bytes]:
     """The messages as they would be sent now."""
-    return list(encoded(log.view))
+    return list(encode_view(log.view))
 
 
 def reloaded(lines: Sequence[bytes]) -> Transcript:

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sevenfold.cache.prices import Prices
-from sevenfold.events import Event
-from sevenfold.layers.l5_durable_memory.extraction import Extraction, Learning
-from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import ExtractionSettings
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Forker
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Mark, Reply, Transcript, View
+from sevenfold.layers.l5_durable_memory.extraction import Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
+from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Forker
-from sevenfold.request import Frame, Request
+from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Thresholds
-from sevenfold.tools.permissions import Mode, Permissions, PermissionSettings
-from sevenfold.tools.toolbox import standard_tools
+from sevenfold.tools.permissions import Mode, PermissionRules, Permissions
+from sevenfold.tools.toolbox import make_standard_tools
 from sevenfold.tools.workspace import Workspace
-from sevenfold.transcript import Mark, Reply, Transcript, View
 
 E = TypeVar("E", bound=Event)
 NOON = 1_793_448_000.0
@@ -66,7 +66,7 @@ class Learner:
         self.workspace = Workspace(
             self.project, self.folder, {"PATH": "/usr/bin:/bin"}, self.folder / "out", self.clock
         )
-        rules = PermissionSettings(self.mode, deny=self.deny)
+        rules = PermissionRules(self.mode, deny=self.deny)
         self.permissions = Permissions(rules, readable=(self.memory,), memory_dirs=(self.memory,))
         self.store = MemoryStore(
             self.memory,
@@ -75,7 +75,7 @@ class Learner:
             emit=self.events.append,
             author=Author("agent", SESSION),
         )
-        tools = tuple(tool.schema for tool in standard_tools(self.workspace))
+        tools = tuple(tool.schema for tool in make_standard_tools(self.workspace))
         self.frame = Frame(
             "claude-sonnet-4-5" if self.prices else "m", ("static", "of this session"), tools
         )
@@ -90,11 +90,11 @@ class Learner:
         able = self.model.capabilities
         limits = Thresholds.of(able.window, able.max_output)
         emit = self.events.append
-        forks = Forks(lambda: self.model, NoAccounts(), self.clock, emit, lambda: limits)
-        self.learning = Learning(
+        forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, emit, lambda: limits)
+        self.learning = ExtractionParts(
             self.store,
             SESSION,
-            lambda: quiet(self.workspace, self.permissions),
+            lambda: make_fork_tools(self.workspace, self.permissions),
             lambda: self.log.entries,
             self.tray.start,
             self.workspace.locate,

@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sevenfold.events import Event
-from sevenfold.layers.l3_session_memory.notes import Form, Notebook
-from sevenfold.layers.l3_session_memory.stand_in import PayOut, Restore
-from sevenfold.layers.l3_session_memory.update import NotesKeeping
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import NotesSettings
-from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Capabilities, Handback
-from sevenfold.request import Frame, Request, pressure_of
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Change
+from sevenfold.core.request import Frame, Request, measure_pressure
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript, View
+from sevenfold.layers.l3_session_memory.notes import Notebook, NotesForm
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction, Restore
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.settings.layers import NotesSettings
 from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.tools.edit import EDIT_SCHEMA
-from sevenfold.transcript import Mark, Reply, Transcript, View
+from sevenfold.tools.edit_tool import EDIT_SCHEMA
 
 E = TypeVar("E", bound=Event)
 FRAME = Frame("m", ("static", "of this session"), (EDIT_SCHEMA,))
 OURS = Path(__file__).parents[2] / "src/sevenfold/layers/l3_session_memory"
-FORM = Form.of((OURS / "template.md").read_text(encoding="utf-8"))
+FORM = NotesForm.of((OURS / "template.md").read_text(encoding="utf-8"))
 LOG = Path("/sessions/one.jsonl")
 
 
@@ -75,9 +75,11 @@ class Noting:
         """Begin with new layers, as a process does."""
         emit = self.events.append
         self.book = Notebook(lambda: self.path, self.clock, emit, self.home)
-        forks = Forks(lambda: self.model, NoAccounts(), self.clock, emit, lambda: self.thresholds)
-        self.keeping = NotesKeeping(self.book, forks, lambda: self.able, emit, self.settings)
-        self.payout = PayOut(
+        forks = ForkRunner(
+            lambda: self.model, NoAccounts(), self.clock, emit, lambda: self.thresholds
+        )
+        self.keeping = NotesUpdater(self.book, forks, lambda: self.able, emit, self.settings)
+        self.payout = NotesCompaction(
             self.book,
             emit,
             self.expected.append,
@@ -133,8 +135,8 @@ class Noting:
             self.log.add(*handed, by="NotesKeeping")
         return list(handed)
 
-    async def pay(self) -> list[Handback]:
-        pressure = pressure_of(self.request, self.thresholds, self.clock.now())
+    async def pay(self) -> list[Change]:
+        pressure = measure_pressure(self.request, self.thresholds, self.clock.now())
         return list(await self.payout.fit(self.request, pressure))
 
     # --- what there is ----------------------------------------------------------------------------------

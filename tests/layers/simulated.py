@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sevenfold.cache.ledger import Ledger, Warmth
+from sevenfold.cache.ledger import CacheWarmth, Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.events import Event
-from sevenfold.messages import Json, ToolUse
-from sevenfold.models import Access
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Json, ToolUse
+from sevenfold.core.protocols import Layers
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.models import ModelAccess
 from sevenfold.models.anthropic import AnthropicModel
-from sevenfold.protocols import Layers
-from sevenfold.request import Frame, Request
 from sevenfold.simulator import ManualClock, Simulator
-from sevenfold.streaming import Retry
+from sevenfold.streaming import RetryPolicy
 from sevenfold.testing import FakeTools, Postponed
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn
 
 MODEL = "claude-opus-4-8"
@@ -59,7 +59,7 @@ class Watched:
     """The ledger, and what every request does to the life of the cache."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
-        self._ledger, self._clock, self.warmth = ledger, clock, Warmth()
+        self._ledger, self._clock, self.warmth = ledger, clock, CacheWarmth()
 
     def before(self, request: Request) -> None:
         self.warmth.begin(request.source, self._clock.now())
@@ -108,7 +108,7 @@ class Conversation:
             clock=self.clock,
             emit=self.events.append,
             thresholds=Thresholds.of(able.window, able.max_output),
-            retry=Retry(chance=lambda: 1.0),
+            retry=RetryPolicy(chance=lambda: 1.0),
             **fields,
         )
 
@@ -122,7 +122,7 @@ async def conversation(
 ) -> AsyncIterator[Conversation]:
     clock = Clock()
     async with Simulator(clock=clock, replies=replies) as sim:
-        reached = Access(anthropic_base_url=sim.url, anthropic_key="k", **access)
+        reached = ModelAccess(anthropic_base_url=sim.url, anthropic_key="k", **access)
         model = AnthropicModel(frame.model, reached, clock=clock)
         try:
             yield Conversation(sim, model, clock, frame=frame)

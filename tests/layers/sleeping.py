@@ -11,22 +11,22 @@ from typing import Any
 
 from kit import make
 
-from sevenfold.events import Event, Failed, Progress
+from sevenfold.core.events import Event, Failed, Progress
+from sevenfold.core.messages import Message, ToolUse, assistant, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Transcript
+from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.run import Dreams
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import DreamSettings
+from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import Message, ToolUse, assistant, user
-from sevenfold.request import Frame, Request
+from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line, NoAccounts
-from sevenfold.tokens import Thresholds
-from sevenfold.tools.confined import Confined
-from sevenfold.tools.permissions import PermissionSettings
-from sevenfold.tools.toolbox import standard_tools
-from sevenfold.tools.workspace import Keeper, Workspace
-from sevenfold.transcript import Transcript
+from sevenfold.tools.confined_tools import ConfinedTools
+from sevenfold.tools.permissions import PermissionRules
+from sevenfold.tools.toolbox import make_standard_tools
+from sevenfold.tools.workspace import FileKeeper, Workspace
 
 TOPIC = "---\nname: {name}\ndescription: {about}\ntype: {type}\n---\n\n{body}\n"
 NOON = 1_900_000_000.0
@@ -91,7 +91,7 @@ class Bed:
 
     top: Path
     settings: DreamSettings = field(default_factory=DreamSettings)
-    rules: PermissionSettings = field(default_factory=PermissionSettings)
+    rules: PermissionRules = field(default_factory=PermissionRules)
     events: list[Event] = field(default_factory=list)
     clock: FakeClock = field(default_factory=lambda: FakeClock(NOON))
     nightly: bool = False
@@ -106,7 +106,7 @@ class Bed:
         self.workspace = Workspace(
             self.project, self.top, {"PATH": os.defpath}, self.top / "shells", self.clock
         )
-        self.dreams = Dreams(
+        self.dreams = DreamRunner(
             self.store,
             self.transcripts,
             self.clock,
@@ -127,8 +127,8 @@ class Bed:
             path.write_text("{}\n", encoding="utf-8")
             os.utime(path, (at, at))
 
-    def confined(self, folder: Path, keeper: Keeper) -> Confined:
-        return Confined(
+    def confined(self, folder: Path, keeper: FileKeeper) -> ConfinedTools:
+        return ConfinedTools(
             folder,
             self.workspace,
             self.rules,
@@ -143,7 +143,7 @@ class Bed:
     async def layer(self, model: ScriptedModel) -> tuple[Dreaming, Request]:
         """The layer, and the request with which a conversation of one turn came to rest."""
         able = model.capabilities
-        forks = Forks(
+        forks = ForkRunner(
             lambda: model,
             NoAccounts(),
             self.clock,
@@ -151,7 +151,7 @@ class Bed:
             lambda: Thresholds.of(able.window, able.max_output),
         )
         turn = make(model, transcript=Transcript(self.clock.now), clock=self.clock)
-        schemas = tuple(tool.schema for tool in standard_tools(self.workspace))
+        schemas = tuple(tool.schema for tool in make_standard_tools(self.workspace))
         turn.frame = Frame(model.name, ("You are an agent.",), schemas)
         await turn.run(user("Hello, I am Ada."))
         layer = Dreaming(

@@ -11,20 +11,26 @@ from kit import use
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Event
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Event
+from sevenfold.core.messages import Message, Text, ToolResult, assistant, user
+from sevenfold.core.protocols import Capabilities, Change, Forker
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    complete_changes,
+    has_paired_tools,
+    measure_pressure,
+)
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import CompactionSettings
+from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.shared.boundary import TITLES
-from sevenfold.messages import Message, Text, ToolResult, assistant, user
-from sevenfold.protocols import Capabilities, Forker, Handback
-from sevenfold.request import Frame, Request, completed, paired, pressure_of
+from sevenfold.settings.layers import CompactionSettings
 from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Mark, Replace, Reply, Transcript
 
 E = TypeVar("E", bound=Event)
 FRAME = Frame("scripted", ("s" * 2_000,), ({"name": "Bash", "input_schema": {}},))
@@ -77,7 +83,7 @@ class Compacting:
         self.model = ScriptedModel(self.script, self.able)
         self.clock = FakeClock()
         thresholds = Thresholds.of(self.window, self.able.max_output)
-        forks = Forks(
+        forks = ForkRunner(
             lambda: self.model, NoAccounts(), self.clock, self.events.append, lambda: thresholds
         )
         emit, expect = self.events.append, self.expected.append
@@ -100,26 +106,26 @@ class Compacting:
 
     def pressure(self, refused: PromptTooLong | None = None, **fields: Any) -> Pressure:
         thresholds = Thresholds.of(self.window, self.able.max_output)
-        return replace(pressure_of(self.request, thresholds, 0.0, refused), **fields)
+        return replace(measure_pressure(self.request, thresholds, 0.0, refused), **fields)
 
     @property
     def tokens(self) -> int:
         return self.pressure().tokens
 
-    async def fit(self, refused: PromptTooLong | None = None) -> list[Handback]:
+    async def fit(self, refused: PromptTooLong | None = None) -> list[Change]:
         """What a turn does before a request: offer it, and write what comes back."""
         return self.write(await self.layer.fit(self.request, self.pressure(refused)))
 
-    async def compact(self, trigger: str = "manual", **options: Any) -> list[Handback]:
+    async def compact(self, trigger: str = "manual", **options: Any) -> list[Change]:
         handed = await self.layer.compact(self.request, self.pressure(), trigger=trigger, **options)
         return self.write(handed)
 
-    def write(self, handed: Sequence[Handback]) -> list[Handback]:
+    def write(self, handed: Sequence[Change]) -> list[Change]:
         if handed:
-            whole = completed(handed, self.log, self.able.loses_thinking)
+            whole = complete_changes(handed, self.log, self.able.loses_thinking)
             assert whole is not None, "the turn would decline it"
             self.log.add(*whole, by="Compaction")
-            assert paired(self.log.view)
+            assert has_paired_tools(self.log.view)
         return list(handed)
 
     def of(self, kind: type[E]) -> list[E]:
@@ -135,9 +141,9 @@ class Compacting:
         return "\n".join(self.texts)
 
 
-def edits(handed: Sequence[Handback]) -> list[Replace]:
+def edits(handed: Sequence[Change]) -> list[Replace]:
     return [what for what in handed if isinstance(what, Replace)]
 
 
-def marks(handed: Sequence[Handback]) -> dict[str, Any]:
+def marks(handed: Sequence[Change]) -> dict[str, Any]:
     return {what.name: what.value for what in handed if isinstance(what, Mark)}

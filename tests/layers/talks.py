@@ -10,19 +10,28 @@ from typing import Any, TypeVar
 from kit import make
 
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import finished
-from sevenfold.events import Event
+from sevenfold.core.clock import run_without_waiting
+from sevenfold.core.events import Event
+from sevenfold.core.messages import (
+    Block,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+)
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Frame, Ttl
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Entry, Reply, Transcript, View
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
 from sevenfold.layers.l2_microcompaction.cost import FEATURES, NeedModel
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, Ttl
+from sevenfold.settings.layers import MicroSettings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Entry, Reply, Transcript, View
 from sevenfold.turn import Turn
 
 E = TypeVar("E", bound=Event)
@@ -142,7 +151,7 @@ class Talk:
     def fit(self) -> list[str]:
         """What a turn does before a request. Returns the ids of what was cleared by it."""
         before = set(self.cleared)
-        finished(self.turn.fit())
+        run_without_waiting(self.turn.fit())
         return [id for id in self.cleared if id not in before]
 
     # --- what there is ----------------------------------------------------------------------------------

@@ -20,26 +20,26 @@ from layers.test_digest import random_transcript
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import finished, run_sync
-from sevenfold.errors import Overloaded, PromptTooLong
-from sevenfold.events import CacheBroke, Compacted, Failed, Progress
-from sevenfold.hooks.contract import Outcome
-from sevenfold.layers.l4_compaction.ahead import SHARE, Ahead, Prepared
+from sevenfold.core.clock import run_sync, run_without_waiting
+from sevenfold.core.errors import Overloaded, PromptTooLong
+from sevenfold.core.events import CacheBroke, Compacted, Failed, Progress
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Frame, has_paired_tools
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Replace, Reply, Results, Transcript, Undo, View
+from sevenfold.hooks.contract import HookOutcome
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.plan import BREAKER, Breaker
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.layers.settings import CompactionSettings, Switches
-from sevenfold.layers.shared.background import Tray, owned_tasks
-from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, last_boundary
-from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.layers.l4_compaction.plan import BREAKER, CompactionBreaker
+from sevenfold.layers.l4_compaction.summary_ahead import SHARE, PrecomputedSummary, SummaryAhead
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
+from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, find_last_boundary
 from sevenfold.offline import OfflineEngine
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Frame, paired
+from sevenfold.settings.layers import CompactionSettings, Switches
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import NoAccounts
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Replace, Reply, Results, Transcript, Undo, View
 
 pytestmark = pytest.mark.anyio
 TOO_LONG = PromptTooLong("prompt is too long", tokens=9_000, limit=8_000)
@@ -53,10 +53,12 @@ class Preparing(Compacting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ahead = Ahead(self.layer, lambda: self.able, self.events.append, waits=self.waits)
-        self.prepared = Prepared(self.ahead)
+        self.ahead = SummaryAhead(
+            self.layer, lambda: self.able, self.events.append, waits=self.waits
+        )
+        self.prepared = PrecomputedSummary(self.ahead)
 
-    async def fit(self, refused: PromptTooLong | None = None) -> list[Handback]:
+    async def fit(self, refused: PromptTooLong | None = None) -> list[Change]:
         handed = self.write(await self.prepared.fit(self.request, self.pressure(refused)))
         if not edits(handed):
             handed += await super().fit(refused)
@@ -234,7 +236,7 @@ async def test_the_boundary_and_the_event_say_that_it_was_made_ahead() -> None:
     before = talk.tokens
     await talk.fit()
 
-    assert last_boundary(talk.log.view) == Boundary(
+    assert find_last_boundary(talk.log.view) == Boundary(
         by="summary",
         trigger="ahead",
         tokens_before=before,
@@ -329,11 +331,11 @@ class Slow(Preparing):
         self.options = {**self.options, "before": self._hold_the_first}
         super().__post_init__()
 
-    async def _hold_the_first(self, trigger: str, instructions: str) -> Outcome:
+    async def _hold_the_first(self, trigger: str, instructions: str) -> HookOutcome:
         if not self.held:
             self.held = True
             await self.gate.wait()
-        return Outcome()
+        return HookOutcome()
 
 
 async def test_one_that_is_on_its_way_is_waited_for_instead_of_asking_again() -> None:
@@ -367,7 +369,7 @@ async def test_who_may_not_wait_gets_the_digest_and_the_late_summary_is_dropped(
         tasks.start_soon(talk.ahead, talk.request)
         await anyio.wait_all_tasks_blocked()
         go_on(talk)
-        finished(talk.fit())
+        run_without_waiting(talk.fit())
         assert talk.texts[0].startswith("<digest>")
         talk.gate.set()
     await talk.fit()
@@ -383,7 +385,7 @@ async def test_a_compaction_that_may_not_ask_never_does_and_keeps_what_the_user_
     await talk.fit()
     assert talk.texts[0].startswith("<summary>")
     rounds(talk.log, 14, first=300)
-    finished(talk.fit())
+    run_without_waiting(talk.fit())
 
     assert talk.asked == 1
     assert talk.tokens <= 6_680
@@ -493,7 +495,7 @@ async def test_a_failure_is_told_to_the_breaker_once_and_not_tried_again_before_
     rounds(talk.log, 3, first=200)
     await talk.fit()
     assert [event.trigger for event in talk.of(Compacted)] == ["auto"]
-    assert Breaker.of(talk.log.view, "scripted").failures == 0
+    assert CompactionBreaker.of(talk.log.view, "scripted").failures == 0
 
 
 async def test_a_summary_that_is_too_large_to_help_is_a_failure_at_once() -> None:
@@ -507,7 +509,7 @@ async def test_a_summary_that_is_too_large_to_help_is_a_failure_at_once() -> Non
 
 async def test_an_open_breaker_is_respected() -> None:
     talk = nearly_full()
-    talk.log.add(Breaker("scripted", failures=3).mark, by="Compaction")
+    talk.log.add(CompactionBreaker("scripted", failures=3).mark, by="Compaction")
     await talk.reply()
 
     assert talk.asked == 0
@@ -515,12 +517,12 @@ async def test_an_open_breaker_is_respected() -> None:
 
 async def test_success_closes_the_breaker() -> None:
     talk = nearly_full()
-    talk.log.add(Breaker("scripted", failures=2).mark, by="Compaction")
+    talk.log.add(CompactionBreaker("scripted", failures=2).mark, by="Compaction")
     await talk.reply()
     go_on(talk)
     await talk.fit()
 
-    assert Breaker.of(talk.log.view, "scripted").failures == 0
+    assert CompactionBreaker.of(talk.log.view, "scripted").failures == 0
 
 
 async def test_a_provider_that_is_down_costs_the_conversation_nothing() -> None:
@@ -542,9 +544,9 @@ async def test_a_provider_that_is_down_costs_the_conversation_nothing() -> None:
 async def test_hooks_are_asked_when_it_is_prepared_and_told_when_it_is_in_place() -> None:
     told: list[str] = []
 
-    async def before(trigger: str, instructions: str) -> Outcome:
+    async def before(trigger: str, instructions: str) -> HookOutcome:
         told.append(f"before {trigger}")
-        return Outcome(contexts=("mind the tests",))
+        return HookOutcome(contexts=("mind the tests",))
 
     async def after(boundary: Boundary, text: str) -> None:
         told.append(f"after {boundary.trigger}")
@@ -556,7 +558,7 @@ async def test_hooks_are_asked_when_it_is_prepared_and_told_when_it_is_in_place(
     await talk.fit()
 
     assert told == ["before auto", "after ahead"]
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
     assert boundary.instructions == "mind the tests"
 
@@ -564,9 +566,9 @@ async def test_hooks_are_asked_when_it_is_prepared_and_told_when_it_is_in_place(
 async def test_a_hook_that_refuses_is_no_failure_and_is_not_asked_at_every_reply() -> None:
     asked: list[str] = []
 
-    async def before(trigger: str, instructions: str) -> Outcome:
+    async def before(trigger: str, instructions: str) -> HookOutcome:
         asked.append(trigger)
-        return Outcome(block=True, reason="not now")
+        return HookOutcome(block=True, reason="not now")
 
     talk = nearly_full(options={"before": before})
     await talk.reply()
@@ -598,7 +600,7 @@ async def _prepared_and_put_in_place(seed: int, window: int, binds: bool) -> Non
     talk = Preparing([summary()] * 9, log=log, window=window, able=able)
     for entry in whole.entries:
         log.add(entry.what, by=entry.by)
-        if not paired(log.view):
+        if not has_paired_tools(log.view):
             continue
         full = talk.tokens > Thresholds.of(window, able.max_output).auto_compact
         ready, view = talk.ahead.ready, log.view
@@ -608,7 +610,7 @@ async def _prepared_and_put_in_place(seed: int, window: int, binds: bool) -> Non
             assert talk.log.view.messages[1:] == view.messages[len(ready.covers) :] or binds
             assert marks(handed)[BOUNDARY]["trigger"] == "ahead"
             assert talk.tokens <= SHARE * Thresholds.of(window, able.max_output).auto_compact
-            assert paired(log.view)
+            assert has_paired_tools(log.view)
             return
         if entry.by in ("model", "tools"):
             await talk.ahead(talk.request)
@@ -617,17 +619,17 @@ async def _prepared_and_put_in_place(seed: int, window: int, binds: bool) -> Non
 # --- where it is wired ------------------------------------------------------------------------------------
 
 
-def lent(talk: Compacting, folder: Path, *, waits: bool = True, **flags: bool) -> Lent:
+def lent(talk: Compacting, folder: Path, *, waits: bool = True, **flags: bool) -> LayerParts:
     def limits() -> Thresholds:
         return Thresholds.of(talk.window, talk.able.max_output)
 
-    return Lent(
+    return LayerParts(
         emit=talk.events.append,
         expect=talk.expected.append,
         able=lambda: talk.able,
         prices=Prices.load(),
         store=ResultStore(lambda: folder),
-        forker=Forks(lambda: talk.model, NoAccounts(), talk.clock, talk.events.append, limits),
+        forker=ForkRunner(lambda: talk.model, NoAccounts(), talk.clock, talk.events.append, limits),
         waits=waits,
         switches=Switches(**flags),
     )
@@ -650,18 +652,18 @@ def names(layers: Layers) -> list[str]:
 def test_it_is_there_where_it_is_wanted_or_where_there_is_no_other_time(
     tmp_path: Path, waits: bool, flags: dict[str, bool], there: bool
 ) -> None:
-    layers = standard("main", lent(Compacting(), tmp_path, waits=waits, **flags))
+    layers = make_standard_layers("main", lent(Compacting(), tmp_path, waits=waits, **flags))
 
     assert ("Ahead" in names(layers)) is there
     assert ("Prepared" in names(layers)) is there
     if there:
         fits = [type(layer) for layer in layers.fit]
-        assert fits.index(Prepared) == fits.index(Compaction) - 1
+        assert fits.index(PrecomputedSummary) == fits.index(Compaction) - 1
 
 
 @pytest.mark.parametrize("role", ["agent", "fork"])
 def test_agents_and_forks_have_none(tmp_path: Path, role: Any) -> None:
-    layers = standard(role, lent(Compacting(), tmp_path, precompute=True))
+    layers = make_standard_layers(role, lent(Compacting(), tmp_path, precompute=True))
 
     assert not {"Ahead", "Prepared"} & set(names(layers))
 
@@ -670,7 +672,7 @@ def test_without_a_model_to_ask_there_is_none(tmp_path: Path) -> None:
     from dataclasses import replace as with_fields
 
     alone = with_fields(lent(Compacting(), tmp_path, precompute=True), forker=None)
-    assert not {"Ahead", "Prepared", "Compaction"} & set(names(standard("main", alone)))
+    assert not {"Ahead", "Prepared", "Compaction"} & set(names(make_standard_layers("main", alone)))
 
 
 async def test_in_a_session_the_window_fills_up_and_nobody_waits(tmp_path: Path) -> None:
@@ -700,13 +702,13 @@ async def test_in_a_session_the_window_fills_up_and_nobody_waits(tmp_path: Path)
 async def test_on_the_wire_preparing_reads_what_the_conversation_had_cached() -> None:
     thresholds = Thresholds.of(40_000, 8_000)
     async with conversation(answering) as talk:
-        ahead = Ahead(
+        ahead = SummaryAhead(
             layer_on(talk, thresholds), lambda: talk.model.capabilities, talk.events.append
         )
-        turn = talk.turn(Layers(fit=(Prepared(ahead),), replied=(ahead,)), size=5_500)
+        turn = talk.turn(Layers(fit=(PrecomputedSummary(ahead),), replied=(ahead,)), size=5_500)
         turn.thresholds = thresholds
-        async with owned_tasks() as tasks:
-            turn.background = Tray(tasks, talk.events.append)
+        async with open_task_group() as tasks:
+            turn.background = BackgroundTasks(tasks, talk.events.append)
             await turn.run(user("read everything"))
 
     rows = list(talk.sim.ledger.rows)

@@ -9,22 +9,22 @@ import pytest
 from layers.simulated import FRAME, MODEL, conversation, reading
 from msgspec.structs import replace
 
-from sevenfold.events import CacheBroke, Cleared
+from sevenfold.core.events import CacheBroke, Cleared
+from sevenfold.core.messages import assistant, user
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript
 from sevenfold.layers.l2_microcompaction.provider import (
     AT_LEAST,
     TRIGGER,
     ProviderEdits,
-    cleared_in,
-    managed,
-    newly_cleared,
+    add_context_management,
+    find_newly_cleared,
+    read_cleared_counts,
 )
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.messages import assistant, user
-from sevenfold.models.anthropic import betas
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Frame, Request
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, Reply, Transcript
+from sevenfold.models.anthropic import collect_betas
+from sevenfold.settings.layers import MicroSettings
 
 pytestmark = pytest.mark.anyio
 ABLE = Capabilities(context_management=True)
@@ -40,7 +40,7 @@ def edits(frame: Frame) -> list[dict[str, Any]]:
 
 
 def test_it_has_the_documented_shape() -> None:
-    frame = managed(FRAME, ABLE, SETTINGS)
+    frame = add_context_management(FRAME, ABLE, SETTINGS)
 
     assert edits(frame) == [
         {
@@ -51,7 +51,7 @@ def test_it_has_the_documented_shape() -> None:
             "exclude_tools": ["Edit", "Write"],
         }
     ]
-    assert "context-management-2025-06-27" in betas(frame)
+    assert "context-management-2025-06-27" in collect_betas(frame)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_it_has_the_documented_shape() -> None:
     ],
 )
 def test_its_numbers_shrink_with_a_small_window(window: int, trigger: int, least: int) -> None:
-    (edit,) = edits(managed(FRAME, replace(ABLE, window=window), SETTINGS))
+    (edit,) = edits(add_context_management(FRAME, replace(ABLE, window=window), SETTINGS))
     assert (edit["trigger"]["value"], edit["clear_at_least"]["value"]) == (trigger, least)
 
 
@@ -72,31 +72,33 @@ def test_its_numbers_shrink_with_a_small_window(window: int, trigger: int, least
     "thinking", [{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 2_000}]
 )
 def test_thinking_of_earlier_turns_stays_in_the_prefix(thinking: dict[str, Any]) -> None:
-    first, second = edits(managed(replace(FRAME, params={"thinking": thinking}), ABLE, SETTINGS))
+    first, second = edits(
+        add_context_management(replace(FRAME, params={"thinking": thinking}), ABLE, SETTINGS)
+    )
     assert first == {"type": "clear_thinking_20251015", "keep": "all"}
     assert second["type"] == "clear_tool_uses_20250919"
 
 
 def test_a_model_that_does_not_think_is_asked_for_no_thinking() -> None:
     frame = replace(FRAME, params={"thinking": {"type": "disabled"}})
-    assert len(edits(managed(frame, ABLE, SETTINGS))) == 1
+    assert len(edits(add_context_management(frame, ABLE, SETTINGS))) == 1
 
 
 def test_tools_whose_results_we_never_clear_are_spared_by_the_provider_too() -> None:
     tools = tuple({"name": name} for name in ("Read", "mcp__jira__search", "Agent", "Edit"))
-    (edit,) = edits(managed(replace(FRAME, tools=tools), ABLE, SETTINGS))
+    (edit,) = edits(add_context_management(replace(FRAME, tools=tools), ABLE, SETTINGS))
     assert edit["exclude_tools"] == ["Edit", "Write", "mcp__jira__search", "Agent"]
 
 
 def test_without_the_capability_and_over_what_the_user_set_nothing_is_changed() -> None:
     own = replace(FRAME, params={"context_management": {"edits": []}})
-    assert managed(FRAME, Capabilities(), SETTINGS) is FRAME
-    assert managed(own, ABLE, SETTINGS) is own
+    assert add_context_management(FRAME, Capabilities(), SETTINGS) is FRAME
+    assert add_context_management(own, ABLE, SETTINGS) is own
 
 
 def test_it_comes_back_from_a_transcript_as_it_was() -> None:
     """What is stored is compared with what is sent: a list that comes back as a tuple is a break."""
-    frame = managed(FRAME, ABLE, SETTINGS)
+    frame = add_context_management(FRAME, ABLE, SETTINGS)
     lines: list[bytes] = []
     log = Transcript(lambda: 0.0, lines.append)
     log.add(Mark("frame", msgspec.to_builtins(frame)))
@@ -108,7 +110,7 @@ def test_it_comes_back_from_a_transcript_as_it_was() -> None:
 
 
 async def test_a_session_that_passes_the_trigger_is_cleared_and_the_count_follows() -> None:
-    frame = managed(FRAME, ABLE, SETTINGS)
+    frame = add_context_management(FRAME, ABLE, SETTINGS)
     async with conversation(reading(12), frame=frame) as talk:
         accounts = ProviderEdits(talk.ledger, talk.ledger.expect, talk.events.append)
         turn = talk.turn(size=90_000, accounts=accounts)  # 12 times 22,500 tokens
@@ -133,7 +135,7 @@ async def test_a_session_that_passes_the_trigger_is_cleared_and_the_count_follow
 
 
 async def test_the_break_is_expected_and_each_result_is_told_once() -> None:
-    frame = managed(FRAME, ABLE, SETTINGS)
+    frame = add_context_management(FRAME, ABLE, SETTINGS)
     async with conversation(reading(12), frame=frame) as talk:
         accounts = ProviderEdits(talk.ledger, talk.ledger.expect, talk.events.append)
         turn = talk.turn(size=90_000, accounts=accounts)
@@ -168,11 +170,11 @@ def test_only_what_is_new_in_a_report_is_counted() -> None:
     reply = Reply(assistant(), Usage(input=10), applied=(told, {"type": "clear_thinking_20251015"}))
     request = Request(Frame(MODEL), Transcript(lambda: 0.0).view)
 
-    assert cleared_in(reply) == (3, 900)
-    event = newly_cleared(request, reply, (2, 700))
+    assert read_cleared_counts(reply) == (3, 900)
+    event = find_newly_cleared(request, reply, (2, 700))
     assert event is not None
     assert event.tokens == 200
-    assert newly_cleared(request, reply, (3, 900)) is None
+    assert find_newly_cleared(request, reply, (3, 900)) is None
 
 
 @pytest.mark.parametrize("odd", [{}, {"cleared_tool_uses": "many"}, {"cleared_tool_uses": None}])
@@ -180,4 +182,4 @@ def test_an_odd_report_counts_as_nothing(odd: dict[str, Any]) -> None:
     reply = Reply(
         assistant(), Usage(input=10), applied=({"type": "clear_tool_uses_20250919"} | odd,)
     )
-    assert cleared_in(reply) == (0, 0)
+    assert read_cleared_counts(reply) == (0, 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kit import FRAME
 
-from sevenfold.events import Event, Notice
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Transcript
 from sevenfold.layers.ladder import BlockCheck
-from sevenfold.request import Request
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Transcript
 
 pytestmark = pytest.mark.anyio
 AT = Thresholds.of(200_000, 32_000)

@@ -8,19 +8,19 @@ import pytest
 from kit import extends, make
 from layers.simulated import PRICES, Conversation, conversation, reading
 
-from sevenfold.cache.prefix import place
-from sevenfold.events import Cleared, Event, Failed
-from sevenfold.layers.l2_microcompaction.provider import CacheEditing, deleted
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.models.anthropic import body
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, Request, prefix
+from sevenfold.cache.prefix import choose_breakpoints
+from sevenfold.core.events import Cleared, Event, Failed
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Frame, Request, encode_prefix
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Pin, Reply, Transcript
+from sevenfold.layers.l2_microcompaction.provider import CacheEditing, find_deleted_uses
+from sevenfold.models.anthropic import encode_body
+from sevenfold.settings.layers import MicroSettings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Pin, Reply, Transcript
 
 pytestmark = pytest.mark.anyio
 SETTINGS = MicroSettings(cache_edit_trigger=8, keep_recent=3)
@@ -116,16 +116,16 @@ async def test_a_resumed_session_sends_the_same_pins(tmp_path: Path) -> None:
         log = Transcript(talk.clock.now, lines.append)
         turn = talk.turn(Layers(fit=(layer,)), log, size=8_000)
         await turn.run(user("read them all"))
-        before = prefix(turn.request)
+        before = encode_prefix(turn.request)
 
         again = Transcript.load(b"".join(lines), talk.clock.now)
         layer = editing(tmp_path, talk.events, able=talk.model.capabilities)
         talk.sim.api.replies = reading(0)
         resumed = talk.turn(Layers(fit=(layer,)), again, size=8_000)
-        assert prefix(resumed.request) == before
+        assert encode_prefix(resumed.request) == before
         await resumed.run(user("thanks"))
 
-        assert extends(before, prefix(resumed.request))
+        assert extends(before, encode_prefix(resumed.request))
         assert again.view.pins == log.view.pins
         row = talk.sim.ledger[-1]
         assert row.shared is not None
@@ -144,7 +144,7 @@ async def test_a_fork_sends_the_pins_and_makes_none(tmp_path: Path) -> None:
         fork = talk.turn(Layers(), child, source="fork")
         await fork.run(user("what is in them?"))
 
-        assert extends(prefix(turn.request), prefix(fork.request))
+        assert extends(encode_prefix(turn.request), encode_prefix(fork.request))
         row = talk.sim.ledger[-1]
         assert row.source == "fork"
         assert row.tokens.cache_read >= parent.cache_read + parent.cache_write_5m
@@ -175,7 +175,7 @@ async def test_the_oldest_go_in_one_batch_and_the_next_batch_waits_for_as_many(
             at.append((n, len(handed[1].payload["delete"])))  # type: ignore[union-attr]
             log.add(*handed, by="CacheEditing")
     assert at == [(8, 6), (14, 6), (20, 6), (26, 6)]
-    assert deleted(log.view) == {f"t{n}" for n in range(24)}
+    assert find_deleted_uses(log.view) == {f"t{n}" for n in range(24)}
 
 
 async def test_the_view_is_unchanged_but_for_a_message_that_says_where_they_are(
@@ -273,5 +273,7 @@ async def test_a_turn_writes_pin_and_note_together(tmp_path: Path) -> None:
     await turn.run(user("one more"))
     kinds = [type(e.what).__name__ for e in log.entries if e.by == "CacheEditing"]
     assert kinds == ["Message", "Pin"]
-    sent = body(Request(Frame("claude-opus-4-8"), log.view, breakpoints=place(log.view)))
+    sent = encode_body(
+        Request(Frame("claude-opus-4-8"), log.view, breakpoints=choose_breakpoints(log.view))
+    )
     assert sent.count(b'"cache_edits"') == 1

@@ -26,29 +26,9 @@ from layers.foldable import (
     written,
 )
 
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Added, Compacted, Declined, Event
-from sevenfold.layers.l4_compaction import fold as snip
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.fold import (
-    BLOCK,
-    COMMIT,
-    KEEP_ROUNDS,
-    Collapse,
-    HandOver,
-    Snip,
-    collapsed,
-    folds,
-    projection,
-)
-from sevenfold.layers.l4_compaction.fold import BY_COLLAPSE as BY
-from sevenfold.layers.l4_compaction.fold import LEAST_COLLAPSE as LEAST
-from sevenfold.layers.l4_compaction.fold import LOW_COLLAPSE as LOW
-from sevenfold.layers.l4_compaction.fold import expand as folding_expand
-from sevenfold.layers.l4_compaction.fold import expand_collapse as expand
-from sevenfold.layers.shared.boundary import STANDS_FOR, last_boundary, record_of
-from sevenfold.layers.shared.facts import Facts
-from sevenfold.messages import (
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Added, Compacted, Declined, Event
+from sevenfold.core.messages import (
     Message,
     Opaque,
     Text,
@@ -58,13 +38,33 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Handback, Layers
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Request, has_paired_tools
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
+from sevenfold.layers.l4_compaction import fold as snip
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.fold import (
+    BLOCK,
+    COMMIT,
+    KEEP_ROUNDS,
+    Collapse,
+    Snip,
+    UnlessCollapsing,
+    find_collapsed,
+    find_folds,
+    format_projection,
+)
+from sevenfold.layers.l4_compaction.fold import BY_COLLAPSE as BY
+from sevenfold.layers.l4_compaction.fold import LEAST_COLLAPSE as LEAST
+from sevenfold.layers.l4_compaction.fold import LOW_COLLAPSE as LOW
+from sevenfold.layers.l4_compaction.fold import expand_collapse as expand
+from sevenfold.layers.l4_compaction.fold import expand_folds as folding_expand
+from sevenfold.layers.shared.boundary import STANDS_FOR, find_last_boundary, find_record
+from sevenfold.layers.shared.facts import Facts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.request import Request, paired
+from sevenfold.recordings.recorded import convert_recording
 from sevenfold.testing import ScriptedModel
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import Mark, Replace, Reply, Transcript
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))[::4]
 
@@ -112,7 +112,7 @@ def test_it_comes_down_to_its_low_mark_the_oldest_first() -> None:
     oldest = next(p.id for p in log.view if p.message.role == "assistant")
     handed = offered(Collapse, log, 32_000)
     written(log, handed, BY)
-    folds = collapsed(log)
+    folds = find_collapsed(log)
     now = pressed(Request(FRAME, log.view), 32_000).tokens
 
     assert effective(32_000) * (LOW - 0.1) < now <= effective(32_000) * LOW
@@ -156,7 +156,7 @@ def test_after_a_refusal_it_frees_enough_or_nothing() -> None:
     impossible = PromptTooLong("too long", tokens=tokens * 20, limit=tokens)
     assert offered(Collapse, log, 200_000, refused=impossible) == []
     written(log, offered(Collapse, log, 200_000, refused=some), BY)
-    boundary = last_boundary(log.view)
+    boundary = find_last_boundary(log.view)
 
     assert boundary is not None
     assert (boundary.by, boundary.trigger) == ("collapse", "refused")
@@ -171,7 +171,7 @@ class Compaction:
 
     asked = 0
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         self.asked += 1
         return ()
 
@@ -179,7 +179,7 @@ class Compaction:
 @pytest.mark.anyio
 async def test_compaction_waits_until_the_block_or_a_refusal() -> None:
     inner = Compaction()
-    layer = HandOver(inner)
+    layer = UnlessCollapsing(inner)
     for share, times in ((COMMIT, 0), (0.92, 0), (BLOCK + 0.01, 1)):
         request = Request(FRAME, filled(share).view)
         pressure = pressed(request, 32_000)
@@ -197,7 +197,7 @@ async def test_what_a_waiting_compaction_writes_is_still_its_own() -> None:
     model = ScriptedModel(["done"], Capabilities(window=8_000))
     digest = Digest(events.append, lambda why: None, lambda: None, lambda: model.capabilities)
     log = talked(turns=4, size=3_000)
-    turn = make(model, Layers(fit=(HandOver(digest),)), events=events, transcript=log)
+    turn = make(model, Layers(fit=(UnlessCollapsing(digest),)), events=events, transcript=log)
     await turn.run()
 
     assert [e.by for e in events if isinstance(e, Added)] == ["Digest"]
@@ -247,14 +247,14 @@ def test_what_the_rounds_did_is_known_to_whoever_compacts_later() -> None:
     log = filled(COMMIT)
     written(log, offered(Collapse, log, 32_000), BY)
     told = next(placed for placed in log.view if placed.message.text.startswith("<collapsed>"))
-    record = record_of(told, log.view.marks)
+    record = find_record(told, log.view.marks)
 
     assert record is not None
     assert [c.text for c in record.facts.commands] == [f"make part{i}" for i in range(4)]
 
 
 def test_a_projection_cannot_be_ended_by_what_is_quoted_in_it() -> None:
-    assert projection(["</collapsed> <collapsed>"], Facts()).count("</collapsed>") == 1
+    assert format_projection(["</collapsed> <collapsed>"], Facts()).count("</collapsed>") == 1
 
 
 def test_rounds_that_are_shorter_than_what_could_be_told_of_them_stay() -> None:
@@ -319,16 +319,16 @@ def test_one_of_many_is_expanded_and_the_others_stay() -> None:
     log = filled(COMMIT)
     before = {p.id: p.message for p in log.view}
     written(log, offered(Collapse, log, 32_000), BY)
-    first, *others = collapsed(log)
+    first, *others = find_collapsed(log)
     assert others
     written(log, expand(log, first.id), BY)
     now = {p.id: p.message for p in log.view}
 
-    assert [f.id for f in collapsed(log)] == [f.id for f in others]
+    assert [f.id for f in find_collapsed(log)] == [f.id for f in others]
     inside = [id for id in before if first.first <= id <= first.last]
     assert inside
     assert all(now[id] == before[id] for id in inside)
-    assert last_boundary(log.view) is not None, "the others are still collapsed"
+    assert find_last_boundary(log.view) is not None, "the others are still collapsed"
 
 
 def test_expanding_all_brings_back_every_byte() -> None:
@@ -336,12 +336,12 @@ def test_expanding_all_brings_back_every_byte() -> None:
     before = sent(log)
     written(log, offered(Collapse, log, 32_000), BY)
     assert sent(log) != before
-    for fold in collapsed(log):
+    for fold in find_collapsed(log):
         written(log, expand(log, fold.id), BY)
 
     assert sent(log) == before
-    assert collapsed(log) == []
-    assert last_boundary(log.view) is None
+    assert find_collapsed(log) == []
+    assert find_last_boundary(log.view) is None
 
 
 def test_what_was_expanded_stays_until_the_window_is_full() -> None:
@@ -349,7 +349,7 @@ def test_what_was_expanded_stays_until_the_window_is_full() -> None:
     tokens = pressed(Request(FRAME, log.view), 200_000).tokens
     nearly, full = (int(tokens / (share * 0.9)) for share in (0.92, 0.97))  # 0.9 is effective
     written(log, offered(Collapse, log, nearly), BY)
-    written(log, expand(log, collapsed(log)[0].id), BY)
+    written(log, expand(log, find_collapsed(log)[0].id), BY)
 
     assert pressed(Request(FRAME, log.view), nearly).tokens > effective(nearly) * COMMIT
     assert offered(Collapse, log, nearly) == []
@@ -359,12 +359,12 @@ def test_what_was_expanded_stays_until_the_window_is_full() -> None:
 def test_expanding_what_is_not_there_gives_nothing() -> None:
     log = filled(COMMIT)
     written(log, offered(Collapse, log, 32_000), BY)
-    folds = collapsed(log)
+    folds = find_collapsed(log)
     log.add(Replace(log.view[0].id, log.view[-2].id, (user("a summary"),)), by="Compaction")
 
     assert expand(log, folds[0].id) == ()
     assert expand(log, 999_999) == ()
-    assert collapsed(log) == []
+    assert find_collapsed(log) == []
 
 
 def test_a_resumed_session_sends_the_same_bytes_and_can_still_expand() -> None:
@@ -375,8 +375,8 @@ def test_a_resumed_session_sends_the_same_bytes_and_can_still_expand() -> None:
 
     assert sent(resumed) == sent(log)
     assert resumed.view == log.view
-    assert collapsed(resumed) == collapsed(log)
-    for fold in collapsed(resumed):
+    assert find_collapsed(resumed) == find_collapsed(log)
+    for fold in find_collapsed(resumed):
         written(resumed, expand(resumed, fold.id), BY)
     assert sent(resumed) == before
 
@@ -413,9 +413,9 @@ def test_whatever_comes_the_laws_hold(
     assert [p.message for p in log.view if p.by in ("user", "Recall")] == words
     assert log.entries[: len(entries)] == entries
     assert sent(reloaded(lines)) == sent(log)
-    for fold in collapsed(log):
+    for fold in find_collapsed(log):
         written(log, expand(log, fold.id), BY, able)
-    assert paired(log.view)
+    assert has_paired_tools(log.view)
     if not (thinks and binds):
         assert sent(log) == before
 
@@ -424,7 +424,7 @@ def test_whatever_comes_the_laws_hold(
 @pytest.mark.parametrize("binds", [False, True])
 def test_real_sessions_are_folded_and_put_back(path: Path, binds: bool) -> None:
     able = BINDS if binds else PLAIN
-    recorded = to_transcript(read_session(path))
+    recorded = convert_recording(read_session(path))
     for layer, by in ((Snip, "Snip"), (Collapse, BY)):
         log, lines = copied(recorded)
         before = sent(log)
@@ -433,7 +433,7 @@ def test_real_sessions_are_folded_and_put_back(path: Path, binds: bool) -> None:
             continue
         written(log, handed, by, able)
         assert sent(reloaded(lines)) == sent(log)
-        for fold in folds(log, by):
+        for fold in find_folds(log, by):
             if back := folding_expand(log, by, [fold.id]):
                 written(log, back, by, able)
         assert binds or sent(log) == before
@@ -464,6 +464,6 @@ def test_what_is_collapsed_can_be_snipped_later_and_both_taken_back() -> None:
     assert sent(log) != between
     written(log, snip.expand_snip(log), "Snip")
     assert sent(log) == between
-    for fold in collapsed(log):
+    for fold in find_collapsed(log):
         written(log, expand(log, fold.id), BY)
     assert sent(log) == before

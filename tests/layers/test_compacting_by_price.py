@@ -7,10 +7,14 @@ from layers.summaries import FRAME, Compacting, edits, rounds, summary
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.output import Teller
-from sevenfold.errors import KeyRefused
-from sevenfold.events import Compacted, Failed, Notice, Progress
-from sevenfold.hooks.contract import Outcome
+from sevenfold.cli.output import EventNarrator
+from sevenfold.core.errors import KeyRefused
+from sevenfold.core.events import Compacted, Failed, Notice, Progress
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Mark, Reply, Results, Transcript
+from sevenfold.hooks.contract import HookOutcome
 from sevenfold.layers.l4_compaction.plan import (
     AGAIN,
     ANSWER,
@@ -19,24 +23,20 @@ from sevenfold.layers.l4_compaction.plan import (
     CALL,
     LEFT,
     NEEDED,
-    Breaker,
-    Plan,
-    Rates,
-    begins_a_turn,
-    everything,
-    plan,
-    worth,
+    CompactionBreaker,
+    CompactionPlan,
+    SummaryRates,
+    estimate_worth,
+    is_turn_start,
+    make_plan,
+    plan_everything,
 )
-from sevenfold.layers.settings import CompactionSettings
-from sevenfold.layers.shared.boundary import last_boundary
-from sevenfold.messages import Text, assistant, user
-from sevenfold.protocols import Capabilities
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Mark, Reply, Results, Transcript
+from sevenfold.layers.shared.boundary import find_last_boundary
+from sevenfold.settings.layers import CompactionSettings
 
 pytestmark = pytest.mark.anyio
 PRICED = replace(FRAME, model="claude-opus-4-5")
-RATES = Rates(write=1.25, read=0.1, output=5.0)
+RATES = SummaryRates(write=1.25, read=0.1, output=5.0)
 SETTINGS = CompactionSettings()
 
 
@@ -64,7 +64,7 @@ async def test_a_summary_that_pays_is_made_when_the_user_speaks() -> None:
     handed = await talk.fit()
 
     assert len(edits(handed)) == 1
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
     assert boundary.trigger == "price"
     assert talk.texts[0].startswith("<summary>")
@@ -174,7 +174,7 @@ async def test_a_window_that_is_really_full_gets_its_summary_after_any_number_th
 
     chat(talk.log, 8, size=80_000)
     assert edits(await talk.fit())
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
     assert (boundary.by, boundary.trigger) == ("summary", "auto")
     assert talk.of(Notice) == []
@@ -185,7 +185,7 @@ async def test_a_full_window_long_after_another_is_not_full_again_at_once() -> N
     talk = compacting(long_talk(190_000), script=[summary()] * 9)
     for _ in range(4):
         assert edits(await talk.fit())
-        boundary = last_boundary(talk.log.view)
+        boundary = find_last_boundary(talk.log.view)
         assert boundary is not None
         assert (boundary.by, boundary.trigger) == ("summary", "auto")
         chat(talk.log, APART, size=70_000)
@@ -196,7 +196,7 @@ async def test_a_full_window_long_after_another_is_not_full_again_at_once() -> N
 
 async def test_none_is_made_while_the_breaker_is_open() -> None:
     talk = compacting(long_talk())
-    talk.log.add(Breaker(PRICED.model, failures=3).mark, by="Compaction")
+    talk.log.add(CompactionBreaker(PRICED.model, failures=3).mark, by="Compaction")
 
     assert await talk.fit() == []
     assert talk.model.requests == []
@@ -255,9 +255,9 @@ async def test_what_the_user_has_pasted_stays_so_it_is_not_counted_as_freed(
 async def test_a_hook_that_refuses_is_not_asked_again_at_once() -> None:
     asked: list[str] = []
 
-    async def refuse(trigger: str, instructions: str) -> Outcome:
+    async def refuse(trigger: str, instructions: str) -> HookOutcome:
         asked.append(trigger)
-        return Outcome(block=True, reason="not now")
+        return HookOutcome(block=True, reason="not now")
 
     talk = compacting(long_talk(), options={"before": refuse})
     assert edits(await talk.fit()) == []
@@ -271,9 +271,9 @@ async def test_a_hook_that_refuses_is_not_asked_again_at_once() -> None:
 
 
 def test_people_read_why() -> None:
-    [line] = Teller().tell(Compacted("summary", "price", 120_000, 21_000, 0.93))
+    [line] = EventNarrator().tell(Compacted("summary", "price", 120_000, 21_000, 0.93))
     assert line.text.endswith("because it pays (compaction.byPrice turns it off)")
-    [line] = Teller().tell(Compacted("summary", "auto", 120_000, 21_000, 0.93))
+    [line] = EventNarrator().tell(Compacted("summary", "auto", 120_000, 21_000, 0.93))
     assert "pays" not in line.text
 
 
@@ -285,16 +285,16 @@ async def test_a_fork_is_never_compacted_by_price() -> None:
 
 
 def test_a_turn_begins_when_the_user_has_the_last_word() -> None:
-    assert begins_a_turn(long_talk().view)
-    assert not begins_a_turn(long_talk(asked=False).view)
-    assert not begins_a_turn(Transcript(lambda: 0.0).view)
+    assert is_turn_start(long_talk().view)
+    assert not is_turn_start(long_talk(asked=False).view)
+    assert not is_turn_start(Transcript(lambda: 0.0).view)
 
 
 # --- the sums -------------------------------------------------------------------------------------------
 
 
-def planned_for(talk: Compacting, **fields: object) -> Plan:
-    found = plan(talk.request, talk.pressure(**fields), "price", talk.able)  # type: ignore[arg-type]
+def planned_for(talk: Compacting, **fields: object) -> CompactionPlan:
+    found = make_plan(talk.request, talk.pressure(**fields), "price", talk.able)  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -306,7 +306,7 @@ def test_the_sums_by_hand() -> None:
     planned = planned_for(talk)
     tokens, count = talk.tokens, log.view.calibration.tokens
     fresh, reply = count(log.view[-1].size), count(log.view[-2].size)
-    warm = worth(planned, RATES, SETTINGS)
+    warm = estimate_worth(planned, RATES, SETTINGS)
 
     assert planned.cut == len(log.view) - 2, "the newest round stays"
     freed = planned.tokens - LEFT
@@ -318,17 +318,17 @@ def test_the_sums_by_hand() -> None:
     assert warm.price == pytest.approx(asking + written + AGAIN * again, abs=5)
     assert warm.times == pytest.approx(warm.saving / warm.price)
 
-    cold = worth(planned_for(talk, warm=False), RATES, SETTINGS)
+    cold = estimate_worth(planned_for(talk, warm=False), RATES, SETTINGS)
     assert cold.saving - warm.saving == pytest.approx(freed * 1.15), "it need not be written again"
     assert cold.price > warm.price, "but nothing of the question is in the cache"
 
 
 def test_what_the_user_said_takes_room_in_what_takes_the_place() -> None:
     planned = planned_for(compacting(long_talk()))
-    few = worth(planned, RATES, SETTINGS, 1_000)
-    many = worth(planned, RATES, SETTINGS, 40_000)
+    few = estimate_worth(planned, RATES, SETTINGS, 1_000)
+    many = estimate_worth(planned, RATES, SETTINGS, 40_000)
 
-    assert few == worth(planned, RATES, SETTINGS), "some are expected"
+    assert few == estimate_worth(planned, RATES, SETTINGS), "some are expected"
     assert few.freed - many.freed == ANSWER + 40_000 - LEFT
     assert many.times < few.times
 
@@ -338,16 +338,19 @@ def test_nothing_pays_better_than_keeping_nothing() -> None:
     log = long_talk()
     rounds(log, 1, size=40_000, first=100)
     talk = compacting(log)
-    whole = everything(talk.request, talk.pressure(), "price")
+    whole = plan_everything(talk.request, talk.pressure(), "price")
 
     assert planned_for(talk).cut < whole.cut
-    assert worth(whole, RATES, SETTINGS).times > worth(planned_for(talk), RATES, SETTINGS).times
+    assert (
+        estimate_worth(whole, RATES, SETTINGS).times
+        > estimate_worth(planned_for(talk), RATES, SETTINGS).times
+    )
 
 
 def test_all_constants_shrink_with_the_window() -> None:
     small = compacting(long_talk(12_000), window=20_000)
     large = compacting(long_talk(120_000))
-    sums, tenfold = (worth(planned_for(one), RATES, SETTINGS) for one in (small, large))
+    sums, tenfold = (estimate_worth(planned_for(one), RATES, SETTINGS) for one in (small, large))
 
     assert sums.times == pytest.approx(tenfold.times, rel=0.1)
 
@@ -355,8 +358,8 @@ def test_all_constants_shrink_with_the_window() -> None:
 def test_prices_are_those_of_the_model_and_the_lifetime() -> None:
     price = Prices.load().of("claude-opus-4-5")
     assert price
-    assert Rates.of(price, "5m", caches=True) == Rates(1.25, 0.1, 5.0)
-    assert Rates.of(price, "1h", caches=True).write == 2.0
-    assert Rates.of(price, "5m", caches=False) == Rates(1.0, 1.0, 5.0)
+    assert SummaryRates.of(price, "5m", caches=True) == SummaryRates(1.25, 0.1, 5.0)
+    assert SummaryRates.of(price, "1h", caches=True).write == 2.0
+    assert SummaryRates.of(price, "5m", caches=False) == SummaryRates(1.0, 1.0, 5.0)
     assert Thresholds.of(200_000, 32_000).auto_compact > SETTINGS.least_tokens
     assert Capabilities().caches_prompts

@@ -17,7 +17,7 @@ from layers.summaries import FRAME, LOG, Compacting, edits, marks, rounds, summa
 from layers.test_digest import random_transcript, said
 from msgspec.structs import replace
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadRequest,
     KeyRefused,
     Mistake,
@@ -25,18 +25,8 @@ from sevenfold.errors import (
     PromptTooLong,
     Refused,
 )
-from sevenfold.events import CacheBroke, Compacted, Failed, Forked, Notice, Progress
-from sevenfold.hooks.contract import Outcome
-from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.plan import BREAKER
-from sevenfold.layers.l4_compaction.summary import PLAIN, SAID, directive_text, parse
-from sevenfold.layers.l7_agents.forks import PLACEHOLDER, Forks
-from sevenfold.layers.settings import CompactionSettings
-from sevenfold.layers.shared.boundary import TITLES, Boundary, last_boundary
-from sevenfold.layers.shared.fidelity import fidelity
-from sevenfold.layers.shared.restore import Files, restored
-from sevenfold.messages import (
+from sevenfold.core.events import CacheBroke, Compacted, Failed, Forked, Notice, Progress
+from sevenfold.core.messages import (
     THOUGHTS,
     Block,
     Image,
@@ -49,11 +39,21 @@ from sevenfold.messages import (
     assistant,
     user,
 )
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import encode_prefix, has_paired_tools
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import PlacedMessage, Reply, Transcript, View
+from sevenfold.hooks.contract import HookOutcome
+from sevenfold.layers.l4_compaction.compaction import Compaction
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.plan import BREAKER
+from sevenfold.layers.l4_compaction.summary import PLAIN, SAID, format_directive, parse_summary
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER, ForkRunner
+from sevenfold.layers.shared.boundary import TITLES, Boundary, find_last_boundary
+from sevenfold.layers.shared.fidelity import measure_fidelity
+from sevenfold.layers.shared.restore import RestoredFiles, restore_messages
 from sevenfold.models.directives import parse_directive
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import paired, prefix
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Placed, Reply, Transcript, View
+from sevenfold.settings.layers import CompactionSettings
 
 pytestmark = pytest.mark.anyio
 WINDOWS = (8_000, 32_000, 128_000, 200_000)
@@ -148,7 +148,7 @@ async def test_the_summary_says_where_the_transcript_is_and_how_to_search_it() -
 
 
 async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
-    def score(removed: Sequence[Placed], present: Sequence[Message]) -> float:
+    def score(removed: Sequence[PlacedMessage], present: Sequence[Message]) -> float:
         assert len(removed) == 33
         assert present[0].text.startswith("<summary>")
         return 0.875
@@ -158,7 +158,7 @@ async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
     )
     view, before = talk.log.view, talk.tokens
     await talk.fit()
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
 
     assert boundary == Boundary(
         by="summary",
@@ -204,13 +204,13 @@ async def test_the_real_score_and_the_real_restoration_fit_in(tmp_path: Path) ->
     broken = ToolResult("e", "KeyError: 'colour_of_the_sky'", is_error=True)
     log.add(Message("user", (broken,)), by="tools")
     rounds(log, 16)
-    files = Files(lambda path: Path(path).read_text(encoding="utf-8"))
+    files = RestoredFiles(lambda path: Path(path).read_text(encoding="utf-8"))
 
     def restore(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        return restored(view, gone, [files], window, room)
+        return restore_messages(view, gone, [files], window, room)
 
-    def score(removed: Sequence[Placed], present: Sequence[Message]) -> float:
-        return fidelity(removed, present).score
+    def score(removed: Sequence[PlacedMessage], present: Sequence[Message]) -> float:
+        return measure_fidelity(removed, present).score
 
     talk = Compacting([summary()], log, options={"restore": restore, "fidelity": score})
     await talk.fit()
@@ -237,7 +237,7 @@ async def test_progress_is_told_while_it_runs_and_when_it_is_done() -> None:
 
 async def test_the_summary_is_asked_for_on_the_same_prefix_with_one_directive_more() -> None:
     talk = Compacting([summary()])
-    before = prefix(talk.request)
+    before = encode_prefix(talk.request)
     await talk.fit()
     [request] = talk.model.requests
 
@@ -268,9 +268,9 @@ async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_th
 ):
     asked: list[tuple[str, str]] = []
 
-    async def before(trigger: str, instructions: str) -> Outcome:
+    async def before(trigger: str, instructions: str) -> HookOutcome:
         asked.append((trigger, instructions))
-        return Outcome(contexts=("mind the {scope} and the licence",))
+        return HookOutcome(contexts=("mind the {scope} and the licence",))
 
     talk = Compacting([summary()], options={"before": before})
     await talk.compact(instructions="only what is about tests")
@@ -279,14 +279,14 @@ async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_th
     assert asked == [("manual", "only what is about tests")]
     assert "only what is about tests" in text
     assert "mind the {scope} and the licence" in text
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
     assert boundary.instructions == "only what is about tests\n\nmind the {scope} and the licence"
 
 
 async def test_a_reply_without_a_summary_is_nudged_once_on_the_same_prefix() -> None:
     talk = Compacting(["I will gladly help.", summary()])
-    before = prefix(talk.request)
+    before = encode_prefix(talk.request)
     await talk.fit()
     first, second = talk.model.seen
 
@@ -311,7 +311,7 @@ async def test_a_model_that_only_calls_tools_is_asked_plainly_without_any() -> N
     await talk.fit()
     nudged, plain = talk.model.requests[1:]
 
-    assert paired(nudged.view)
+    assert has_paired_tools(nudged.view)
     assert nudged.frame == FRAME
     assert plain.frame.tools == ()
     assert plain.source == f"fork:{PLAIN}"
@@ -416,7 +416,7 @@ async def test_a_nudge_after_a_refusal_leaves_no_call_unanswered() -> None:
     await talk.fit(PromptTooLong("too long", tokens=12_000, limit=10_000))
 
     _, nudged = talk.model.requests
-    assert paired(nudged.view)
+    assert has_paired_tools(nudged.view)
     assert talk.of(Compacted)
 
 
@@ -440,11 +440,11 @@ async def test_when_the_newest_round_is_the_trouble_it_is_summarised_and_quoted(
 async def test_from_an_entry_on_keeps_the_prefix_and_its_bytes() -> None:
     talk = Compacting([summary()], window=200_000)
     view = talk.log.view
-    before = prefix(talk.request)
+    before = encode_prefix(talk.request)
     await talk.compact("from", first=view[26].id)
 
     assert talk.log.view.messages[:26] == view.messages[:26]
-    assert prefix(talk.request)[:28] == before[:28]
+    assert encode_prefix(talk.request)[:28] == before[:28]
     assert len(talk.log.view) == 27
     assert "This part of the conversation" in talk.texts[26]
     assert "now test it" in talk.texts[26]
@@ -460,7 +460,7 @@ async def test_up_to_an_entry_keeps_the_tail() -> None:
     await talk.compact("up_to", last=view[25].id)
 
     assert talk.log.view.messages[1:] == view.messages[26:]
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
     assert (boundary.trigger, boundary.last, boundary.kept_from) == (
         "up_to",
@@ -522,7 +522,7 @@ async def test_by_hand_in_a_full_window_a_failure_ends_in_a_digest() -> None:
     await talk.compact()
 
     assert talk.texts[0].startswith("<digest>")
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
     assert (boundary.by, boundary.trigger) == ("digest", "manual")
 
@@ -531,8 +531,8 @@ async def test_by_hand_in_a_full_window_a_failure_ends_in_a_digest() -> None:
 
 
 async def test_a_hook_that_refuses_leaves_everything_and_is_heard_once() -> None:
-    async def before(trigger: str, instructions: str) -> Outcome:
-        return Outcome(block=True, reason="not on a Friday")
+    async def before(trigger: str, instructions: str) -> HookOutcome:
+        return HookOutcome(block=True, reason="not on a Friday")
 
     talk = Compacting(options={"before": before})
     view = talk.log.view
@@ -555,7 +555,7 @@ async def test_the_hook_afterwards_sees_the_record_and_the_text() -> None:
     await talk.fit()
     [(boundary, text)] = seen
 
-    assert boundary == last_boundary(talk.log.view)
+    assert boundary == find_last_boundary(talk.log.view)
     assert text == talk.texts[0]
 
 
@@ -736,10 +736,10 @@ async def test_stopping_it_at_any_point_leaves_the_view_as_it_was(where: str) ->
         reached.set()
         await anyio.sleep_forever()
 
-    async def before(trigger: str, instructions: str) -> Outcome:
+    async def before(trigger: str, instructions: str) -> HookOutcome:
         if where == "before":
             await wait()
-        return Outcome()
+        return HookOutcome()
 
     async def after(boundary: Boundary, text: str) -> None:
         if where == "after":
@@ -786,7 +786,7 @@ def test_headings_may_be_written_in_many_ways(heading: str) -> None:
         heading.format(n=n, t=title, T=title.upper()) + f"\nabout {title}\n"
         for n, title in enumerate(TITLES, 1)
     ]
-    answer = parse("<summary>" + "\n".join(parts) + "</summary>")
+    answer = parse_summary("<summary>" + "\n".join(parts) + "</summary>")
 
     assert answer.missing == ()
     assert answer.sections[0] == "about Primary request and intent"
@@ -794,19 +794,19 @@ def test_headings_may_be_written_in_many_ways(heading: str) -> None:
 
 
 def test_a_summary_that_was_never_closed_counts_if_it_is_whole() -> None:
-    assert parse(summary().removesuffix("</summary>")).missing == ()
+    assert parse_summary(summary().removesuffix("</summary>")).missing == ()
 
 
 def test_what_the_analysis_says_about_summaries_is_not_the_summary() -> None:
     text = "<analysis>I will write <summary>\n## 1. Primary request and intent</analysis>"
 
-    assert len(parse(text + summary()).missing) == 0
-    assert len(parse(text).missing) == len(TITLES) - 1
+    assert len(parse_summary(text + summary()).missing) == 0
+    assert len(parse_summary(text).missing) == len(TITLES) - 1
 
 
 def test_the_summary_may_speak_of_its_own_tags() -> None:
     text = summary("the tags </summary> and </analysis> of our prompt")
-    answer = parse(text)
+    answer = parse_summary(text)
 
     assert answer.missing == ()
     assert "and </analysis> of our prompt" in (answer.sections[SAID + 1] or "")
@@ -817,7 +817,7 @@ def test_a_sentence_that_begins_like_a_heading_is_none() -> None:
         "Problem solving of the build.",
         "Current work on the parser and all that belongs to it went well\nFiles and code: fine",
     )
-    answer = parse(text)
+    answer = parse_summary(text)
 
     assert answer.sections[4] == (
         "Current work on the parser and all that belongs to it went well\nFiles and code: fine"
@@ -826,12 +826,12 @@ def test_a_sentence_that_begins_like_a_heading_is_none() -> None:
 
 @given(st.text(max_size=300))
 def test_no_reply_breaks_the_reader(text: str) -> None:
-    assert len(parse(text).sections) == len(TITLES)
-    assert len(parse(f"<summary>{text}").sections) == len(TITLES)
+    assert len(parse_summary(text).sections) == len(TITLES)
+    assert len(parse_summary(f"<summary>{text}").sections) == len(TITLES)
 
 
 def test_the_prompt_says_all_headings_and_takes_what_it_is_given_literally() -> None:
-    text = directive_text("only {instructions}", "and {scope}")
+    text = format_directive("only {instructions}", "and {scope}")
 
     assert all(f"## {n}. {title}" in text for n, title in enumerate(TITLES, 1))
     assert "only {instructions}" in text
@@ -907,7 +907,7 @@ def answering(body: Json) -> list[Json]:
 
 def layer_on(talk: Conversation, thresholds: Thresholds) -> Compaction:
     emit, expect, able = talk.events.append, talk.ledger.expect, lambda: talk.model.capabilities
-    forks = Forks(lambda: talk.model, talk.accounts, talk.clock, emit, lambda: thresholds)
+    forks = ForkRunner(lambda: talk.model, talk.accounts, talk.clock, emit, lambda: thresholds)
     digest = Digest(emit, expect, lambda: LOG, able)
     return Compaction(forks, digest, emit, expect, lambda: LOG, able)
 
@@ -958,7 +958,7 @@ def whole_summary(**texts: str) -> str:
     ],
 )
 def test_a_heading_in_what_the_summary_quotes_begins_no_section(quoted: str) -> None:
-    answer = parse(whole_summary(**{"Files and code": f"README says:\n{quoted}"}))
+    answer = parse_summary(whole_summary(**{"Files and code": f"README says:\n{quoted}"}))
 
     assert not answer.missing
     assert answer.sections[-1] == "real Next step"
@@ -970,4 +970,4 @@ def test_a_summary_that_the_analysis_quotes_is_not_the_summary() -> None:
         f"<analysis>The file holds: </analysis>\n{fake} which is odd.</analysis>\n{whole_summary()}"
     )
 
-    assert "evil" not in "".join(text or "" for text in parse(reply).sections)
+    assert "evil" not in "".join(text or "" for text in parse_summary(reply).sections)

@@ -13,31 +13,31 @@ from layers.talks import MODEL, PLAIN_SUMS, PRICES, Talk, need, need_file
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
-from sevenfold.errors import SettingsError
-from sevenfold.events import Cleared
-from sevenfold.layers.l2_microcompaction.candidates import Candidate, Scan
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.events import Cleared
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import View
+from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan
 from sevenfold.layers.l2_microcompaction.cost import (
     CALL,
     COEFFICIENTS,
     MARKER,
-    Decision,
+    CacheRates,
+    ClearDecision,
     NeedModel,
-    Rates,
-    decide,
-    everything,
-    features,
+    compute_features,
+    decide_clear_all,
+    decide_clearing,
 )
-from sevenfold.layers.settings import CLEARABLE, MicroSettings
-from sevenfold.protocols import Capabilities
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import View
+from sevenfold.settings.layers import CLEARABLE, MicroSettings
 
 RESULT = 10_020
 """Tokens of a result of 40,000 characters: a quarter of them, and 20 for its frame."""
 USE = 70
 """Tokens of a call whose name and arguments are 20 characters: a half, and three frames."""
 FREED = RESULT - MARKER
-FIVE_MINUTES = Rates(1.25, 0.1)
+FIVE_MINUTES = CacheRates(1.25, 0.1)
 NEVER, ALWAYS = need(), need(30.0)
 
 
@@ -45,13 +45,13 @@ def pressure(tokens: int = 100_000, window: int = 200_000, *, warm: bool = True)
     return Pressure(tokens, Thresholds.of(window, 32_000), 0.0 if warm else 400.0, warm=warm)
 
 
-def scanned(view: View) -> Scan:
-    scan = Scan(CLEARABLE, ())
+def scanned(view: View) -> ViewScan:
+    scan = ViewScan(CLEARABLE, ())
     scan.follow(view)
     return scan
 
 
-def decided(talk: Talk, **changes: Any) -> Decision | None:
+def decided(talk: Talk, **changes: Any) -> ClearDecision | None:
     fields = {
         "need": NEVER,
         "rates": FIVE_MINUTES,
@@ -59,7 +59,7 @@ def decided(talk: Talk, **changes: Any) -> Decision | None:
         "settings": PLAIN_SUMS,
         **changes,
     }
-    return decide(talk.view, scanned(talk.view), **fields)
+    return decide_clearing(talk.view, scanned(talk.view), **fields)
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_a_cold_cache_makes_the_break_free_and_any_batch_large_enough(ten: Talk)
 
 
 def test_writing_for_an_hour_makes_the_break_dearer(ten: Talk) -> None:
-    hour = Rates.of(PRICES.of(MODEL), "1h")
-    assert hour == Rates(2.0, 0.1)
+    hour = CacheRates.of(PRICES.of(MODEL), "1h")
+    assert hour == CacheRates(2.0, 0.1)
 
     assert decided(ten, rates=hour) is None
     decision = decided(ten, rates=hour, settings=replace(PLAIN_SUMS, margin=2.0))
@@ -138,7 +138,7 @@ def test_writing_for_an_hour_makes_the_break_dearer(ten: Talk) -> None:
 
 
 def test_where_nothing_is_cached_nothing_breaks_and_every_token_counts_in_full(ten: Talk) -> None:
-    decision = decided(ten, rates=Rates.of(PRICES.of(MODEL), "5m", caches=False))
+    decision = decided(ten, rates=CacheRates.of(PRICES.of(MODEL), "5m", caches=False))
 
     assert decision is not None
     assert decision.price == 0
@@ -152,7 +152,7 @@ def test_a_model_without_a_known_price_is_taken_to_cost_what_most_do(
     ttl: Any, write: float
 ) -> None:
     assert PRICES.of("nobody-knows-this-one") is None
-    assert Rates.of(None, ttl) == Rates(write, 0.1)
+    assert CacheRates.of(None, ttl) == CacheRates(write, 0.1)
 
 
 def test_prices_of_the_users_own_decide() -> None:
@@ -167,8 +167,8 @@ def test_prices_of_the_users_own_decide() -> None:
         max_output=1,
         as_of="now",
     )
-    assert Rates.of(mine, "5m") == Rates(1.0, 0.5)
-    assert Rates.of(mine, "1h") == Rates(3.0, 0.5)
+    assert CacheRates.of(mine, "5m") == CacheRates(1.0, 0.5)
+    assert CacheRates.of(mine, "1h") == CacheRates(3.0, 0.5)
 
 
 def test_what_will_surely_be_needed_again_is_never_cleared(ten: Talk) -> None:
@@ -185,7 +185,7 @@ def test_a_result_goes_while_the_chance_that_it_is_needed_is_below_break_even(
     even = carrying / reading_back
     free = replace(PLAIN_SUMS, margin=1.0, least_freed=0)
 
-    def at(chance: float) -> Decision | None:
+    def at(chance: float) -> ClearDecision | None:
         model = need(math.log(chance / (1 - chance)))
         return decided(ten, need=model, pressure=pressure(warm=not cold), settings=free)
 
@@ -239,7 +239,7 @@ def test_a_result_shorter_than_what_would_stand_in_its_place_stays(talk: Talk) -
     cold = pressure(warm=False)
 
     assert decided(talk, pressure=cold) is None
-    assert everything(talk.view, scanned(talk.view), FIVE_MINUTES, cold, PLAIN_SUMS) is None
+    assert decide_clear_all(talk.view, scanned(talk.view), FIVE_MINUTES, cold, PLAIN_SUMS) is None
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ def test_the_newest_stay_and_so_does_what_the_model_has_not_read_yet(talk: Talk)
 
 def test_the_plain_rule_clears_all_that_is_old_and_says_what_that_costs(ten: Talk) -> None:
     scan = scanned(ten.view)
-    warm = everything(ten.view, scan, FIVE_MINUTES, pressure(), PLAIN_SUMS)
-    cold = everything(ten.view, scan, FIVE_MINUTES, pressure(warm=False), PLAIN_SUMS)
+    warm = decide_clear_all(ten.view, scan, FIVE_MINUTES, pressure(), PLAIN_SUMS)
+    cold = decide_clear_all(ten.view, scan, FIVE_MINUTES, pressure(warm=False), PLAIN_SUMS)
 
     assert warm is not None
     assert cold is not None
@@ -375,7 +375,12 @@ CALLS = st.lists(
 
 
 def best_batch(
-    view: View, scan: Scan, model: NeedModel, rates: Rates, at: Pressure, how: MicroSettings
+    view: View,
+    scan: ViewScan,
+    model: NeedModel,
+    rates: CacheRates,
+    at: Pressure,
+    how: MicroSettings,
 ) -> tuple[float, list[str]] | None:
     """Every batch that ends at the newest of those that pay, weighed from the view itself."""
 
@@ -414,7 +419,9 @@ def weight(view: View, at: int) -> int:
     CALLS,
     st.floats(-6, 2),
     st.floats(-2, 2),
-    st.sampled_from([Rates(1.25, 0.1), Rates(2.0, 0.1), Rates(1.0, 0.5), Rates(1.0, 1.0)]),
+    st.sampled_from(
+        [CacheRates(1.25, 0.1), CacheRates(2.0, 0.1), CacheRates(1.0, 0.5), CacheRates(1.0, 1.0)]
+    ),
     st.booleans(),
     st.sampled_from([8_000, 200_000]),
     st.floats(1, 6),
@@ -425,7 +432,7 @@ def test_it_clears_what_is_best_of_all_that_could_be_cleared_and_only_if_it_pays
     calls: list[tuple[str, int]],
     always: float,
     read: float,
-    rates: Rates,
+    rates: CacheRates,
     warm: bool,
     window: int,
     margin: float,
@@ -441,7 +448,7 @@ def test_it_clears_what_is_best_of_all_that_could_be_cleared_and_only_if_it_pays
     model, at = need(always, read=read), pressure(50_000, window, warm=warm)
     how = replace(PLAIN_SUMS, margin=margin, least_freed=5_000, keep_recent=keep)
     scan = scanned(talk.view)
-    decision = decide(talk.view, scan, model, rates, at, how)
+    decision = decide_clearing(talk.view, scan, model, rates, at, how)
     best = best_batch(talk.view, scan, model, rates, at, how)
 
     if best is None or decision is None:
@@ -484,7 +491,7 @@ def test_what_is_known_of_a_result_is_on_a_scale_of_about_one(talk: Talk) -> Non
         talk.say("x")
     scan = scanned(talk.view)
 
-    values = features(scan.found[0], scan)
+    values = compute_features(scan.found[0], scan)
 
     assert all(0 <= value < 12 for value in values)
     assert values[0] == values[1] == 1.0

@@ -12,13 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import make, use
 
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Compacted, Declined, Event, Notice
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.ladder import BlockCheck
-from sevenfold.layers.shared.boundary import last_boundary, record_name
-from sevenfold.layers.shared.facts import Collector
-from sevenfold.messages import (
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Compacted, Declined, Event, Notice
+from sevenfold.core.messages import (
     THOUGHTS,
     Image,
     Message,
@@ -29,13 +25,24 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Handback, Layers
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    complete_changes,
+    encode_prefix,
+    has_paired_tools,
+    measure_pressure,
+)
+from sevenfold.core.tokens import Pressure, Thresholds, Usage, count_bytes, measure_message
+from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.ladder import BlockCheck
+from sevenfold.layers.shared.boundary import find_last_boundary, record_name
+from sevenfold.layers.shared.facts import FactCollector
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.request import Frame, Request, completed, paired, prefix, pressure_of
+from sevenfold.recordings.recorded import convert_recording
 from sevenfold.testing import FakeTools, ScriptedModel
-from sevenfold.tokens import Pressure, Thresholds, Usage, byte_length, measure
-from sevenfold.transcript import Mark, Replace, Reply, Transcript
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))
 WINDOWS = (8_000, 32_000, 128_000, 200_000)
@@ -55,7 +62,7 @@ def new(able: Capabilities | None = None, **options: Any) -> tuple[Digest, list[
 
 def offered(
     t: Transcript, window: int = 8_000, *, able: Capabilities | None = None, frame: Frame = FRAME
-) -> list[Handback]:
+) -> list[Change]:
     """What a digest hands back for this conversation in a window of this size."""
     made, _, _ = new(able)
     request = Request(frame, t.view)
@@ -63,13 +70,13 @@ def offered(
 
 
 def pressed(request: Request, window: int, refused: PromptTooLong | None = None) -> Pressure:
-    return pressure_of(request, Thresholds.of(window, 32_000), 0.0, refused)
+    return measure_pressure(request, Thresholds.of(window, 32_000), 0.0, refused)
 
 
-def replaced(t: Transcript, handed: list[Handback], binds: bool = False) -> str:
+def replaced(t: Transcript, handed: list[Change], binds: bool = False) -> str:
     """Write it as the turn would; returns the text of the digest."""
     assert handed
-    whole = completed(handed, t, binds)
+    whole = complete_changes(handed, t, binds)
     assert whole is not None, "the turn would decline it"
     t.add(*whole, by="Digest")
     [text] = [m.text for m in t.view.messages if m.text.startswith("<digest>")]
@@ -171,7 +178,7 @@ def test_the_boundary_is_a_mark_with_its_facts() -> None:
     handed = list(anyio.run(made.fit, request, pressed(request, 8_000)))
     edit = [what for what in handed if isinstance(what, Replace)][-1]
     replaced(t, handed)
-    boundary, [event] = last_boundary(t.view), [e for e in events if isinstance(e, Compacted)]
+    boundary, [event] = find_last_boundary(t.view), [e for e in events if isinstance(e, Compacted)]
 
     assert boundary is not None
     assert (boundary.by, boundary.trigger, boundary.last) == ("digest", "auto", edit.last)
@@ -513,7 +520,7 @@ async def test_a_turn_that_was_refused_goes_on() -> None:
 
     assert reply.message.text == "all is well"
     assert [e for e in events if isinstance(e, Declined)] == []
-    assert paired(model.requests[-1].view)
+    assert has_paired_tools(model.requests[-1].view)
     assert "is it tested?" in model.requests[-1].view[-1].message.text
 
 
@@ -575,7 +582,7 @@ def _use(rng: random.Random, id: str) -> ToolUse:
 
 def _text(rng: random.Random, tokens: int) -> str:
     word = rng.choice(WORDS)
-    return word * max(1, tokens * 4 // byte_length(word))
+    return word * max(1, tokens * 4 // count_bytes(word))
 
 
 def said(t: Transcript) -> list[str]:
@@ -591,7 +598,7 @@ def check(t: Transcript, window: int, able: Capabilities) -> bool:
     assert handed == offered(t, window, able=able)
     words = said(t)
     fixed = max(0, pressure.tokens - before.calibration.tokens(before.size))
-    least = fixed + before.calibration.tokens(measure(user(words[-1]))) + HEAD
+    least = fixed + before.calibration.tokens(measure_message(user(words[-1]))) + HEAD
     auto = pressure.thresholds.auto_compact
     if not handed:
         assert pressure.tokens <= auto or least > auto * 0.9
@@ -599,14 +606,17 @@ def check(t: Transcript, window: int, able: Capabilities) -> bool:
     replaced(t, handed, able.binds_thinking)
     after, now = t.view, pressed(Request(FRAME, t.view), window).tokens
 
-    assert paired(after)
+    assert has_paired_tools(after)
     assert after[0].message.role == "user"
     assert now < pressure.tokens
     assert now <= auto or least > auto * 0.9
     shown = "\n".join(p.message.text for p in after)
     assert user(words[-1]) in after.messages
     room = auto - fixed
-    if before.calibration.tokens(measure(user("".join(words)))) + 40 * len(words) < room * 0.25:
+    if (
+        before.calibration.tokens(measure_message(user("".join(words)))) + 40 * len(words)
+        < room * 0.25
+    ):
         assert [w for w in words if w not in shown] == []
     kept = [p.message for p in after if p.by != "Digest"]
     assert len(kept) == len(after) - 1, "one digest"
@@ -640,7 +650,7 @@ def test_whatever_was_said_the_result_is_valid_and_smaller(
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name[:8])
 def test_real_sessions_come_out_valid_and_smaller(path: Path) -> None:
     """Without their own compactions and their own counts, so that they are as long as can be."""
-    source = to_transcript(read_session(path))
+    source = convert_recording(read_session(path))
     made = 0
     for window in WINDOWS:
         t = Transcript(lambda: 0.0)
@@ -655,9 +665,9 @@ def test_real_sessions_come_out_valid_and_smaller(path: Path) -> None:
 
 def test_a_digest_breaks_the_prefix_where_it_stands_and_nowhere_else() -> None:
     t = talked()
-    before = prefix(Request(FRAME, t.view))
+    before = encode_prefix(Request(FRAME, t.view))
     replaced(t, offered(t))
-    after = prefix(Request(FRAME, t.view))
+    after = encode_prefix(Request(FRAME, t.view))
 
     assert after[:2] == before[:2]
     assert after[4:] == before[len(before) - len(after[4:]) :]
@@ -675,7 +685,7 @@ def test_output_that_looks_like_ours_cannot_send_the_model_elsewhere(forged: str
     log.add(user("look"))
     log.add(Reply(use("u1", "Bash", command="cat page")), by="model")
     log.add(Message("user", (ToolResult("u1", forged),)), by="tools")
-    collector = Collector()
+    collector = FactCollector()
     for placed in log.view:
         collector.take(placed)
     assert collector.facts.kept == ()

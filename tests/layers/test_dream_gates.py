@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sevenfold.layers.l6_dreaming.gates import Closed, Gates
-from sevenfold.layers.settings import DreamSettings
-from sevenfold.memory.dreams.lock import DreamLock, Held
+from sevenfold.layers.l6_dreaming.gates import ClosedGate, DreamGates
+from sevenfold.memory.dreams.lock import DreamLock, HeldDreamLock
+from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing import FakeClock
 
 NOW = 1_800_000_000.0
@@ -29,7 +29,7 @@ class Place:
         (folder / "memory").mkdir()
         self.lock = DreamLock(folder / "memory", folder / "memory-state", self.clock)
         set_to = settings or DreamSettings()
-        self.gates = Gates(
+        self.gates = DreamGates(
             self.lock, folder, "current", set_to, self.clock, enabled=lambda: self.on
         )
 
@@ -85,10 +85,10 @@ def test_each_gate_in_its_order(place: Place) -> None:
     place.clock.time += 600
     assert place.closed == ""
     held = place.gates.take()
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldDreamLock)
     place.clock.time += 600
     found = place.gates.take()
-    assert isinstance(found, Closed)
+    assert isinstance(found, ClosedGate)
     assert found.gate == "lock"
     held.give_back()
 
@@ -99,7 +99,7 @@ def test_a_folder_that_never_dreamed_waits_for_sessions_only(place: Place) -> No
         place.session(f"s{n}", 1.0)
     place.clock.time += 600
 
-    assert isinstance(place.gates.enter(), Held)
+    assert isinstance(place.gates.enter(), HeldDreamLock)
 
 
 def test_the_current_session_untouched_ones_empty_ones_and_other_files_do_not_count(
@@ -116,7 +116,7 @@ def test_the_current_session_untouched_ones_empty_ones_and_other_files_do_not_co
     (place.folder / "dangling.jsonl").symlink_to("nowhere")
 
     found = place.gates.check()
-    assert found == Closed("sessions", "fewer than 5 sessions since the last dream")
+    assert found == ClosedGate("sessions", "fewer than 5 sessions since the last dream")
 
 
 def test_a_closed_gate_costs_one_look_at_the_disk_and_a_switched_off_one_none(place: Place) -> None:
@@ -181,7 +181,7 @@ def test_a_dream_that_was_killed_leaves_the_gate_open(place: Place) -> None:
     for n in range(5):
         place.session(f"s{n}", NOW - HOUR)
     held = place.gates.enter()
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldDreamLock)
     record = place.folder / "memory-state/dream-lock.json"
     dead = record.read_text("utf-8").replace(f'"pid":{os.getpid()}', '"pid":1999999999')
     place.clock.time += 601
@@ -208,7 +208,7 @@ def test_the_numbers_are_settings(tmp_path: Path) -> None:
 
 
 def test_a_project_whose_folder_is_gone_does_not_dream(place: Place, tmp_path: Path) -> None:
-    gates = Gates(
+    gates = DreamGates(
         place.lock, tmp_path / "gone", "current", DreamSettings(), place.clock, enabled=lambda: True
     )
 

@@ -21,21 +21,26 @@ from layers.sleeping import (
     write,
 )
 
-from sevenfold.errors import Mistake, Overloaded
-from sevenfold.events import Forked, Progress
-from sevenfold.layers.l6_dreaming.progress import KEPT, Watch, ask_to_stop, last_known
-from sevenfold.layers.l6_dreaming.review import accept, newest, reject, shown
-from sevenfold.layers.l6_dreaming.workers import ByRule, Thought, accounted
-from sevenfold.layers.settings import DreamSettings
+from sevenfold.core.errors import Mistake, Overloaded
+from sevenfold.core.events import Forked, Progress
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.layers.l6_dreaming.progress import KEPT, DreamWatch, ask_to_stop, read_last_snapshot
+from sevenfold.layers.l6_dreaming.review import (
+    accept_review,
+    find_newest_review,
+    preview_review,
+    reject_review,
+)
+from sevenfold.layers.l6_dreaming.workers import DreamOutput, RuleDreamer, parse_account
 from sevenfold.memory.dreams.commit import undo_dream
-from sevenfold.memory.dreams.stage import Staged
+from sevenfold.memory.dreams.stage import DreamStage
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Type
-from sevenfold.messages import ToolUse
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Request, prefix
+from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing.doubles import Line
-from sevenfold.tools.permissions import PermissionSettings
+from sevenfold.tools.permissions import PermissionRules
 
 pytestmark = pytest.mark.anyio
 DARK = "Ada wants dark mode in every tool she uses."
@@ -88,8 +93,8 @@ async def test_a_dream_is_asked_on_the_very_prefix_of_the_conversation(bed: Bed)
     for request in forks:
         assert request.frame == parent.frame
         assert request.source == "fork:dream"
-        whole = prefix(parent)
-        assert prefix(request)[: len(whole)] == whole
+        whole = encode_prefix(parent)
+        assert encode_prefix(request)[: len(whole)] == whole
     (forked,) = [event for event in bed.events if isinstance(event, Forked)]
     assert (forked.kind, forked.steps, forked.denied) == ("dream", 3, 0)
 
@@ -258,7 +263,7 @@ async def test_a_dream_may_look_and_change_its_copy_and_nothing_else(bed: Bed) -
 
 
 async def test_rules_of_the_user_that_deny_hold_in_a_dream_too(tmp_path: Path) -> None:
-    bed = Bed(tmp_path, rules=PermissionSettings(deny=("Read(//**/private.md)",)))
+    bed = Bed(tmp_path, rules=PermissionRules(deny=("Read(//**/private.md)",)))
     bed.save("private", "Not for models", "The cat is called Mo.")
     bed.sessions(5)
     seen: list[str] = []
@@ -395,11 +400,11 @@ async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(
         asked.append(text)
         return [Lesson()]
 
-    think = ByRule(bed.clock, lambda: None, learn)
+    think = RuleDreamer(bed.clock, lambda: None, learn)
     assert (await bed.dreams.dream(think, by_hand=True)).status == "completed"
     assert asked == ["Ada prefers short answers."]
     assert "short-answers.md" in bed.files()
-    again = ByRule(bed.clock, lambda: NOON, learn)
+    again = RuleDreamer(bed.clock, lambda: NOON, learn)
     await bed.dreams.dream(again, by_hand=True)
     assert len(asked) == 1, "a log of before the last dream was distilled then"
 
@@ -412,7 +417,7 @@ async def test_where_nobody_says_otherwise_a_note_becomes_a_memory_in_its_own_wo
     bed = Bed(tmp_path)
     DailyLogs(bed.folder).append("The audit of the billing service ends tomorrow.", NOON - DAY)
     log = next(bed.folder.glob("logs/**/*.md")).read_bytes()
-    await bed.dreams.dream(ByRule(bed.clock, lambda: None), by_hand=True)
+    await bed.dreams.dream(RuleDreamer(bed.clock, lambda: None), by_hand=True)
     (file, text), *more = [(f, t) for f, t in bed.files().items() if f.startswith("audit")]
     assert more == []
     assert "2030-03-17" in text, file
@@ -428,7 +433,7 @@ class Stuck:
     def __init__(self) -> None:
         self.began = anyio.Event()
 
-    async def __call__(self, copy: Staged, watch: Watch) -> Thought:
+    async def __call__(self, copy: DreamStage, watch: DreamWatch) -> DreamOutput:
         (copy.folder / "ada.md").write_text("half done", "utf-8")
         watch.wrote("ada.md")
         self.began.set()
@@ -452,7 +457,7 @@ async def test_a_dream_can_be_stopped_and_leaves_no_trace(bed: Bed) -> None:
     assert {f: t for f, t in bed.files().items() if f in before} == before
     assert bed.copies() == []
     assert bed.dreams.lock.last() is None
-    known = last_known(bed.state)
+    known = read_last_snapshot(bed.state)
     assert known is not None
     assert (known.status, known.touched) == ("killed", ("ada.md",))
     assert [e.outcome for e in bed.events if isinstance(e, Progress) and e.done] == ["killed"]
@@ -476,8 +481,8 @@ async def test_a_dream_can_be_stopped_from_another_process(bed: Bed) -> None:
 
 
 class Quick:
-    async def __call__(self, copy: Staged, watch: Watch) -> Thought:
-        return Thought()
+    async def __call__(self, copy: DreamStage, watch: DreamWatch) -> DreamOutput:
+        return DreamOutput()
 
 
 async def test_when_the_session_ends_the_dream_ends_and_the_lock_is_put_back(bed: Bed) -> None:
@@ -488,7 +493,7 @@ async def test_when_the_session_ends_the_dream_ends_and_the_lock_is_put_back(bed
         tasks.cancel_scope.cancel()
     assert bed.dreams.lock.last() is None
     assert bed.copies() == []
-    known = last_known(bed.state)
+    known = read_last_snapshot(bed.state)
     assert known is not None
     assert known.status == "killed"
 
@@ -506,13 +511,13 @@ async def test_progress_goes_from_starting_to_updating_to_what_came_of_it(bed: B
 
 
 async def test_the_last_thirty_turns_are_kept_for_display(bed: Bed) -> None:
-    watch = Watch("0" * 16, bed.state, "now", bed.clock, bed.events.append)
+    watch = DreamWatch("0" * 16, bed.state, "now", bed.clock, bed.events.append)
     for number in range(KEPT + 5):
         for name in ("a", "b"):
             watch.calls(ToolUse("u", "Read", {"file_path": f"/x/{name}{number}.md"}))
         watch.answered()
         watch.answered()
-    known = last_known(bed.state)
+    known = read_last_snapshot(bed.state)
     assert known is not None
     assert len(known.turns) == KEPT
     assert known.turns[-1] == f"Read a{KEPT + 4}.md · Read b{KEPT + 4}.md"
@@ -527,16 +532,16 @@ async def test_with_review_on_nothing_changes_before_the_user_says_so(bed: Bed) 
     before = bed.files()
     await bed.rest(*merging())
     assert {f: t for f, t in bed.files().items() if f in before} == before
-    id = newest(bed.state)
+    id = find_newest_review(bed.state)
     assert id is not None
-    assert f"+{DARK}" in shown(bed.store, id).diff
+    assert f"+{DARK}" in preview_review(bed.store, id).diff
     assert "ready for review" in bed.said()[-1]
     bed.clock.time += 2 * DAY
     bed.sessions(5, bed.clock.time)
     assert len((await bed.rest()).requests) == 1, "while one waits no other begins"
-    assert [one.file for one in accept(bed.store, id).merged] == ["theme.md"]
+    assert [one.file for one in accept_review(bed.store, id).merged] == ["theme.md"]
     assert DARK in bed.text("ada")
-    assert newest(bed.state) is None
+    assert find_newest_review(bed.state) is None
 
 
 async def test_a_dream_that_is_rejected_is_gone(bed: Bed) -> None:
@@ -544,11 +549,11 @@ async def test_a_dream_that_is_rejected_is_gone(bed: Bed) -> None:
     ended = await layer.asked(request, how="review")
     before = bed.files()
     assert ended.review is not None
-    reject(bed.store, ended.review)
+    reject_review(bed.store, ended.review)
     assert bed.files() == before
     assert bed.copies() == []
     with pytest.raises(Mistake):
-        accept(bed.store, ended.review)
+        accept_review(bed.store, ended.review)
 
 
 async def test_a_preview_shows_the_diff_and_leaves_the_lock_as_it_was(bed: Bed) -> None:
@@ -625,7 +630,7 @@ async def test_the_first_rest_after_midnight_distils_the_log_of_the_day_before(
     ],
 )
 async def test_the_account_is_found_however_it_is_wrapped(text: str) -> None:
-    (found,) = accounted(text).items()
+    (found,) = parse_account(text).items()
     assert found[0] == "theme.md"
     assert (found[1].reason, found[1].by, found[1].evidence) == ("merged", "ada.md", "ada.md")
 
@@ -641,7 +646,7 @@ async def test_the_account_is_found_however_it_is_wrapped(text: str) -> None:
     ],
 )
 async def test_an_account_that_cannot_be_understood_explains_nothing(text: str) -> None:
-    assert accounted(text) == {}
+    assert parse_account(text) == {}
 
 
 async def test_a_memory_cannot_end_the_list_in_the_directive(bed: Bed) -> None:

@@ -12,21 +12,21 @@ from layers.learning import NOON, SESSION, Learner, topic
 from layers.simulated import FRAME, conversation
 from msgspec.structs import replace
 
-from sevenfold.clock import date_of
-from sevenfold.errors import Refused
-from sevenfold.events import Failed, Forked, Notice, Progress, Remembered
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, Learning
-from sevenfold.layers.l5_durable_memory.extraction_tools import quiet
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import ExtractionSettings
-from sevenfold.memory.recalled import BY as RECALL
-from sevenfold.messages import Json, Message, Text, ToolUse, assistant, user
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import Refused
+from sevenfold.core.events import Failed, Forked, Notice, Progress, Remembered
+from sevenfold.core.messages import Json, Message, Text, ToolUse, assistant, user
+from sevenfold.core.protocols import ForkReply, Tools
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Mark, Replace, Reply
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.models.directives import parse_directive
-from sevenfold.protocols import ForkReply, Tools
-from sevenfold.request import Request
-from sevenfold.tokens import Thresholds
-from sevenfold.tools.toolbox import standard_tools
-from sevenfold.transcript import Mark, Replace, Reply
+from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.tools.toolbox import make_standard_tools
 
 pytestmark = pytest.mark.anyio
 TABS = "Please use tabs and never spaces in this project."
@@ -110,7 +110,7 @@ async def test_a_write_of_the_agent_that_failed_or_went_elsewhere_does_not_count
     learner.result("t1", "Created it.", "Write", file_path="src/a.md", content="…")
     uses = assistant(ToolUse("t2", "Write", {"file_path": str(learner.memory / "b.md")}))
     learner.log.add(Reply(uses, stop="tool_use"), by="model")
-    failed = quiet(learner.workspace, learner.permissions)[0]
+    failed = make_fork_tools(learner.workspace, learner.permissions)[0]
     refused = await failed.call(uses.tool_uses[0])
     assert refused.is_error
     learner.log.add(Message("user", (refused,)), by="tools")
@@ -308,10 +308,10 @@ async def test_the_directive_lists_the_newest_memories_and_says_where_they_are(
     directive = parse_directive(learner.asked[0])
     assert directive is not None
     assert (directive.kind, directive.id) == ("extract", "x-1")
-    today = date_of(time.time())
+    today = format_date(time.time())
     assert f'<manifest folder="{learner.memory}">' in directive.body
     assert f"- [user] role.md ({today}): Is a radiologist\n</manifest>" in directive.body
-    assert f'<session id="{SESSION}" date="{date_of(NOON)}"/>' in directive.body
+    assert f'<session id="{SESSION}" date="{format_date(NOON)}"/>' in directive.body
     assert "at most 5 replies" in directive.body
 
 
@@ -394,7 +394,7 @@ async def test_a_memory_carries_where_it_comes_from_and_is_a_revision(learner: L
     saved = learner.store.get("tabs")
     assert saved.origin is not None
     assert (saved.origin.session, saved.origin.author) == (SESSION, "extraction")
-    assert (saved.origin.entries, saved.origin.date) == ((2,), date_of(NOON))
+    assert (saved.origin.entries, saved.origin.date) == ((2,), format_date(NOON))
     assert saved.body.endswith("> “use tabs and never spaces”")
     (newest, *_) = learner.store.history("tabs")
     assert (newest.author.kind, newest.author.session) == ("extraction", SESSION)
@@ -492,13 +492,13 @@ async def test_relative_dates_count_from_the_day_of_the_message_and_not_from_tod
     )  # fmt: skip
     assert await learner.learn(learner.write("freeze.md", text)) == ["Saved freeze.md."]
     saved = learner.store.get("freeze")
-    day = date_of(said + DAY)
+    day = format_date(said + DAY)
     assert saved.description == f"The release freeze begins on {day}."
     assert saved.body == (
         f"The release freeze begins on {day}.\n\n> “release freeze begins tomorrow”"
     )
     assert saved.origin is not None
-    assert saved.origin.date == date_of(said)
+    assert saved.origin.date == format_date(said)
     assert not [one for one in learner.store.check() if one.kind == "date"]
 
 
@@ -762,17 +762,17 @@ def looking_back(memory: Path) -> object:
 
 async def test_on_the_ledger_its_fork_reads_the_whole_prefix_of_its_parent(tmp_path: Path) -> None:
     learner = Learner(tmp_path)
-    tools = tuple(tool.schema for tool in standard_tools(learner.workspace))
+    tools = tuple(tool.schema for tool in make_standard_tools(learner.workspace))
     frame = replace(FRAME, tools=tools)
     async with conversation(looking_back(learner.memory), frame=frame) as talk:  # type: ignore[arg-type]
         turn = talk.turn()
         able = talk.model.capabilities
         limits = Thresholds.of(able.window, able.max_output)
-        forks = Forks(
+        forks = ForkRunner(
             lambda: talk.model, talk.accounts, talk.clock, talk.events.append, lambda: limits
         )
-        learning = Learning(
-            learner.store, SESSION, lambda: quiet(learner.workspace, learner.permissions),
+        learning = ExtractionParts(
+            learner.store, SESSION, lambda: make_fork_tools(learner.workspace, learner.permissions),
             lambda: turn.transcript.entries, learner.tray.start, learner.workspace.locate,
         )  # fmt: skip
         layer = Extraction(learning, forks, talk.clock, talk.events.append)

@@ -10,15 +10,15 @@ import pytest
 from kit import FRAME, make, use
 from layers.simulated import Conversation, conversation, reading
 
-from sevenfold.errors import Refused
-from sevenfold.events import Delta, Event, Forked
-from sevenfold.layers.l7_agents.forks import PLACEHOLDER, Forks, Permitted
-from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.errors import Refused
+from sevenfold.core.events import Delta, Event, Forked
+from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER, ForkRunner, PermittedTools
 from sevenfold.models.directives import write_directive
-from sevenfold.request import Request, prefix
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, ScriptedModel
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript
 
 pytestmark = pytest.mark.anyio
 DIRECTIVE = user(write_directive("notes", "n-1", "write down what happened"))
@@ -33,10 +33,10 @@ def first_difference(parent: list[bytes], child: list[bytes]) -> str:
     return "" if len(child) >= len(parent) else f"{len(parent) - len(child)} parts are missing"
 
 
-def forks(model: ScriptedModel, events: list[Event] | None = None) -> Forks:
+def forks(model: ScriptedModel, events: list[Event] | None = None) -> ForkRunner:
     told = (events if events is not None else []).append
     able = model.capabilities
-    return Forks(
+    return ForkRunner(
         lambda: model,
         NoAccounts(),
         FakeClock(),
@@ -56,7 +56,7 @@ async def test_a_fork_extends_its_parent_byte_for_byte_and_leaves_it_alone() -> 
     model = ScriptedModel(["hello", "noted"])
     turn = make(model)
     await turn.run(user("hi"))
-    before, entries = prefix(turn.request), len(turn.transcript.entries)
+    before, entries = encode_prefix(turn.request), len(turn.transcript.entries)
 
     said = await forks(model)(turn.request, DIRECTIVE, kind="notes")
 
@@ -64,7 +64,7 @@ async def test_a_fork_extends_its_parent_byte_for_byte_and_leaves_it_alone() -> 
     assert first_difference(before, model.seen[-1]) == ""
     assert len(model.seen[-1]) == len(before) + 1, "one message more, and nothing else"
     assert len(turn.transcript.entries) == entries
-    assert prefix(turn.request) == before
+    assert encode_prefix(turn.request) == before
     assert model.requests[-1].source == "fork:notes"
 
 
@@ -80,8 +80,8 @@ async def test_a_reply_that_runs_away_is_paid_for_once(most: int) -> None:
 
 
 async def test_a_changed_byte_is_found_and_named() -> None:
-    old = prefix(request(user("hi"), assistant(Text("hello"))))
-    new = prefix(request(user("hi"), assistant(Text("hullo"))))
+    old = encode_prefix(request(user("hi"), assistant(Text("hello"))))
+    new = encode_prefix(request(user("hi"), assistant(Text("hullo"))))
 
     assert first_difference(old, new).startswith("part 3, byte ")
     assert "ello" in first_difference(old, new)
@@ -90,7 +90,9 @@ async def test_a_changed_byte_is_found_and_named() -> None:
 async def test_tools_are_denied_unless_they_are_allowed_and_denials_are_counted() -> None:
     calls = assistant(ToolUse("a", "Edit", {"p": 1}), ToolUse("b", "Bash", {"p": 2}))
     model, tools = ScriptedModel([calls, "done"]), FakeTools()
-    permitted = Permitted(tools, lambda u: None if u.name == "Edit" else "only Edit is allowed")
+    permitted = PermittedTools(
+        tools, lambda u: None if u.name == "Edit" else "only Edit is allowed"
+    )
 
     said = await forks(model)(
         request(user("hi")), DIRECTIVE, kind="notes", steps=3, tools=permitted
@@ -134,13 +136,13 @@ async def test_what_a_fork_says_is_its_own_and_what_it_used_is_told() -> None:
 async def test_a_cancelled_fork_leaves_nothing_behind() -> None:
     model = ScriptedModel(["a very long story indeed, told slowly"], pause=10)
     parent = request(user("hi"))
-    before = prefix(parent)
+    before = encode_prefix(parent)
 
     with anyio.move_on_after(0.01) as scope:
         await forks(model)(parent, DIRECTIVE, kind="notes")
 
     assert scope.cancelled_caught
-    assert prefix(parent) == before
+    assert encode_prefix(parent) == before
 
 
 async def test_parallel_forks_share_everything_but_their_directive() -> None:
@@ -161,9 +163,9 @@ async def test_parallel_forks_share_everything_but_their_directive() -> None:
     assert [r.content for r in answered] == [PLACEHOLDER]
 
 
-def on(talk: Conversation) -> Forks:
+def on(talk: Conversation) -> ForkRunner:
     able = talk.model.capabilities
-    return Forks(
+    return ForkRunner(
         lambda: talk.model,
         talk.ledger,
         talk.clock,

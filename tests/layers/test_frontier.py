@@ -13,18 +13,18 @@ from layers.talks import PLAIN_SUMS, need_file, text_of
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import FRONTIER
-from sevenfold.errors import StepLimitReached
-from sevenfold.events import CacheBroke, Cleared, Failed, Sending
+from sevenfold.core.errors import StepLimitReached
+from sevenfold.core.events import CacheBroke, Cleared, Failed, Sending
+from sevenfold.core.messages import Json, user
+from sevenfold.core.protocols import Change, Fit, Layers
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.core.tokens import Pressure
+from sevenfold.core.transcript import Mark, Transcript
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.messages import Json, user
-from sevenfold.protocols import Fit, Handback, Layers
-from sevenfold.request import Request, prefix
-from sevenfold.simulator.ledger import Row
+from sevenfold.settings.layers import MicroSettings
+from sevenfold.simulator.ledger import LedgerRow
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools
-from sevenfold.tokens import Pressure
-from sevenfold.transcript import Mark, Transcript
 from sevenfold.turn import Turn
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ class WithoutFrontier:
     def __init__(self, layer: Fit) -> None:
         self._layer = layer
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         handed = await self._layer.fit(request, pressure)
         return [w for w in handed if not (isinstance(w, Mark) and w.name == FRONTIER)]
 
@@ -91,9 +91,9 @@ def turn_of(
     return turn
 
 
-def clears(talk: Conversation) -> list[tuple[Cleared, Row, Row]]:
+def clears(talk: Conversation) -> list[tuple[Cleared, LedgerRow, LedgerRow]]:
     """Each clear with the request before it and the one that sent it."""
-    found, sent = list[tuple[Cleared, Row, Row]](), 0
+    found, sent = list[tuple[Cleared, LedgerRow, LedgerRow]](), 0
     rows = list(talk.sim.ledger.rows)
     for event in talk.events:
         if isinstance(event, Sending):
@@ -103,14 +103,14 @@ def clears(talk: Conversation) -> list[tuple[Cleared, Row, Row]]:
     return found
 
 
-def reads_all_that_is_the_same(row: Row) -> bool:
+def reads_all_that_is_the_same(row: LedgerRow) -> bool:
     """All but the last call before the change: no request has ended behind that."""
     assert row.shared is not None
     assert row.shared.diverged, "something did change"
     return 0.96 * row.shared.tokens < row.tokens.cache_read <= row.shared.tokens
 
 
-def prompt_of(row: Row) -> int:
+def prompt_of(row: LedgerRow) -> int:
     return row.tokens.input + row.tokens.cache_write_5m + row.tokens.cache_read
 
 
@@ -265,10 +265,10 @@ async def test_a_process_that_comes_after_reads_the_same_prefix(tmp_path: Path) 
         with pytest.raises(StepLimitReached):
             await turn.run(user("look at all of it"))
         assert clears(talk)
-        before = prefix(turn.request)
+        before = encode_prefix(turn.request)
         again = Transcript.load(b"".join(lines), talk.clock.now, lines.append)
         turn = turn_of(talk, clearing(talk, tmp_path), transcript=again)
-        assert extends(before, prefix(turn.request))
+        assert extends(before, encode_prefix(turn.request))
         await turn.run(user("go on"))
 
         last, one_before = talk.sim.ledger[-1].tokens, talk.sim.ledger[-2].tokens

@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 from benchmarks.policy.gaps import collected, gaps_of, summary
 from benchmarks.policy.samples import halves, session_files
 from benchmarks.policy.silences import Quiet, keeping, measured, quiets, replayed
-from sevenfold.layers.l2_microcompaction.before_cold import (
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.l2_microcompaction.cache_expiry import (
     ASKING,
     EDGES,
     MOST,
     WEIGHT,
-    Gaps,
-    Silence,
-    prior,
+    GapCounts,
+    GapForecast,
+    load_prior_gaps,
 )
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
-from sevenfold.recordings.model import Said
-from sevenfold.transcript import Reply
+from sevenfold.recordings.recorded import RecordedEvent
 
 SESSIONS = Path(__file__).parents[3] / "shared/data/sessions"
 times = st.floats(1, 200_000)
 
 
-def gaps(*seconds: float, left: int = 0) -> Gaps:
-    found = Gaps(left=float(left))
+def gaps(*seconds: float, left: int = 0) -> GapCounts:
+    found = GapCounts(left=float(left))
     for gap in seconds:
         found = found.after(gap)
     return found
@@ -40,7 +40,7 @@ def gaps(*seconds: float, left: int = 0) -> Gaps:
 def test_chances_are_chances_and_add_up(
     seen: list[float], left: int, idle: float, time: float
 ) -> None:
-    silence = Silence(gaps(*seen, left=left), idle)
+    silence = GapForecast(gaps(*seen, left=left), idle)
     back, after, still = (
         silence.back_between(idle, time),
         silence.back_after(time),
@@ -56,30 +56,30 @@ def test_chances_are_chances_and_add_up(
 def test_the_longer_the_wait_the_likelier_somebody_is_back(
     seen: list[float], idle: float, a: float, b: float
 ) -> None:
-    silence = Silence(gaps(*seen, left=1), idle)
+    silence = GapForecast(gaps(*seen, left=1), idle)
     assert silence.still(min(a, b)) >= silence.still(max(a, b)) - 1e-9
 
 
 def test_what_has_passed_cannot_happen_any_more() -> None:
-    silence = Silence(gaps(20, 20, 20, 1_000, left=1), idle=60)
+    silence = GapForecast(gaps(20, 20, 20, 1_000, left=1), idle=60)
     assert silence.back_between(0, 60) == 0
     assert silence.back_after(60) == pytest.approx(0.5)
     assert silence.still(1_200) == pytest.approx(0.5)
 
 
 def test_within_a_bin_time_is_spread_by_its_logarithm() -> None:
-    silence = Silence(gaps(*[20] * 10), idle=15)
+    silence = GapForecast(gaps(*[20] * 10), idle=15)
     assert silence.back_between(15, math.sqrt(15 * 30)) == pytest.approx(0.5)
 
 
 def test_somebody_longer_away_than_any_gap_is_not_expected() -> None:
-    assert Silence(gaps(20), idle=86_401).back_after(0) == 0
-    assert Silence(Gaps(), idle=10).back_after(0) == 0
+    assert GapForecast(gaps(20), idle=86_401).back_after(0) == 0
+    assert GapForecast(GapCounts(), idle=10).back_after(0) == 0
 
 
 def test_a_program_that_asks_at_once_is_nobody_and_after_a_day_nobody_is_expected() -> None:
     assert gaps(0.2).seen == 0
-    assert gaps(EDGES[-1] + 1) == Gaps().leaving()
+    assert gaps(EDGES[-1] + 1) == GapCounts().leaving()
 
 
 def test_old_habits_fade() -> None:
@@ -87,26 +87,28 @@ def test_old_habits_fade() -> None:
     assert found.seen == pytest.approx(MOST)
     for _ in range(2_000):
         found = found.after(5_000)
-    assert Silence(found, 0).back_after(3_600) > 0.95
+    assert GapForecast(found, 0).back_after(3_600) > 0.95
 
 
 def test_the_recorded_gaps_are_worth_so_many_of_ones_own() -> None:
-    assert Gaps().with_prior().seen == pytest.approx(WEIGHT)
+    assert GapCounts().with_prior().seen == pytest.approx(WEIGHT)
     own = gaps(*[400] * 400).with_prior()
-    assert Silence(own, 0).back_between(300, 420) > 0.9
+    assert GapForecast(own, 0).back_between(300, 420) > 0.9
 
 
 def test_the_recorded_gaps_are_there() -> None:
-    silence = Silence(prior(), idle=270)
+    silence = GapForecast(load_prior_gaps(), idle=270)
     assert 0.5 < silence.back_after(300) < 0.95
-    assert prior().left > 0
+    assert load_prior_gaps().left > 0
 
 
 # --- how they were found -------------------------------------------------------------------------------
 
 
-def said(at: float, what: Message | Reply, *, meta: bool = False, made_up: bool = False) -> Said:
-    return Said(str(at), None, 0, at, what, meta=meta, made_up=made_up)
+def said(
+    at: float, what: Message | Reply, *, meta: bool = False, made_up: bool = False
+) -> RecordedEvent:
+    return RecordedEvent(str(at), None, 0, at, what, meta=meta, made_up=made_up)
 
 
 def test_a_gap_lies_between_the_last_reply_of_a_turn_and_what_a_person_types() -> None:
@@ -130,7 +132,7 @@ def test_a_gap_lies_between_the_last_reply_of_a_turn_and_what_a_person_types() -
 @pytest.mark.skipif(not SESSIONS.is_dir(), reason="the recorded sessions are not here")
 def test_the_file_says_what_the_recorded_sessions_say() -> None:
     found = collected(halves(session_files(SESSIONS))[0])
-    assert found == prior()
+    assert found == load_prior_gaps()
     assert "never" in summary(found)
 
 

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 from instruction_place import Place
 
-from sevenfold.events import Event, Notice
-from sevenfold.layers.l5_durable_memory.prompt import LOADED, Instructing, is_opening, opening
-from sevenfold.layers.shared.restore import Cut
-from sevenfold.memory.instructions import InstructionFiles, Limits
-from sevenfold.messages import Message, ToolUse, assistant, user
-from sevenfold.tokens import estimate
-from sevenfold.transcript import Replace, Reply, Transcript
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import Message, ToolUse, assistant, user
+from sevenfold.core.tokens import estimate_tokens
+from sevenfold.core.transcript import Replace, Reply, Transcript
+from sevenfold.layers.l5_durable_memory.prompt import (
+    LOADED,
+    InstructionLoader,
+    format_opening,
+    is_opening,
+)
+from sevenfold.layers.shared.restore import CompactionCut
+from sevenfold.memory.instructions import InstructionFiles, InstructionLimits
 
 INDEX = "- [the port](port.md): which port it listens on"
 LONG = "Keep every function short and plain.\n" * 100
@@ -31,8 +36,8 @@ class Told:
         self.log.add(*self.layer.opening(), by="session")
         self.log.add(user("begin"))
 
-    def begun(self, known: object = None) -> Instructing:
-        return Instructing(
+    def begun(self, known: object = None) -> InstructionLoader:
+        return InstructionLoader(
             self.files,
             self.said,
             is_opening,
@@ -42,11 +47,13 @@ class Told:
             besides=lambda: [Path("/memory/MEMORY.md")],
         )
 
-    def files(self, already: Sequence[object], limits: Limits | None) -> InstructionFiles:
+    def files(
+        self, already: Sequence[object], limits: InstructionLimits | None
+    ) -> InstructionFiles:
         return self.place.files(already=tuple(map(str, already)), limits=limits)
 
     def said(self, instructions: str, more: bool) -> list[Message]:
-        text = opening(self.index if more else "", instructions)
+        text = format_opening(self.index if more else "", instructions)
         return [user(f"<context>\n{text}\n</context>")] if text else []
 
     def read(self, path: str) -> None:
@@ -59,7 +66,7 @@ class Told:
 
     def again(self, room: int) -> str:
         """What comes back when all that is there is replaced."""
-        cut = Cut(self.log.view, range(len(self.log.view)), 200_000)
+        cut = CompactionCut(self.log.view, range(len(self.log.view)), 200_000)
         return "\n".join(message.text for message in self.layer.again(cut, room))
 
     def replaced(self, room: int) -> str:
@@ -103,7 +110,7 @@ def test_what_comes_back_is_as_it_is_by_then(told: Told) -> None:
 
 
 def test_what_has_not_left_the_view_does_not_come_back(told: Told) -> None:
-    cut = Cut(told.log.view, range(1, len(told.log.view)), 200_000)
+    cut = CompactionCut(told.log.view, range(1, len(told.log.view)), 200_000)
     assert told.layer.again(cut, 10_000) == ()
 
 
@@ -138,11 +145,11 @@ def test_after_a_compaction_the_mark_says_what_is_there(told: Told) -> None:
 
 
 def test_where_there_is_too_little_room_whole_files_go_and_the_users_own_stay(many: Told) -> None:
-    whole = estimate(many.again(1_000_000))
+    whole = estimate_tokens(many.again(1_000_000))
     text = many.again(whole // 2)
     there = [f"RULE{n}" in text for n in range(5)]
 
-    assert estimate(text) <= whole // 2
+    assert estimate_tokens(text) <= whole // 2
     assert "OWN" in text
     assert f"HOUSE\n{LONG.strip()}" in text
     assert INDEX in text
@@ -152,7 +159,7 @@ def test_where_there_is_too_little_room_whole_files_go_and_the_users_own_stay(ma
 
 
 def test_the_user_is_told_what_was_left_out_once_it_is_so(many: Told) -> None:
-    whole = estimate(many.again(1_000_000))
+    whole = estimate_tokens(many.again(1_000_000))
     many.again(whole // 2)
     many.attach()
     assert many.notices == [], "nothing was replaced"
@@ -185,9 +192,9 @@ def test_text_that_is_no_ascii_is_cut_to_its_tokens_too(tmp_path: Path) -> None:
     for n in range(4):
         place.write(f".claude/rules/r{n}.md", f"RULE{n}\n" + "短く書くこと。\n" * 300)
     told = Told(place)
-    whole = estimate(told.again(1_000_000))
+    whole = estimate_tokens(told.again(1_000_000))
 
-    assert estimate(told.again(whole // 2)) <= whole // 2
+    assert estimate_tokens(told.again(whole // 2)) <= whole // 2
 
 
 def test_nothing_comes_back_where_there_is_nothing(tmp_path: Path) -> None:

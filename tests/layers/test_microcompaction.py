@@ -15,7 +15,7 @@ from layers.talks import MODEL, PLAIN_SUMS, PRICES, Talk, need_file, text_of
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
-from sevenfold.events import (
+from sevenfold.core.events import (
     Added,
     CacheBroke,
     Cleared,
@@ -26,16 +26,7 @@ from sevenfold.events import (
     ReadAgain,
     Sending,
 )
-from sevenfold.layers.l2_microcompaction.candidates import CLEARED, OFTEN, kept_at
-from sevenfold.layers.l2_microcompaction.microcompaction import (
-    BREAKER_LEAST,
-    BREAKER_SHARE,
-    REREAD,
-    Microcompaction,
-)
-from sevenfold.layers.ladder import Lent, Role, standard
-from sevenfold.layers.settings import CLEARABLE, MicroSettings, Switches
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     THOUGHTS,
     Image,
     Text,
@@ -44,18 +35,27 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, paired, prefix
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Frame, encode_prefix, has_paired_tools
+from sevenfold.core.tokens import Usage, scale_constant
+from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript, Unthink
+from sevenfold.layers.l2_microcompaction.candidates import CLEARED, OFTEN, parse_marker
+from sevenfold.layers.l2_microcompaction.microcompaction import (
+    BREAKER_LEAST,
+    BREAKER_SHARE,
+    REREAD,
+    Microcompaction,
+)
+from sevenfold.layers.ladder import LayerParts, LayerRole, make_standard_layers
+from sevenfold.settings.layers import CLEARABLE, MicroSettings, Switches
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
-from sevenfold.tokens import Usage, scaled
-from sevenfold.tools.read import Read
+from sevenfold.tools.read_tool import ReadTool
 from sevenfold.tools.workspace import Workspace
-from sevenfold.transcript import Mark, Replace, Reply, Results, Transcript, Unthink
 
 pytestmark = pytest.mark.anyio
 HOUR = 3_600.0
-ROLES: tuple[Role, ...] = ("main", "agent", "fork")
+ROLES: tuple[LayerRole, ...] = ("main", "agent", "fork")
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_all_but_the_newest_go_in_one_batch_with_one_event(
     }
     [event] = talk.of(Cleared)
     assert event.use_ids == tuple(f"t{n}" for n in range(1, 8))
-    assert paired(talk.view)
+    assert has_paired_tools(talk.view)
     [[results, frontier]] = list(talk.writes())
     assert isinstance(results.what, Results)
     assert isinstance(frontier.what, Mark)
@@ -97,10 +97,10 @@ def test_all_but_the_newest_go_in_one_batch_with_one_event(
 
 def test_nothing_is_touched_while_it_does_not_pay(tmp_path: Path, eager: MicroSettings) -> None:
     talk = filled(Talk(tmp_path, replace(eager, margin=1_000.0)))
-    before, buffer = prefix(talk.turn.request), talk.view.buffer
+    before, buffer = encode_prefix(talk.turn.request), talk.view.buffer
 
     assert talk.fit() == []
-    assert prefix(talk.turn.request) == before
+    assert encode_prefix(talk.turn.request) == before
     assert talk.view.buffer is buffer
     assert not talk.events
     assert not talk.expected
@@ -146,7 +146,7 @@ def test_a_small_window_clears_smaller_batches(tmp_path: Path, window: int) -> N
     settings = replace(PLAIN_SUMS, need_model=need_file(tmp_path))
     able = Capabilities(window=window, max_output=window // 8)
     talk = Talk(tmp_path, settings, able)
-    least = scaled(30_000, window)
+    least = scale_constant(30_000, window)
     for _ in range(120):
         talk.call("Bash", int(least))
         talk.fit()
@@ -250,7 +250,7 @@ async def read_back(folder: Path, path: Path, first: int, last: int) -> str:
     """With the real tool, as a model would after reading a marker."""
     workspace = Workspace(folder, folder, {}, folder / "out", FakeClock())
     args = {"file_path": str(path), "offset": first, "limit": last - first + 1}
-    shown = await Read(workspace).run(args, "x")
+    shown = await ReadTool(workspace).run(args, "x")
     assert isinstance(shown, str)
     lines = shown.split("\n")
     if re.fullmatch(r"\[lines \d+-\d+ of [\d,]+; go on with offset=\d+\]", lines[-1]):
@@ -276,7 +276,7 @@ async def test_each_marker_leads_to_its_result_byte_for_byte_with_the_real_tool(
     [file] = list(folder.iterdir())
     lines = file.read_bytes().split(b"\n")
     for id in talk.cleared:
-        kept = kept_at(talk.shown[id])
+        kept = parse_marker(talk.shown[id])
         assert kept is not None
         assert kept.file == file.name
         assert b"\n".join(lines[kept.first - 1 : kept.last]) == whole[id].encode()
@@ -320,7 +320,7 @@ def test_two_batches_are_two_files_and_neither_changes(
     assert len(files) == 2
     assert files[first.name] == before
     for id in talk.cleared:
-        kept = kept_at(talk.shown[id])
+        kept = parse_marker(talk.shown[id])
         assert kept is not None
         lines = files[kept.file].decode().split("\n")
         assert "\n".join(lines[kept.first - 1 : kept.last]) == text_of(id, 8_000)
@@ -341,13 +341,13 @@ async def test_a_disk_that_refuses_clears_nothing_and_the_turn_goes_on(
 ) -> None:
     spoil(tmp_path / "tool-results")
     talk = filled(Talk(tmp_path, eager))
-    before = prefix(talk.turn.request)
+    before = encode_prefix(talk.turn.request)
     talk.turn.model = ScriptedModel(["fine"], talk.able)
     reply = await talk.turn.run(user("go on"))
 
     assert reply.message.text == "fine"
     assert talk.cleared == []
-    assert extends(before, prefix(talk.turn.request))
+    assert extends(before, encode_prefix(talk.turn.request))
     [failed] = talk.of(Failed)
     assert failed.by == "microcompaction"
     assert failed.cause.startswith("nothing was cleared: ")
@@ -406,7 +406,7 @@ def test_how_long_and_how_many_are_settings(tmp_path: Path) -> None:
 def by_ladder(folder: Path, settings: MicroSettings, switches: Switches) -> Talk:
     """A talk whose layers are wired as those of a session."""
     talk = Talk(folder, settings)
-    lent = Lent(
+    lent = LayerParts(
         emit=talk.events.append,
         expect=talk.expected.append,
         able=lambda: talk.able,
@@ -415,7 +415,7 @@ def by_ladder(folder: Path, settings: MicroSettings, switches: Switches) -> Talk
         switches=switches,
         micro=settings,
     )
-    talk.turn.layers = standard("main", lent)
+    talk.turn.layers = make_standard_layers("main", lent)
     return talk
 
 
@@ -446,7 +446,7 @@ def test_settings_and_switches_say_which_rule_holds(
 
 
 def test_only_the_main_conversation_is_cleared(tmp_path: Path, eager: MicroSettings) -> None:
-    lent = Lent(
+    lent = LayerParts(
         emit=lambda event: None,
         expect=lambda why: None,
         able=Capabilities,
@@ -455,7 +455,9 @@ def test_only_the_main_conversation_is_cleared(tmp_path: Path, eager: MicroSetti
         micro=eager,
     )
     clearing = {
-        role: any(isinstance(layer, Microcompaction) for layer in standard(role, lent).fit)
+        role: any(
+            isinstance(layer, Microcompaction) for layer in make_standard_layers(role, lent).fit
+        )
         for role in ROLES
     }
     assert clearing == {"main": True, "agent": False, "fork": False}
@@ -565,7 +567,7 @@ def test_a_model_that_reads_again_whatever_is_cleared_is_left_alone_soon(
     talk = Talk(tmp_path, replace(eager, least_freed=10_000))
 
     def again(id: str) -> dict[str, Any]:
-        kept = kept_at(talk.shown[id])
+        kept = parse_marker(talk.shown[id])
         assert kept is not None
         if not by_marker:
             first = next(u for p in talk.view for u in p.message.tool_uses if u.id == id)
@@ -788,21 +790,21 @@ def test_a_fork_and_a_resume_after_a_clear_send_the_same_bytes(
     early = talk.view
     was = list(early)
     assert talk.fit()
-    here = prefix(talk.turn.request)
+    here = encode_prefix(talk.turn.request)
     child = Transcript.on(talk.view, talk.clock.now)
-    assert prefix(replace(talk.turn.request, view=child.view)) == here
+    assert encode_prefix(replace(talk.turn.request, view=child.view)) == here
     child.add(user("of the child only"))
     again = Transcript.load(b"".join(talk.lines), talk.clock.now)
 
-    assert prefix(replace(talk.turn.request, view=again.view)) == here
-    assert prefix(talk.turn.request) == here
+    assert encode_prefix(replace(talk.turn.request, view=again.view)) == here
+    assert encode_prefix(talk.turn.request) == here
     assert list(early) == was
-    assert prefix(replace(talk.turn.request, view=early)) != here
+    assert encode_prefix(replace(talk.turn.request, view=early)) != here
     assert again.view.marks == msgspec.json.decode(msgspec.json.encode(talk.view.marks))
     talk.resume()
     talk.call("Bash", 400)
     assert talk.fit() == [], "a new process has nothing to clear that the old one left"
-    assert extends(here, prefix(talk.turn.request))
+    assert extends(here, encode_prefix(talk.turn.request))
 
 
 def test_everything_before_the_first_result_that_went_is_the_same_object(

@@ -14,29 +14,29 @@ from hypothesis import strategies as st
 from layers.noting import FORM, FRAME, Noting, described, noted
 from layers.simulated import conversation, reading
 
-from sevenfold.errors import BadRequest
-from sevenfold.events import Event, Failed, Forked, Notice, Progress
+from sevenfold.core.errors import BadRequest
+from sevenfold.core.events import Event, Failed, Forked, Notice, Progress
+from sevenfold.core.messages import Json, Text, ToolUse, assistant, user
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Frame, Request, encode_prefix
+from sevenfold.core.tokens import Thresholds, estimate_tokens
+from sevenfold.core.transcript import Reply
 from sevenfold.layers.l3_session_memory.notes import (
     DAMAGED,
     LARGEST,
-    Form,
-    Limits,
-    Misshapen,
     Notebook,
-    Wording,
+    NotesForm,
+    NotesFormError,
+    NotesLimits,
+    NotesWording,
 )
-from sevenfold.layers.l3_session_memory.update import NotesEdits, NotesKeeping
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import NotesSettings
+from sevenfold.layers.l3_session_memory.notes_update import NotesEdits, NotesUpdater
+from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.shared.boundary import Boundary
-from sevenfold.messages import Json, Text, ToolUse, assistant, user
 from sevenfold.models.directives import parse_directive
 from sevenfold.offline import OfflineEngine
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Frame, Request, prefix
+from sevenfold.settings.layers import NotesSettings
 from sevenfold.testing import NoAccounts, Postponed
-from sevenfold.tokens import Thresholds, estimate
-from sevenfold.transcript import Reply
 
 DEFAULT = NotesSettings()
 TITLES = [
@@ -92,7 +92,7 @@ def test_a_comment_in_a_section_is_no_heading() -> None:
     ],
 )
 def test_a_fixed_line_that_was_changed_is_found_and_named(old: str, new: str, why: str) -> None:
-    with pytest.raises(Misshapen, match=why):
+    with pytest.raises(NotesFormError, match=why):
         FORM.bodies(FORM.template.replace(old, new))
 
 
@@ -100,7 +100,7 @@ def test_a_section_that_was_moved_is_found() -> None:
     start, end = FORM.template.index("# Workflow"), FORM.template.index("# Errors")
     moved = FORM.template[:start] + FORM.template[end:] + "\n" + FORM.template[start:end]
 
-    with pytest.raises(Misshapen, match="was moved"):
+    with pytest.raises(NotesFormError, match="was moved"):
         FORM.bodies(moved)
 
 
@@ -112,16 +112,16 @@ def test_other_line_ends_and_a_byte_order_mark_change_nothing() -> None:
 
 @pytest.mark.parametrize("template", ["", "just words\n", "```\n# only in code\n```\n"])
 def test_a_template_without_sections_is_none(template: str) -> None:
-    with pytest.raises(Misshapen, match="no sections"):
-        Form.of(template)
+    with pytest.raises(NotesFormError, match="no sections"):
+        NotesForm.of(template)
 
 
 def test_what_is_too_long_is_named_with_its_size() -> None:
-    limits = Limits.of(DEFAULT.section_tokens, DEFAULT.total_tokens, 200_000)
+    limits = NotesLimits.of(DEFAULT.section_tokens, DEFAULT.total_tokens, 200_000)
     text = noted(Worklog="w" * 8_400, Workflow="f" * 8_000)
 
     assert FORM.too_long(text, limits) == ["'Worklog' holds about 2,100 tokens, more than 2,000"]
-    assert FORM.too_long(text, Limits(3_000, 4_000)) == [
+    assert FORM.too_long(text, NotesLimits(3_000, 4_000)) == [
         "all sections hold about 4,100 tokens, more than 4,000"
     ]
 
@@ -133,23 +133,23 @@ def test_what_is_too_long_is_named_with_its_size() -> None:
 def test_sections_cut_to_size_are_within_the_limits_and_short_ones_stay_whole(
     sizes: list[int], window: int
 ) -> None:
-    limits = Limits.of(DEFAULT.section_tokens, DEFAULT.total_tokens, window)
+    limits = NotesLimits.of(DEFAULT.section_tokens, DEFAULT.total_tokens, window)
     bodies = ["é" * size for size in sizes]
     cut = FORM.cut_to(FORM.written(bodies), limits)
 
-    assert all(estimate(body) <= limits.section for body in cut)
-    assert sum(map(estimate, cut)) <= limits.total
+    assert all(estimate_tokens(body) <= limits.section for body in cut)
+    assert sum(map(estimate_tokens, cut)) <= limits.total
     short = limits.total // len(bodies)
     for before, after in zip(bodies, cut, strict=True):
-        assert after == before or estimate(before) > min(limits.section, short)
+        assert after == before or estimate_tokens(before) > min(limits.section, short)
 
 
 # --- the wording ----------------------------------------------------------------------------------------
 
 
-def wording(home: Path | None = None) -> tuple[Wording, list[Event]]:
+def wording(home: Path | None = None) -> tuple[NotesWording, list[Event]]:
     events: list[Event] = []
-    return Wording.load(home, events.append), events
+    return NotesWording.load(home, events.append), events
 
 
 def own(home: Path, **texts: str) -> None:
@@ -159,7 +159,7 @@ def own(home: Path, **texts: str) -> None:
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 
-LIMITS = Limits(2_000, 12_000)
+LIMITS = NotesLimits(2_000, 12_000)
 
 
 def test_places_are_filled_in_one_pass() -> None:
@@ -345,7 +345,7 @@ def test_when_nothing_is_due_no_file_is_looked_at_and_no_old_message_again(tmp_p
     async def fork(*args: object, **more: object) -> Any:
         raise AssertionError("the model was asked")
 
-    keeping = NotesKeeping(book, fork, lambda: talk.able, talk.events.append)
+    keeping = NotesUpdater(book, fork, lambda: talk.able, talk.events.append)
     talk.say("go")
     for n in range(50):
         talk.call(n, 5_000)
@@ -412,7 +412,7 @@ async def test_success_marks_the_size_and_the_last_message_covered(tmp_path: Pat
 
     assert talk.view.marks["notes"] == {
         "tokens": 10_000,
-        "size": estimate(talk.text),
+        "size": estimate_tokens(talk.text),
         "last": last,
         "anchor": last,
     }
@@ -569,14 +569,14 @@ async def test_where_there_is_no_edit_tool_the_sections_are_asked_for_in_words(
 async def test_the_offline_engine_can_keep_them(tmp_path: Path, frame: Frame) -> None:
     talk = Noting(tmp_path, frame=frame)
     engine = OfflineEngine()
-    forks = Forks(
+    forks = ForkRunner(
         lambda: engine,
         NoAccounts(),
         talk.clock,
         talk.events.append,
         lambda: Thresholds.of(200_000, 8_000),
     )
-    keeping = NotesKeeping(talk.book, forks, lambda: engine.capabilities, talk.events.append)
+    keeping = NotesUpdater(talk.book, forks, lambda: engine.capabilities, talk.events.append)
     talk.say("Rewrite the parser, and never touch LICENSE.")
     for n in range(4):
         talk.call(n, 0, 10_000)
@@ -769,7 +769,7 @@ async def test_an_update_sends_the_bytes_of_its_parent_and_one_message_more(tmp_
     for n in range(5):
         talk.call(n, 12_000)
     await talk.reply()
-    parent, child = prefix(talk.request), talk.model.seen[-1]
+    parent, child = encode_prefix(talk.request), talk.model.seen[-1]
 
     assert first_difference(parent, child) == ""
     assert len(child) == len(parent) + 1
@@ -796,7 +796,7 @@ async def test_on_the_wire_an_update_reads_all_that_its_parent_had_cached(tmp_pa
     async with conversation(noting_replies(path)) as talk:
         able = talk.model.capabilities
         book = Notebook(lambda: path, talk.clock, talk.events.append)
-        forks = Forks(
+        forks = ForkRunner(
             lambda: talk.model,
             talk.ledger,
             talk.clock,
@@ -804,7 +804,7 @@ async def test_on_the_wire_an_update_reads_all_that_its_parent_had_cached(tmp_pa
             lambda: Thresholds.of(able.window, able.max_output),
         )
         always = NotesSettings(pays_from=0)
-        keeping = NotesKeeping(book, forks, lambda: able, talk.events.append, always)
+        keeping = NotesUpdater(book, forks, lambda: able, talk.events.append, always)
         turn = talk.turn(Layers(replied=(keeping,)))
         background = turn.background
         assert isinstance(background, Postponed)

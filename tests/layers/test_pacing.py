@@ -9,11 +9,11 @@ import pytest
 from layers.learning import Learner, topic
 
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL, MOST, Extraction, lasts
-from sevenfold.layers.settings import ExtractionSettings
-from sevenfold.messages import Text, assistant, user
-from sevenfold.request import KEPT_WARM, TTL_SECONDS
-from sevenfold.transcript import Replace, Reply, Undo
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.request import KEPT_WARM, TTL_SECONDS
+from sevenfold.core.transcript import Replace, Reply, Undo
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL, MOST, Extraction, is_lasting
+from sevenfold.settings.layers import ExtractionSettings
 
 pytestmark = pytest.mark.anyio
 TABS = "Please use tabs in this repository."
@@ -42,7 +42,7 @@ def learner(tmp_path: Path) -> Learner:
     ],
 )
 def test_words_that_mean_more_than_this_session_do_not_wait(text: str) -> None:
-    assert lasts(text)
+    assert is_lasting(text)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_words_that_mean_more_than_this_session_do_not_wait(text: str) -> None:
     ],
 )
 def test_words_about_the_task_at_hand_can_wait(text: str) -> None:
-    assert not lasts(text)
+    assert not is_lasting(text)
 
 
 async def test_a_turn_about_the_task_at_hand_waits_for_a_silence(learner: Learner) -> None:

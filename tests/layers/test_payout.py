@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 from kit import make
 from layers.noting import LOG, Noting, noted
 
-from sevenfold.clock import finished
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Declined, Event, Failed, Notice, Progress
-from sevenfold.layers.l3_session_memory.notes import NOTES
-from sevenfold.layers.l3_session_memory.stand_in import Keep, PayOut, after_boundary, cut_at, quoted
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.settings import NotesSettings
-from sevenfold.layers.shared.boundary import Boundary, last_boundary, padded
-from sevenfold.layers.shared.facts import Facts, Said
-from sevenfold.messages import (
+from sevenfold.core.clock import run_without_waiting
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Declined, Event, Failed, Notice, Progress
+from sevenfold.core.messages import (
     THOUGHTS,
     Image,
     Message,
@@ -33,13 +27,31 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Handback, Layers
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    complete_changes,
+    has_paired_tools,
+    measure_pressure,
+)
+from sevenfold.core.tokens import MessageSize, Thresholds, estimate_tokens
+from sevenfold.core.transcript import Mark, Replace, Reply, Transcript, View
+from sevenfold.layers.l3_session_memory.notes import NOTES
+from sevenfold.layers.l3_session_memory.notes_compaction import (
+    NotesCompaction,
+    TailSize,
+    find_boundary_end,
+    find_tail_start,
+    make_notes_message,
+)
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.shared.boundary import Boundary, estimate_padded_tokens, find_last_boundary
+from sevenfold.layers.shared.facts import Facts, UserTurn
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.request import Frame, Request, completed, paired, pressure_of
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.settings.layers import NotesSettings
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.tokens import Size, Thresholds, estimate
-from sevenfold.transcript import Mark, Replace, Reply, Transcript, View
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))
 SMALL = Capabilities(window=32_000)
@@ -75,7 +87,7 @@ async def paid(talk: Noting, binds: bool = False) -> str:
     """Write what is handed back as the turn would; returns the text of the message with the notes."""
     handed = await talk.pay()
     assert handed, [e.said for e in talk.of(Progress)]
-    whole = completed(handed, talk.log, binds)
+    whole = complete_changes(handed, talk.log, binds)
     assert whole is not None, "the turn would decline it"
     talk.log.add(*whole, by="PayOut")
     [text] = [m.text for m in talk.view.messages if m.text.startswith("<session-notes>")]
@@ -88,15 +100,15 @@ async def paid(talk: Noting, binds: bool = False) -> str:
 @pytest.mark.anyio
 async def test_the_older_part_becomes_the_notes_and_no_model_is_asked(tmp_path: Path) -> None:
     talk = full(tmp_path)
-    before = pressure_of(talk.request, talk.thresholds, 0.0).tokens
+    before = measure_pressure(talk.request, talk.thresholds, 0.0).tokens
     assert before > talk.thresholds.auto_compact
     text = await paid(talk)
 
     assert "# Current state\nFixing src/f7.py.\n\n# Worklog\n" in text, "without empty sections"
     assert str(LOG) in text
     assert text.endswith("</session-notes>")
-    assert pressure_of(talk.request, talk.thresholds, 0.0).tokens < before / 2
-    assert paired(talk.view)
+    assert measure_pressure(talk.request, talk.thresholds, 0.0).tokens < before / 2
+    assert has_paired_tools(talk.view)
     assert talk.model.requests == []
 
 
@@ -106,13 +118,13 @@ async def test_the_ledger_and_the_user_are_told_and_the_boundary_says_what_was_d
 ) -> None:
     talk = full(tmp_path)
     old = talk.view
-    before = pressure_of(talk.request, talk.thresholds, 0.0).tokens
+    before = measure_pressure(talk.request, talk.thresholds, 0.0).tokens
     await paid(talk)
 
-    boundary = last_boundary(talk.view)
+    boundary = find_last_boundary(talk.view)
     assert boundary
     assert (boundary.by, boundary.trigger, boundary.tokens_before) == ("notes", "auto", before)
-    assert boundary.tokens_after == pressure_of(talk.request, talk.thresholds, 0.0).tokens
+    assert boundary.tokens_after == measure_pressure(talk.request, talk.thresholds, 0.0).tokens
     kept = old.where(boundary.kept_from)
     assert kept is not None
     assert old[kept - 1].id == boundary.last
@@ -164,7 +176,7 @@ async def test_sections_are_cut_to_size(tmp_path: Path) -> None:
 
     assert "here" in text
     assert f"bytes left out; all of it is in {talk.path}" in text
-    assert estimate(text) < 2_000
+    assert estimate_tokens(text) < 2_000
 
 
 @pytest.mark.anyio
@@ -204,7 +216,7 @@ async def test_after_a_digest_the_words_that_it_quoted_are_not_lost(tmp_path: Pa
     digest = Digest(talk.events.append, talk.expected.append, lambda: LOG, lambda: SMALL)
     turn = make(ScriptedModel((), SMALL), Layers(fit=(digest,)), transcript=talk.log)
     await turn.fit()
-    assert last_boundary(talk.view)
+    assert find_last_boundary(talk.view)
     for n in range(30, 60):
         talk.call(n, 0, 4_000)
     covers(talk, len(talk.view) - 4)
@@ -225,7 +237,7 @@ async def test_restored_context_comes_behind_the_tail_if_there_is_room(tmp_path:
     talk = full(tmp_path, restore=restore)
     old = talk.view
     await paid(talk)
-    boundary = last_boundary(talk.view)
+    boundary = find_last_boundary(talk.view)
     assert boundary
 
     assert talk.view[-1].message == user("the plan as it is now")
@@ -233,7 +245,7 @@ async def test_restored_context_comes_behind_the_tail_if_there_is_room(tmp_path:
     assert view is old
     assert old[cut].id == boundary.kept_from
     assert 0 < room < talk.thresholds.auto_compact
-    assert boundary.tokens_after == pressure_of(talk.request, talk.thresholds, 0.0).tokens
+    assert boundary.tokens_after == measure_pressure(talk.request, talk.thresholds, 0.0).tokens
 
 
 @pytest.mark.anyio
@@ -256,7 +268,7 @@ async def test_in_a_turn_it_relieves_the_pressure_before_the_digest_has_to(tmp_p
     turn = make(model, layers, transcript=talk.log, events=events)
     await turn.run()
 
-    boundary = last_boundary(talk.view)
+    boundary = find_last_boundary(talk.view)
     assert boundary
     assert boundary.by == "notes"
     assert [e for e in events if isinstance(e, Declined | Failed | Notice)] == []
@@ -266,7 +278,7 @@ async def test_in_a_turn_it_relieves_the_pressure_before_the_digest_has_to(tmp_p
 def test_plain_code_can_have_it_too(tmp_path: Path) -> None:
     talk = full(tmp_path)
 
-    assert finished(talk.pay())
+    assert run_without_waiting(talk.pay())
 
 
 # --- when it declines -----------------------------------------------------------------------------------
@@ -279,8 +291,8 @@ async def test_nothing_happens_while_there_is_room_or_after_a_refusal(tmp_path: 
     refused = PromptTooLong("too long", tokens=40_000, limit=32_000)
 
     for pressure in (
-        pressure_of(talk.request, large, 0.0),
-        pressure_of(talk.request, talk.thresholds, 0.0, refused),
+        measure_pressure(talk.request, large, 0.0),
+        measure_pressure(talk.request, talk.thresholds, 0.0, refused),
     ):
         assert await talk.payout.fit(talk.request, pressure) == ()
     assert talk.events == []
@@ -391,7 +403,7 @@ async def test_an_update_on_its_way_is_waited_for_and_its_result_is_used(tmp_pat
     talk = full(tmp_path, noted(Worklog="old"), clock=Patient())
     talk.model.pause = 0.001
     talk.says(talk.edits(Current_state="brand new"))
-    handed: list[Handback] = []
+    handed: list[Change] = []
 
     async def pay() -> None:
         handed.extend(await talk.pay())
@@ -430,13 +442,13 @@ async def test_one_that_takes_too_long_is_not_waited_for_any_longer(
 def test_what_was_said_is_whole_or_cut_where_it_says_so_and_within_its_room(
     texts: list[str], room: int, asking: bool
 ) -> None:
-    facts = Facts(said=tuple(Said(f"{n}: {text}") for n, text in enumerate(texts)))
-    alone = estimate(quoted("n", Facts(), None, room, asking=False).text)
-    text = quoted("n", facts, None, room, asking=asking).text
+    facts = Facts(said=tuple(UserTurn(f"{n}: {text}") for n, text in enumerate(texts)))
+    alone = estimate_tokens(make_notes_message("n", Facts(), None, room, asking=False).text)
+    text = make_notes_message("n", facts, None, room, asking=asking).text
     last = facts.said[-1].text if texts and asking else ""
 
-    assert estimate(text) <= alone + room + estimate(last) + 60
-    whole = sum(estimate(one.text) + 20 for one in facts.said)
+    assert estimate_tokens(text) <= alone + room + estimate_tokens(last) + 60
+    whole = sum(estimate_tokens(one.text) + 20 for one in facts.said)
     for one in facts.said:
         kept = one.text.replace("</said>", "<\\/said>")
         assert kept in text or whole > room
@@ -488,7 +500,9 @@ def splits(view: View, at: int) -> bool:
 
 
 def tail_tokens(view: View, at: int) -> int:
-    return padded(view, sum((view[n].size for n in range(at, len(view))), Size()))
+    return estimate_padded_tokens(
+        view, sum((view[n].size for n in range(at, len(view))), MessageSize())
+    )
 
 
 def words(view: View, at: int) -> int:
@@ -505,10 +519,10 @@ def test_the_tail_has_all_after_the_anchor_enough_and_not_too_much_and_tears_not
     anchor = rng.randrange(len(view))
     chosen = NotesSettings()
     share = window / 200_000
-    keep = Keep(
+    keep = TailSize(
         int(chosen.keep_tokens * share), chosen.keep_messages, int(chosen.keep_at_most * share)
     )
-    cut = cut_at(view, anchor, keep)
+    cut = find_tail_start(view, anchor, keep)
     first = min(anchor + 1, len(view) - 1)
     allowed = [at for at in range(first, 0, -1) if not splits(view, at) and thought_stays(view, at)]
     if cut is None:
@@ -516,7 +530,7 @@ def test_the_tail_has_all_after_the_anchor_enough_and_not_too_much_and_tears_not
         return
 
     assert cut in allowed
-    nearest, floor = allowed[0], after_boundary(view)
+    nearest, floor = allowed[0], find_boundary_end(view)
     enough = [
         at
         for at in allowed
@@ -555,8 +569,8 @@ def test_the_tail_does_not_reach_behind_the_last_compaction() -> None:
         last = log.view[5].id
         boundary = Boundary("summary", "auto", last=last, kept_from=log.view[6].id if kept else -1)
         log.add(Replace(log.view[0].id, last, (user("summary"),)), boundary.mark, by="Summary")
-        assert after_boundary(log.view) == 1
-        assert cut_at(log.view, 5, Keep(10**6, 10**6, 10**6)) == 1
+        assert find_boundary_end(log.view) == 1
+        assert find_tail_start(log.view, 5, TailSize(10**6, 10**6, 10**6)) == 1
 
 
 @settings(max_examples=150)
@@ -569,17 +583,17 @@ def test_whatever_the_conversation_the_view_obeys_the_laws_afterwards(
     anchor = t.view[rng.randrange(len(t.view))].id
     t.add(Mark(NOTES, {"anchor": anchor}))
     request = Request(Frame("m"), t.view)
-    pressure = pressure_of(request, Thresholds.of(able.window, 32_000), 0.0)
-    handed = finished(payout_of(kept, able).fit(request, pressure))
+    pressure = measure_pressure(request, Thresholds.of(able.window, 32_000), 0.0)
+    handed = run_without_waiting(payout_of(kept, able).fit(request, pressure))
     if not handed:
         return
-    whole = completed(handed, t, able.loses_thinking)
+    whole = complete_changes(handed, t, able.loses_thinking)
     assert whole is not None, "the turn would decline it"
     old = t.view
     t.add(*whole, by="PayOut")
-    tokens = pressure_of(Request(Frame("m"), t.view), pressure.thresholds, 0.0).tokens
+    tokens = measure_pressure(Request(Frame("m"), t.view), pressure.thresholds, 0.0).tokens
 
-    assert paired(t.view)
+    assert has_paired_tools(t.view)
     assert tokens <= pressure.thresholds.auto_compact < pressure.tokens
     at = old.where(anchor)
     assert at is not None
@@ -597,29 +611,33 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Noting:
     return talk
 
 
-def payout_of(kept: Noting, able: Capabilities) -> PayOut:
+def payout_of(kept: Noting, able: Capabilities) -> NotesCompaction:
     kept.open()
-    return PayOut(kept.book, kept.events.append, kept.expected.append, lambda: LOG, lambda: able)
+    return NotesCompaction(
+        kept.book, kept.events.append, kept.expected.append, lambda: LOG, lambda: able
+    )
 
 
 @pytest.mark.skipif(not SESSIONS, reason="needs the shared sessions")
 def test_on_real_sessions_the_view_obeys_the_laws_afterwards(kept: Noting) -> None:
     done = 0
     for path in SESSIONS[:8]:
-        t = to_transcript(read_session(path))
+        t = convert_recording(read_session(path))
         view = t.view
         if len(view) < 20:
             continue
         t.add(Mark(NOTES, {"anchor": view[len(view) * 9 // 10].id}))
         request = Request(Frame("m"), t.view)
         window = min(200_000, view.tokens)
-        pressure = pressure_of(request, Thresholds.of(window, 32_000), 0.0)
-        handed = finished(payout_of(kept, Capabilities(window=window)).fit(request, pressure))
+        pressure = measure_pressure(request, Thresholds.of(window, 32_000), 0.0)
+        handed = run_without_waiting(
+            payout_of(kept, Capabilities(window=window)).fit(request, pressure)
+        )
         if handed:
-            whole = completed(handed, t, False)
+            whole = complete_changes(handed, t, False)
             assert whole is not None
             t.add(*whole, by="PayOut")
-            assert paired(t.view)
+            assert has_paired_tools(t.view)
             assert t.view.tokens < pressure.thresholds.auto_compact < pressure.tokens
             done += 1
     assert done

@@ -13,32 +13,32 @@ from layers.simulated import FRAME, PRICES, Conversation, conversation, reading
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.events import Failed, Notice, Progress
-from sevenfold.layers.l2_microcompaction.before_cold import (
+from sevenfold.core.events import Failed, Notice, Progress
+from sevenfold.core.messages import user
+from sevenfold.core.protocols import Change
+from sevenfold.core.request import KEPT_WARM, Request, encode_prefix
+from sevenfold.core.transcript import Mark, Results
+from sevenfold.layers.l2_microcompaction.cache_expiry import (
     ASKING,
     HOUR,
     NEAR,
-    Gaps,
-    PreCold,
-    Situation,
-    choose,
-    prior,
+    CacheExpiry,
+    CacheSituation,
+    GapCounts,
+    choose_cache_action,
+    load_prior_gaps,
 )
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.messages import user
-from sevenfold.protocols import Handback
-from sevenfold.request import KEPT_WARM, Request, prefix
-from sevenfold.session.spending import KeepingWarm, Spending, minimal
-from sevenfold.simulator import Row, Script, parse_steps
-from sevenfold.transcript import Mark, Results
+from sevenfold.session.spending import CacheWarmer, SpendingFile, make_minimal_request
+from sevenfold.settings.layers import MicroSettings
+from sevenfold.simulator import LedgerRow, Script, parse_steps
 
 pytestmark = pytest.mark.anyio
 TICK = 15.0
 MINUTE = 60.0
 
 
-def gaps(*seconds: float, left: int = 0) -> Gaps:
-    found = Gaps(left=float(left))
+def gaps(*seconds: float, left: int = 0) -> GapCounts:
+    found = GapCounts(left=float(left))
     for gap in seconds:
         found = found.after(gap)
     return found
@@ -52,25 +52,25 @@ class Away:
         talk: Conversation,
         home: Path,
         *,
-        seen: Gaps | None = None,
+        seen: GapCounts | None = None,
         limit: float | None = 1.0,
         settings: MicroSettings | None = None,
         prices: Prices = PRICES,
         summing: Summing | None = None,
     ) -> None:
         self.talk, self.home = talk, home
-        self.spending = Spending(home, limit, talk.clock)
-        self._options = (settings or MicroSettings(), prices, seen or Gaps(), summing)
+        self.spending = SpendingFile(home, limit, talk.clock)
+        self._options = (settings or MicroSettings(), prices, seen or GapCounts(), summing)
         self.turn = talk.turn(size=60_000)
         self.layer = self.new_layer()
 
-    def new_layer(self) -> PreCold:
+    def new_layer(self) -> CacheExpiry:
         settings, prices, seen, summing = self._options
         talk = self.talk
-        sending = KeepingWarm(
+        sending = CacheWarmer(
             lambda: talk.model, talk.accounts, PRICES, self.spending, talk.events.append
         )
-        return PreCold(
+        return CacheExpiry(
             settings,
             prices,
             lambda: talk.model.capabilities,
@@ -92,13 +92,13 @@ class Away:
             if handed := await self.layer(self.turn.request, idle):
                 log.add(*handed, by="PreCold")
 
-    async def come_back(self) -> Row:
+    async def come_back(self) -> LedgerRow:
         self.talk.sim.api.replies = reading(0)
         await self.turn.run(user("thanks"))
         return self.talk.sim.ledger[-1]
 
     @property
-    def sent(self) -> list[Row]:
+    def sent(self) -> list[LedgerRow]:
         return [row for row in self.talk.sim.ledger.rows if row.source == "keep-warm"]
 
     @property
@@ -301,16 +301,16 @@ async def test_without_a_ledger_nothing_is_spent(tmp_path: Path) -> None:
 
 async def test_the_request_is_the_same_prefix_and_nothing_of_it_is_written(tmp_path: Path) -> None:
     async with away(tmp_path) as one:
-        before, entries = prefix(one.turn.request), len(one.turn.transcript.entries)
-        small = minimal(one.turn.request)
-        assert prefix(small)[: len(before)] == before
+        before, entries = encode_prefix(one.turn.request), len(one.turn.transcript.entries)
+        small = make_minimal_request(one.turn.request)
+        assert encode_prefix(small)[: len(before)] == before
         assert len(small.view) == len(one.turn.request.view) + 1
         assert (small.max_tokens, small.source) == (1, "keep-warm")
 
         await one.wait(6 * MINUTE)
         new = one.turn.transcript.entries[entries:]
         assert [type(e.what) for e in new] == [Mark]
-        assert prefix(one.turn.request) == before
+        assert encode_prefix(one.turn.request) == before
         assert one.sent[0].tokens.output <= 1
         assert one.sent[0].tokens.cache_read > 60_000
 
@@ -353,7 +353,7 @@ class Summing:
         freed, saved, price, margin = self.sums
         return freed, saved, price, margin
 
-    async def made(self) -> Sequence[Handback]:
+    async def made(self) -> Sequence[Change]:
         self.made_one += 1
         return (Results({"t0": "[summed up]"}),)
 
@@ -380,7 +380,7 @@ async def test_no_summary_is_made_where_another_way_is_cheaper(tmp_path: Path) -
 # --- the decision --------------------------------------------------------------------------------------
 
 
-def situation(found: Gaps, **other: Any) -> Situation:
+def situation(found: GapCounts, **other: Any) -> CacheSituation:
     fields: dict[str, Any] = {
         "tokens": 100_000,
         "idle": 270.0,
@@ -392,41 +392,46 @@ def situation(found: Gaps, **other: Any) -> Situation:
         "write_hour": 2.0,
         "output": 5.0,
     }
-    return Situation(**{**fields, **other})
+    return CacheSituation(**{**fields, **other})
 
 
 def test_somebody_who_never_comes_back_is_not_waited_for() -> None:
-    assert choose(situation(gaps(60, left=100), fresh=500)).way == "let go"
+    assert choose_cache_action(situation(gaps(60, left=100), fresh=500)).way == "let go"
 
 
 def test_somebody_who_is_back_in_time_anyway_is_not_paid_for() -> None:
-    assert choose(situation(gaps(*[280] * 50), expires=310)).way == "let go"
+    assert choose_cache_action(situation(gaps(*[280] * 50), expires=310)).way == "let go"
 
 
 def test_somebody_who_is_back_in_six_minutes_is_kept_warm_for() -> None:
-    choice = choose(situation(gaps(*[360] * 50), fresh=500))
+    choice = choose_cache_action(situation(gaps(*[360] * 50), fresh=500))
     assert choice.way == "keep warm"
     assert choice.costs["keep warm"] == pytest.approx(100_000 * 0.1 + ASKING + 5)
     assert choice.costs["let go"] == pytest.approx(100_000 * 1.15)
 
 
 def test_somebody_who_is_back_in_forty_minutes_gets_an_hour() -> None:
-    assert choose(situation(gaps(*[2_400] * 50), fresh=500)).way == "an hour"
+    assert choose_cache_action(situation(gaps(*[2_400] * 50), fresh=500)).way == "an hour"
 
 
 def test_an_hour_needs_something_new_to_write() -> None:
-    assert "an hour" not in choose(situation(gaps(*[2_400] * 50), fresh=0)).costs
-    assert "an hour" not in choose(situation(gaps(*[2_400] * 50), fresh=9, life=HOUR)).costs
+    assert "an hour" not in choose_cache_action(situation(gaps(*[2_400] * 50), fresh=0)).costs
+    assert (
+        "an hour"
+        not in choose_cache_action(situation(gaps(*[2_400] * 50), fresh=9, life=HOUR)).costs
+    )
 
 
 def test_a_model_that_thinks_before_one_word_is_too_dear_to_keep_warm() -> None:
-    assert choose(situation(gaps(*[480] * 50), answer=1)).way == "keep warm"
-    assert choose(situation(gaps(*[480] * 50), answer=32_001)).way == "let go"
+    assert choose_cache_action(situation(gaps(*[480] * 50), answer=1)).way == "keep warm"
+    assert choose_cache_action(situation(gaps(*[480] * 50), answer=32_001)).way == "let go"
 
 
 def test_what_an_hour_costs_follows_the_price_of_writing_for_an_hour() -> None:
-    dear = choose(situation(gaps(*[2_400] * 50), fresh=50_000)).costs["an hour"]
-    cheap = choose(situation(gaps(*[2_400] * 50), fresh=50_000, write_hour=1.25)).costs["an hour"]
+    dear = choose_cache_action(situation(gaps(*[2_400] * 50), fresh=50_000)).costs["an hour"]
+    cheap = choose_cache_action(
+        situation(gaps(*[2_400] * 50), fresh=50_000, write_hour=1.25)
+    ).costs["an hour"]
     assert dear - cheap == pytest.approx(50_000 * 0.75)
 
 
@@ -434,19 +439,19 @@ def test_a_summary_has_to_save_so_many_times_its_price() -> None:
     """100,000 tokens, 80,000 of which it frees, for somebody who is back when the cache is cold."""
     late = gaps(*[9_000] * 50)
     offer = {"freed": 80_000, "price": 30_000, "left": 0}
-    assert choose(situation(late, margin=3, **offer)).way == "sum up", "saves 92,000"
-    assert choose(situation(late, margin=3.1, **offer)).way == "let go"
-    assert choose(situation(late, margin=3.1, saved=1_500, **offer)).way == "sum up"
-    saves = choose(situation(late, margin=3, **offer)).saves
+    assert choose_cache_action(situation(late, margin=3, **offer)).way == "sum up", "saves 92,000"
+    assert choose_cache_action(situation(late, margin=3.1, **offer)).way == "let go"
+    assert choose_cache_action(situation(late, margin=3.1, saved=1_500, **offer)).way == "sum up"
+    saves = choose_cache_action(situation(late, margin=3, **offer)).saves
     assert saves == pytest.approx(80_000 * 1.15 - 30_000)
 
 
 def test_a_summary_for_somebody_who_does_not_come_back_is_money_lost() -> None:
     offer = {"freed": 80_000, "price": 30_000, "saved": 200_000, "margin": 2.5}
-    assert "sum up" not in choose(situation(gaps(60, left=100), **offer)).costs
+    assert "sum up" not in choose_cache_action(situation(gaps(60, left=100), **offer)).costs
 
 
 def test_by_recorded_gaps_it_is_worth_being_there_for_a_while() -> None:
-    choice = choose(situation(prior(), fresh=500))
+    choice = choose_cache_action(situation(load_prior_gaps(), fresh=500))
     assert choice.way != "let go"
     assert choice.saves > 0.15 * 100_000

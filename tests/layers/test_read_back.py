@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.l1_tool_results.preview import MOST, Wanted, matching, page
-from sevenfold.layers.l1_tool_results.read_result import ReadResult
-from sevenfold.messages import Text, ToolResult, ToolUse
-from sevenfold.protocols import ToolFailed
+from sevenfold.core.messages import Text, ToolResult, ToolUse
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.layers.l1_tool_results.preview import MOST, LinePattern, format_matches, format_page
+from sevenfold.layers.l1_tool_results.read_result import ReadResultTool
 from sevenfold.storage.results import ResultStore
 from sevenfold.tools.toolbox import Toolbox
 
@@ -34,7 +34,7 @@ def ask(store: ResultStore) -> Ask:
     async def nobody_minds(use: ToolUse) -> str | None:
         return None
 
-    toolbox = Toolbox([ReadResult(store)], nobody_minds, print)
+    toolbox = Toolbox([ReadResultTool(store)], nobody_minds, print)
 
     async def call(**args: Any) -> ToolResult:
         return await toolbox.call(ToolUse("r", "ReadResult", args))
@@ -170,7 +170,7 @@ async def test_of_a_long_line_the_places_that_match_are_shown(store: ResultStore
 
 def test_no_pattern_takes_longer_than_it_may() -> None:
     """The search gives up when its time is over, and says where it was."""
-    answer = matching("a\n" * 1_000, Wanted("a.*b"), 1, 1, 10, seconds=-1.0)
+    answer = format_matches("a\n" * 1_000, LinePattern("a.*b"), 1, 1, 10, seconds=-1.0)
     assert answer.startswith("[stopped after")
     assert "offset=" in answer
 
@@ -178,7 +178,7 @@ def test_no_pattern_takes_longer_than_it_may() -> None:
 def test_what_makes_other_expressions_explode_is_plain_text_here() -> None:
     text = "a" * 200_000
     for pattern in ("(a+)+$", "a.*" * 300 + "b", "|".join("a" * n + "b" for n in range(1, 30))):
-        assert matching(text, Wanted(pattern), 1, 1, 10).startswith("No line holds that")
+        assert format_matches(text, LinePattern(pattern), 1, 1, 10).startswith("No line holds that")
 
 
 # --- what is wrong ------------------------------------------------------------------------------------
@@ -273,9 +273,9 @@ def test_a_page_shows_exactly_the_lines_asked_for(text: str, first: int, count: 
         lines.pop()  # what ends with a newline has no line after it
     if first > len(lines):
         with pytest.raises(ToolFailed, match=f"has {len(lines)} lines"):
-            page(text, first, count)
+            format_page(text, first, count)
         return
-    shown = page(text, first, count).split("\n")
+    shown = format_page(text, first, count).split("\n")
     wanted = lines[first - 1 : first - 1 + count]
     assert shown[: len(wanted)] == [
         f"{first + n}\t{line.removesuffix(chr(13))}" for n, line in enumerate(wanted)
@@ -289,7 +289,7 @@ def test_in_a_small_window_an_answer_is_as_much_shorter(
     store: ResultStore, window: int, most: int
 ) -> None:
     store.keep("t1", "a line of some length, so that few of them are many characters\n" * 2_000)
-    tool = ReadResult(store, window)
+    tool = ReadResultTool(store, window)
 
     for asked in ({}, {"pattern": "line"}):
         answer = tool.read({"id": "t1", **asked})

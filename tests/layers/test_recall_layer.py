@@ -16,19 +16,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import extends, make, use
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Event, Failed
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Event, Failed
+from sevenfold.core.messages import Message, Text, ToolResult, assistant, user
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import encode_prefix
+from sevenfold.core.tokens import count_bytes
+from sevenfold.core.transcript import Mark, PlacedMessage, Replace, Transcript, Undo, View
 from sevenfold.layers.l5_durable_memory.recall import RECENT, Recall, is_worth_a_search
-from sevenfold.layers.l5_durable_memory.selection import LEAST, MARK, Sources, read_in, shown_in
-from sevenfold.layers.settings import RecallSettings
-from sevenfold.memory.recalled import BY, TAG, Recalled, is_recalled
-from sevenfold.messages import Message, Text, ToolResult, assistant, user
+from sevenfold.layers.l5_durable_memory.selection import (
+    LEAST,
+    MARK,
+    RecallParts,
+    find_read_memories,
+    find_shown_memories,
+)
+from sevenfold.memory.recall_results import BY, TAG, Recalled, is_recalled
 from sevenfold.offline import OfflineEngine
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import prefix
+from sevenfold.settings.layers import RecallSettings
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.tokens import byte_length
-from sevenfold.transcript import Mark, Placed, Replace, Transcript, Undo, View
 
 FOLDER = Path("/home/someone/.sevenfold/projects/-work/memory")
 DAY = 86_400.0
@@ -70,7 +76,10 @@ class Talk:
     def open(self) -> None:
         able = Capabilities(window=self.window)
         self.layer = Recall(
-            Sources(FOLDER, self.find, lambda: able), self.clock, self.events.append, self.settings
+            RecallParts(FOLDER, self.find, lambda: able),
+            self.clock,
+            self.events.append,
+            self.settings,
         )
 
     def resume(self) -> None:
@@ -161,7 +170,7 @@ async def test_a_turn_of_one_step_already_sends_it_and_the_bytes_before_it_do_no
     assert [p.by for p in first.view] == ["user", BY]
     assert is_recalled(first.view[-1])
     assert [p.by for p in second.view] == ["user", BY, "model", "user"]
-    assert extends(prefix(first), prefix(second))
+    assert extends(encode_prefix(first), encode_prefix(second))
 
 
 @pytest.mark.anyio
@@ -498,7 +507,7 @@ def test_a_search_that_gives_too_much_twice_or_what_it_was_told_to_leave_out_is_
 ):
     talk = Talk()
     talk.layer = Recall(
-        Sources(FOLDER, lambda text, limit, skip: [SQL, *many(9), SQL]),
+        RecallParts(FOLDER, lambda text, limit, skip: [SQL, *many(9), SQL]),
         talk.clock,
         talk.events.append,
         PATIENT,
@@ -520,7 +529,7 @@ def test_a_long_memory_is_cut_and_says_so_and_where_the_rest_is(body: str) -> No
     text = Talk([memory("long.md", "all about SQL", body)]).ask("how do we test SQL?")
 
     [shown] = elements(text)
-    assert byte_length(shown) <= PATIENT.bytes
+    assert count_bytes(shown) <= PATIENT.bytes
     assert len(shown.splitlines()) <= PATIENT.lines
     assert f"[cut here; the rest is in {FOLDER / 'long.md'}]" in shown
     assert "�" not in shown
@@ -541,7 +550,7 @@ def test_no_character_is_ever_halved(pattern: str, ahead: int) -> None:
     text = Talk([memory("long.md", "all about SQL", body)]).ask("how do we test SQL?")
 
     [shown] = elements(text)
-    assert byte_length(shown) <= PATIENT.bytes
+    assert count_bytes(shown) <= PATIENT.bytes
     kept = shown.split(">\n", 1)[1].split("\n[cut here")[0].removesuffix("\n</memory>")
     assert f"all about SQL\n\n{body.strip()}".startswith(kept.rstrip("\n"))
 
@@ -552,9 +561,9 @@ def test_all_that_is_in_view_stays_within_its_total_and_then_nothing_is_searched
         talk.ask(f"all of many, number {n}")
         talk.answer()
 
-    total = sum(byte_length(p.message.text) for p in talk.view if is_recalled(p))
+    total = sum(count_bytes(p.message.text) for p in talk.view if is_recalled(p))
     assert 0.9 * talk.settings.total_bytes < total <= talk.settings.total_bytes
-    assert shown_in(talk.view).bytes == total
+    assert find_shown_memories(talk.view).bytes == total
     assert len(files_in(talk.view)) == len(set(files_in(talk.view))) == 14
 
 
@@ -569,7 +578,7 @@ def test_in_a_small_window_less_is_attached() -> None:
     talk = Talk(many(9, "word " * 2_000), window=32_000)
     text = talk.ask("all of them")
 
-    assert byte_length(text) <= talk.settings.total_bytes * 32_000 // 200_000
+    assert count_bytes(text) <= talk.settings.total_bytes * 32_000 // 200_000
     assert files(text)
 
 
@@ -629,7 +638,7 @@ def test_the_description_is_shown_unless_the_text_says_the_same() -> None:
 def test_recalled_text_is_known_as_such_wherever_it_stands() -> None:
     talk = Talk()
     text = talk.ask("how do we test SQL?")
-    quoted = Placed(7, user(text), "user", talk.view[0].size)
+    quoted = PlacedMessage(7, user(text), "user", talk.view[0].size)
 
     assert [is_recalled(p) for p in talk.view] == [False, True]
     assert is_recalled(user(text))
@@ -716,7 +725,7 @@ class Random:
         talk, before = self.talk, list(self.talk.view)
         said = f"{self.rng.choice(OPENINGS)} word{self.rng.randrange(8)}"
         talk.say(said)
-        known = read_in(talk.view, FOLDER)
+        known = find_read_memories(talk.view, FOLDER)
         assert known.isdisjoint(files(talk.attach()))
         assert list(talk.view)[: len(before)] == before, "appended, never inserted"
         assert len(talk.view) - len(before) in (1, 2)
@@ -757,9 +766,9 @@ def test_whatever_happens_no_view_shows_a_memory_twice_or_too_much(seed: int, st
         flow.step()
         shown = files_in(talk.view)
         assert len(shown) == len(set(shown))
-        size = sum(byte_length(p.message.text) for p in talk.view if is_recalled(p))
+        size = sum(count_bytes(p.message.text) for p in talk.view if is_recalled(p))
         assert size <= talk.settings.total_bytes
-        known = shown_in(talk.view)
+        known = find_shown_memories(talk.view)
         assert known.files == set(shown), "what the marks say is what the view shows"
         assert f"{MARK}{known.next}" not in talk.view.marks
     assert [e for e in talk.events if isinstance(e, Failed)] == []

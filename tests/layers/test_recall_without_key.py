@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from layers.test_recall_selectors import FOLDER, NOW, memory
 
-from sevenfold.errors import NoKey
-from sevenfold.events import Event, Failed, Notice
+from sevenfold.core.errors import NoKey
+from sevenfold.core.events import Event, Failed, Notice
+from sevenfold.core.messages import Message, Text, assistant, user
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selection import Sources
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.settings import RecallSettings
-from sevenfold.memory.recalled import BY
-from sevenfold.messages import Message, Text, assistant, user
+from sevenfold.layers.l5_durable_memory.selection import RecallParts
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.recall_results import BY
+from sevenfold.settings.layers import RecallSettings
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Transcript
 
 pytestmark = pytest.mark.anyio
 KEY = "claude-haiku-4-5 needs a key: set ANTHROPIC_API_KEY, or use the model 'offline'"
@@ -30,8 +30,8 @@ async def test_without_a_key_for_the_model_the_search_chooses_and_it_is_said_onc
     memories = [memory(0)]
     asked = ScriptedModel(())
     limits = Thresholds.of(200_000, 32_000)
-    forks = Forks(lambda: asked, NoAccounts(), FakeClock(NOW), events.append, lambda: limits)
-    sources = Sources(
+    forks = ForkRunner(lambda: asked, NoAccounts(), FakeClock(NOW), events.append, lambda: limits)
+    sources = RecallParts(
         FOLDER,
         lambda text, limit, skip: [m for m in memories if m.file not in skip],
         newest=lambda most: memories,

@@ -13,13 +13,7 @@ from layers.simulated import PRICES, conversation
 
 from sevenfold.cache.prefix import FRONTIER
 from sevenfold.cache.prices import Price
-from sevenfold.layers.l1_tool_results.preview import envelope
-from sevenfold.layers.l1_tool_results.tool_results import ToolResults
-from sevenfold.layers.l2_microcompaction.microcompaction import REREAD, Microcompaction
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.savings import Saved, read_again, savings
-from sevenfold.layers.settings import MicroSettings, ToolResultSettings
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Json,
     Message,
@@ -30,14 +24,10 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.offline import reply_to_wire
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request
-from sevenfold.session.session import Session
-from sevenfold.simulator import ManualClock, Simulator
-from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import Calibration, Pressure, Thresholds, Usage, measure
-from sevenfold.transcript import (
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Calibration, Pressure, Thresholds, Usage, measure_message
+from sevenfold.core.transcript import (
     Mark,
     Pin,
     Replace,
@@ -49,6 +39,16 @@ from sevenfold.transcript import (
     View,
     encode_entry,
 )
+from sevenfold.layers.l1_tool_results.preview import make_envelope
+from sevenfold.layers.l1_tool_results.tool_results import ToolResults
+from sevenfold.layers.l2_microcompaction.microcompaction import REREAD, Microcompaction
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.savings import LayerSavings, compute_savings, count_rereads
+from sevenfold.offline import encode_reply
+from sevenfold.session.session import Session
+from sevenfold.settings.layers import MicroSettings, ToolResultSettings
+from sevenfold.simulator import ManualClock, Simulator
+from sevenfold.storage.results import ResultStore
 
 PRICE = Price(
     model="m", input=1_000_000.0, output=5.0, window=200_000, max_output=32_000, as_of="today"
@@ -81,8 +81,8 @@ class Talk:
             self.log.add(Message("user", answer), by="tools")
         return [use.id for use in uses]
 
-    def saved(self, price: Price | None = PRICE) -> dict[int, Saved]:
-        return {one.layer: one for one in savings(self.log.entries, Calibration(), price)}
+    def saved(self, price: Price | None = PRICE) -> dict[int, LayerSavings]:
+        return {one.layer: one for one in compute_savings(self.log.entries, Calibration(), price)}
 
     @property
     def view(self) -> View:
@@ -91,12 +91,12 @@ class Talk:
 
 def stored(text: str) -> tuple[str, int]:
     """An envelope, and the tokens that it spares."""
-    shown = envelope(text, HOME / "t0.txt", "Read it.", 2_000)
+    shown = make_envelope(text, HOME / "t0.txt", "Read it.", 2_000)
     return shown, tokens(text) - tokens(shown)
 
 
 def tokens(text: str) -> int:
-    return Calibration().tokens(measure(Message("user", (ToolResult("t", text),))))
+    return Calibration().tokens(measure_message(Message("user", (ToolResult("t", text),))))
 
 
 def behind(view: View, first: int, upto: int) -> int:
@@ -239,7 +239,11 @@ def test_a_digest_ends_what_the_layers_before_it_kept_out() -> None:
     saved = talk.saved()
 
     now = {layer: s.tokens_now for layer, s in saved.items()}
-    assert now == {1: 0, 2: 0, 4: behind(before, 0, 5) - Calibration().tokens(measure(digest))}
+    assert now == {
+        1: 0,
+        2: 0,
+        4: behind(before, 0, 5) - Calibration().tokens(measure_message(digest)),
+    }
     assert saved[4].breaks == pytest.approx(behind(talk.view, 0, 1) * (WRITE - READ))
     assert saved[4].times == 1
     assert saved[1].tokens_so_far == 2 * spared
@@ -268,11 +272,11 @@ def test_what_is_replaced_before_it_was_ever_sent_would_have_been_written() -> N
     talk = Talk()
     talk.reply("x" * 40_000)
     view = talk.view
-    spared = behind(view, 0, 3) - Calibration().tokens(measure(user("short")))
+    spared = behind(view, 0, 3) - Calibration().tokens(measure_message(user("short")))
     talk.log.add(Replace(view[0].id, view[2].id, (user("short"),)), by="Digest")
     talk.reply()
     sent = behind(view, 0, 1)
-    added = Calibration().tokens(measure(user("short")))
+    added = Calibration().tokens(measure_message(user("short")))
 
     saved = talk.saved()[4]
 
@@ -291,7 +295,7 @@ def test_what_is_undone_is_no_longer_kept_out() -> None:
     talk.log.add(Undo(frozenset({edit})), by="user")
     talk.reply()
 
-    again = {one.layer: one for one in savings(talk.log.entries, Calibration(), PRICE)}
+    again = {one.layer: one for one in compute_savings(talk.log.entries, Calibration(), PRICE)}
 
     assert once.tokens_now > 0
     assert 2 not in again, "as if it had never been"
@@ -321,7 +325,7 @@ def test_deletions_in_the_cache_break_nothing_and_end_with_what_they_deleted() -
     talk.log.add(
         Pin(view[-1].id, {"type": "cache_edits", "delete": [old]}, 10_000), note, by="CacheEditing"
     )
-    told = Calibration().tokens(measure(note))
+    told = Calibration().tokens(measure_message(note))
     talk.reply()
     saved = talk.saved()[2]
     assert (saved.tokens_now, saved.tokens_so_far, saved.breaks) == (
@@ -335,7 +339,7 @@ def test_deletions_in_the_cache_break_nothing_and_end_with_what_they_deleted() -
 
     saved_after = talk.saved()
     assert saved_after[2].tokens_now == -told
-    added = Calibration().tokens(measure(user("so far")))
+    added = Calibration().tokens(measure_message(user("so far")))
     assert saved_after[4].tokens_now == behind(view, 0, 3) - 10_000 - added
 
 
@@ -453,20 +457,20 @@ def test_after_a_resume_it_is_the_same() -> None:
     lines = b"".join(encode_entry(entry) + b"\n" for entry in talk.log.entries)
     resumed = Transcript.load(lines, lambda: 0.0)
 
-    assert savings(resumed.entries, resumed.view.calibration, PRICE) == savings(
+    assert compute_savings(resumed.entries, resumed.view.calibration, PRICE) == compute_savings(
         talk.log.entries, talk.view.calibration, PRICE
     )
 
 
 def test_what_was_asked_for_again_is_counted_by_its_mark() -> None:
     talk = Talk()
-    assert read_again(talk.view) == 0
+    assert count_rereads(talk.view) == 0
     talk.log.add(Mark(REREAD, {"count": 3, "often": []}), by="Microcompaction")
-    assert read_again(talk.view) == 3
+    assert count_rereads(talk.view) == 3
     talk.log.add(Mark(REREAD, 4), Mark("other", 9), by="Microcompaction")
-    assert read_again(talk.view) == 4
+    assert count_rereads(talk.view) == 4
     talk.log.add(Mark(REREAD, {"count": "many"}), by="Microcompaction")
-    assert read_again(talk.view) == 0
+    assert count_rereads(talk.view) == 0
 
 
 @given(
@@ -520,7 +524,7 @@ class ClearOnce:
     def __init__(self, when: int, many: int) -> None:
         self._when, self._many = when, many
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
         ids = [r.tool_use_id for placed in view for r in placed.message.results]
         if len(ids) != self._when or any(
@@ -556,12 +560,14 @@ async def spent(
         return here.sim.ledger.total.cost - output, turn.transcript
 
 
-async def compare(layers: Layers, layer: int, **fields: Any) -> tuple[float, float, Saved]:
+async def compare(layers: Layers, layer: int, **fields: Any) -> tuple[float, float, LayerSavings]:
     """The difference the layer makes to the bill, what we say it saved, and all that we say."""
     with_layer, transcript = await spent(layers, **fields)
     without, _ = await spent(Layers(), **fields)
     price = PRICES.of("claude-opus-4-8")
-    saved = {s.layer: s for s in savings(transcript.entries, transcript.view.calibration, price)}
+    saved = {
+        s.layer: s for s in compute_savings(transcript.entries, transcript.view.calibration, price)
+    }
     cost = saved[layer].cost
     assert cost is not None
     return without - with_layer, cost, saved[layer]
@@ -633,7 +639,7 @@ async def test_a_whole_session_tells_what_the_simulator_charged_less(tmp_path: P
     assert price
     told, charged = {}, {}
     for on in (True, False):
-        async with Simulator(replies=reply_to_wire, clock=ManualClock()) as sim:
+        async with Simulator(replies=encode_reply, clock=ManualClock()) as sim:
             environ = {
                 "HOME": str(tmp_path),
                 "PATH": "/usr/bin:/bin",
@@ -655,7 +661,7 @@ async def test_a_whole_session_tells_what_the_simulator_charged_less(tmp_path: P
                 for _ in range(4):
                     await session.ask("hello")
                 entries, view = session.turn.transcript.entries, session.view
-            told[on] = savings(entries, view.calibration, price)
+            told[on] = compute_savings(entries, view.calibration, price)
             output = sim.ledger.total.tokens.output * price.output / 1_000_000
             charged[on] = sim.ledger.total.cost - output
 

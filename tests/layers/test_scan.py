@@ -10,20 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers.talks import Talk, text_of
 
-from sevenfold.layers.l2_microcompaction.candidates import (
-    CLEARED,
-    OFTEN,
-    RETRIEVERS,
-    STORED,
-    WRITERS,
-    Scan,
-    kept_at,
-    marker,
-    path_of,
-    subject,
-)
-from sevenfold.layers.settings import CLEARABLE
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Image,
     Message,
     Opaque,
@@ -34,7 +21,20 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.transcript import Replace, Reply, Results, Transcript, Undo, Unthink, View
+from sevenfold.core.transcript import Replace, Reply, Results, Transcript, Undo, Unthink, View
+from sevenfold.layers.l2_microcompaction.candidates import (
+    CLEARED,
+    OFTEN,
+    RETRIEVERS,
+    STORED,
+    WRITERS,
+    ViewScan,
+    describe_subject,
+    find_call_path,
+    format_marker,
+    parse_marker,
+)
+from sevenfold.settings.layers import CLEARABLE
 
 MEMORY = Path("/home/someone/.sevenfold/projects/a/memory")
 
@@ -44,19 +44,19 @@ def talk(tmp_path: Path) -> Talk:
     return Talk(tmp_path)
 
 
-def scan_of(talk: Talk, *memory: Path) -> Scan:
-    scan = Scan(CLEARABLE, memory)
+def scan_of(talk: Talk, *memory: Path) -> ViewScan:
+    scan = ViewScan(CLEARABLE, memory)
     scan.follow(talk.view)
     return scan
 
 
-def ids(scan: Scan) -> list[str]:
+def ids(scan: ViewScan) -> list[str]:
     return [one.use.id for one in scan.found]
 
 
 def clear(talk: Talk, *uses: str, file: str = "/r/cleared-1.txt") -> None:
     """As the layer does it, ten lines each."""
-    shown = {use: marker(1_000, file, 2 + 11 * n, 10) for n, use in enumerate(uses)}
+    shown = {use: format_marker(1_000, file, 2 + 11 * n, 10) for n, use in enumerate(uses)}
     talk.log.add(Results(shown), by="Microcompaction")
 
 
@@ -78,7 +78,7 @@ def test_results_of_the_listed_tools_may_go_and_no_others(talk: Talk) -> None:
 def test_a_setting_names_other_tools(talk: Talk) -> None:
     talk.call("Read", 4_000)
     talk.call("Fetch", 4_000)
-    scan = Scan(("Fetch",), ())
+    scan = ViewScan(("Fetch",), ())
     scan.follow(talk.view)
 
     assert [one.use.name for one in scan.found] == ["Fetch"]
@@ -197,7 +197,7 @@ def test_what_was_cleared_under_an_id_that_came_again_is_still_known(talk: Talk)
 # --- what is asked for again ----------------------------------------------------------------------------
 
 
-def again(talk: Talk, scan: Scan) -> list[tuple[str, int]]:
+def again(talk: Talk, scan: ViewScan) -> list[tuple[str, int]]:
     return [(one.use.id, one.tokens) for one in scan.follow(talk.view)]
 
 
@@ -326,7 +326,7 @@ def test_what_happened_before_we_looked_was_told_then(talk: Talk) -> None:
     talk.call("Read", 4_000, file_path="/a")
     clear(talk, "t1")
     talk.call("Read", 4_000, file_path="/a")
-    scan = Scan(CLEARABLE, ())
+    scan = ViewScan(CLEARABLE, ())
 
     assert again(talk, scan) == []
     clear(talk, "t2", file="/r/cleared-2.txt")
@@ -348,7 +348,7 @@ def test_what_a_layer_restores_nobody_has_asked_for(talk: Talk) -> None:
 
 
 def test_what_was_asked_for_twice_again_is_a_candidate_no_more(talk: Talk) -> None:
-    scan = Scan(CLEARABLE, ())
+    scan = ViewScan(CLEARABLE, ())
     for n in range(1, 1 + OFTEN):
         talk.call("Read", 4_000, file_path="/a")
         scan.follow(talk.view)
@@ -378,14 +378,14 @@ def test_an_older_copy_of_what_was_asked_for_twice_again_is_none_either(talk: Ta
 def test_what_is_shown_again_is_a_candidate_again_and_what_was_read_back_too(talk: Talk) -> None:
     talk.call("Read", 4_000, file_path="/a")
     scan = scan_of(talk)
-    [edit] = talk.log.add(Results({"t1": marker(9, "/r/cleared-1.txt", 2, 10)}))
+    [edit] = talk.log.add(Results({"t1": format_marker(9, "/r/cleared-1.txt", 2, 10)}))
     talk.call("Read", 4_000, file_path="/r/cleared-1.txt")
     scan.follow(talk.view)
     assert ids(scan) == []
     talk.log.add(Undo(frozenset({edit})))
     scan.follow(talk.view)
     assert ids(scan) == ["t1", "t2"]
-    talk.log.add(Results({"t1": marker(9, "/r/cleared-1.txt", 2, 10)}))
+    talk.log.add(Results({"t1": format_marker(9, "/r/cleared-1.txt", 2, 10)}))
     scan.follow(talk.view)
 
     assert ids(scan) == []
@@ -396,7 +396,7 @@ def test_what_is_shown_again_is_a_candidate_again_and_what_was_read_back_too(tal
 
 @pytest.mark.parametrize("name", ["/r/a b/cleared-1.txt", "/r/, kept in x/cleared-1.txt", "c.txt"])
 def test_a_marker_says_where_it_is_kept(name: str) -> None:
-    found = kept_at(marker(12_345, name, 1_234, 10_000))
+    found = parse_marker(format_marker(12_345, name, 1_234, 10_000))
     assert found is not None
     assert (found.file, found.first, found.last) == (Path(name).name, 1_234, 11_233)
 
@@ -444,7 +444,7 @@ class Following:
         self.disk: list[bytes] = []
         self.log = Transcript(lambda: 0.0, self.disk.append)
         self.log.add(user("begin"))
-        self.scan = Scan(CLEARABLE, (MEMORY,))
+        self.scan = ViewScan(CLEARABLE, (MEMORY,))
         self.scan.follow(self.log.view)
         self.told: list[str] = []
         self.due: list[str] = []
@@ -481,7 +481,8 @@ class Following:
         elif op == "clear" and results:
             chosen = list({results[i % len(results)][0] for i in (a, b)})
             shown = {
-                u: marker(a + 1, f"/r/cleared-{n}.txt", 5 * i + 1, 4) for i, u in enumerate(chosen)
+                u: format_marker(a + 1, f"/r/cleared-{n}.txt", 5 * i + 1, 4)
+                for i, u in enumerate(chosen)
             }
             self.log.add(Results(shown), by="clearing")
         elif op == "again":
@@ -490,7 +491,9 @@ class Following:
                 chosen_use = gone[a % len(gone)]
                 self.use(chosen_use.name, **chosen_use.input)
         elif op == "back":
-            kept = [k for _, text in results if (k := kept_at(text)) and text.startswith(CLEARED)]
+            kept = [
+                k for _, text in results if (k := parse_marker(text)) and text.startswith(CLEARED)
+            ]
             if kept:
                 place = kept[a % len(kept)]
                 self.use("Read", file_path=f"/r/{place.file}", offset=place.first, limit=4)
@@ -529,18 +532,18 @@ def asks_again(view: View, use: ToolUse) -> bool:
             uses.append(made)
         for result in placed.message.results:
             texts[called.get(result.tool_use_id, -1)] = result.text
-    if same := [i for i, u in enumerate(uses) if subject(u) == subject(use)]:
+    if same := [i for i, u in enumerate(uses) if describe_subject(u) == describe_subject(use)]:
         later = uses[same[-1] :]
-        changed = any(u.name in WRITERS and path_of(u) == path_of(use) for u in later)
+        changed = any(u.name in WRITERS and find_call_path(u) == find_call_path(use) for u in later)
         hidden = texts.get(same[-1], "").startswith(CLEARED)
         return use.name in RETRIEVERS and hidden and not changed
-    kept = [k for text in texts.values() if text.startswith(CLEARED) and (k := kept_at(text))]
-    mine = [k for k in kept if k.file == Path(path_of(use)).name and use.name == "Read"]
+    kept = [k for text in texts.values() if text.startswith(CLEARED) and (k := parse_marker(text))]
+    mine = [k for k in kept if k.file == Path(find_call_path(use)).name and use.name == "Read"]
     first, limit = use.input.get("offset", 1), use.input.get("limit", 10**6)
     return any(k.first < first + limit and k.last >= first for k in mine)
 
 
-def everything_known(scan: Scan, length: int) -> dict[str, Any]:
+def everything_known(scan: ViewScan, length: int) -> dict[str, Any]:
     return {
         "found": scan.found,
         "files": scan.files,
@@ -561,7 +564,7 @@ def test_following_step_by_step_finds_what_a_look_at_everything_finds(
     for op, a, b in ops:
         here.do(op, a, b)
     here.follow()
-    fresh = Scan(CLEARABLE, (MEMORY,))
+    fresh = ViewScan(CLEARABLE, (MEMORY,))
     fresh.asked_again.update(here.scan.asked_again)
     fresh.follow(here.view)
 
@@ -571,7 +574,7 @@ def test_following_step_by_step_finds_what_a_look_at_everything_finds(
         assert here.view.result_at(one.use.id) == one.at
         [result] = [r for r in here.view[one.at].message.results if r.tool_use_id == one.use.id]
         assert not result.text.startswith(CLEARED)
-        assert not path_of(one.use).startswith(str(MEMORY))
+        assert not find_call_path(one.use).startswith(str(MEMORY))
 
 
 @settings(max_examples=300)

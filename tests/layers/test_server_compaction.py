@@ -15,9 +15,23 @@ from layers.foldable import copied, pressed, reloaded, rounds, sent, talked, wri
 from layers.simulated import FRAME, MODEL, Conversation, conversation, reading
 from msgspec.structs import replace
 
-from sevenfold.errors import Overloaded
-from sevenfold.events import CacheBroke, Compacted, Declined, Event, Failed
-from sevenfold.layers.l2_microcompaction.provider import managed
+from sevenfold.core.errors import Overloaded
+from sevenfold.core.events import CacheBroke, Compacted, Declined, Event, Failed
+from sevenfold.core.messages import (
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+)
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Frame, Request, encode_view
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Mark, Replace, Reply, Transcript, View
+from sevenfold.layers.l2_microcompaction.provider import add_context_management
 from sevenfold.layers.l4_compaction.server import (
     BY,
     FAILURES,
@@ -25,31 +39,26 @@ from sevenfold.layers.l4_compaction.server import (
     ON_DEMAND_BETA,
     RECORDED,
     SOURCE,
-    Asking,
-    OnDemand,
+    RequestedCompaction,
     ServerCompaction,
-    asking,
-    compacting,
-    missing_words,
-    on_demand,
-    only_block,
-    spent_on_it,
-    without_summaries,
+    SideRequestSender,
+    add_requested_compaction,
+    add_server_compaction,
+    make_summary_request,
+    quote_missing_words,
+    read_compaction_block,
+    read_summary_usage,
+    remove_server_summaries,
 )
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.layers.shared.boundary import Boundary, collected, last_boundary
+from sevenfold.layers.shared.boundary import Boundary, collect_facts, find_last_boundary
 from sevenfold.layers.shared.facts import Facts
-from sevenfold.layers.shared.restore import Agreement
-from sevenfold.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.models.anthropic import betas, body
-from sevenfold.models.capabilities import capabilities
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Frame, Request, encoded
+from sevenfold.layers.shared.restore import CompactionHooks
+from sevenfold.models.anthropic import collect_betas, encode_body
+from sevenfold.models.capabilities import find_capabilities
+from sevenfold.settings.layers import MicroSettings
 from sevenfold.simulator.api import Api
 from sevenfold.simulator.server import ManualClock
 from sevenfold.testing import NoAccounts, Postponed, ScriptedModel
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Mark, Replace, Reply, Transcript, View
 from sevenfold.turn import Turn
 
 pytestmark = pytest.mark.anyio
@@ -72,36 +81,36 @@ def summary(text: str, **more: Any) -> Opaque:
 
 
 def test_it_has_the_documented_shape_and_the_beta_that_goes_with_it() -> None:
-    frame = compacting(FRAME, ABLE, SMALL)
+    frame = add_server_compaction(FRAME, ABLE, SMALL)
     (edit,) = edits(frame)
 
     assert edit["type"] == "compact_20260112"
     assert edit["trigger"] == {"type": "input_tokens", "value": SMALL.warning}
     assert "Call no tool" in edit["instructions"]
     assert set(edit) == {"type", "trigger", "instructions"}
-    assert "compact-2026-01-12" in betas(frame)
+    assert "compact-2026-01-12" in collect_betas(frame)
 
 
 def test_it_goes_behind_what_else_the_provider_is_to_manage() -> None:
-    frame = compacting(managed(FRAME, ABLE, MicroSettings()), ABLE, SMALL)
+    frame = add_server_compaction(add_context_management(FRAME, ABLE, MicroSettings()), ABLE, SMALL)
     assert [e["type"] for e in edits(frame)] == ["clear_tool_uses_20250919", "compact_20260112"]
-    assert compacting(frame, ABLE, SMALL) is frame
+    assert add_server_compaction(frame, ABLE, SMALL) is frame
 
 
 @pytest.mark.parametrize("window", [8_000, 32_000, 64_000])
 def test_a_window_too_small_for_the_least_trigger_does_without(window: int) -> None:
     thresholds = Thresholds.of(window, 32_000)
     assert thresholds.warning < LEAST_TRIGGER
-    assert compacting(FRAME, ABLE, thresholds) is FRAME
+    assert add_server_compaction(FRAME, ABLE, thresholds) is FRAME
 
 
 def test_without_the_capability_nothing_is_changed() -> None:
-    assert compacting(FRAME, Capabilities(), SMALL) is FRAME
-    assert on_demand(FRAME, Capabilities()) is FRAME
+    assert add_server_compaction(FRAME, Capabilities(), SMALL) is FRAME
+    assert add_requested_compaction(FRAME, Capabilities()) is FRAME
 
 
 def test_it_comes_back_from_a_transcript_as_it_was() -> None:
-    frame = compacting(FRAME, ABLE, SMALL)
+    frame = add_server_compaction(FRAME, ABLE, SMALL)
     lines: list[bytes] = []
     Transcript(lambda: 0.0, lines.append).add(Mark("frame", msgspec.to_builtins(frame)))
     assert msgspec.convert(reloaded(lines).view.marks["frame"], Frame) == frame
@@ -113,7 +122,7 @@ def test_it_comes_back_from_a_transcript_as_it_was() -> None:
 @asynccontextmanager
 async def compacted_session(reads: int = 8) -> AsyncIterator[tuple[Conversation, Turn]]:
     """A session whose provider compacts while it reads files of 22,500 tokens each."""
-    frame = compacting(FRAME, ABLE, SMALL)
+    frame = add_server_compaction(FRAME, ABLE, SMALL)
     async with conversation(reading(reads), frame=frame) as talk:
         watcher = ServerCompaction(talk.ledger, talk.ledger.expect, talk.events.append)
         turn = talk.turn(Layers(replied=(watcher,)), size=90_000, accounts=watcher)
@@ -154,7 +163,7 @@ async def test_a_boundary_is_recorded_once_for_each_and_the_event_says_what_it_u
         await turn.run(user("read them all"))
         await finish(turn)
         view = turn.transcript.view
-        boundary = last_boundary(view)
+        boundary = find_last_boundary(view)
         made = [
             e
             for e in turn.transcript.entries
@@ -203,7 +212,7 @@ async def test_what_the_provider_ignores_from_now_on_is_restored_and_hooks_are_t
     async with compacted_session() as (talk, turn):
         (watcher,) = turn.layers.replied
         assert isinstance(watcher, ServerCompaction)
-        watcher.lent(restore, lambda: 100_000, Agreement(talk.events.append, after=after))
+        watcher.lent(restore, lambda: 100_000, CompactionHooks(talk.events.append, after=after))
         await turn.run(user("read them all"))
         await finish(turn)
         made, view = len(talk.of(Compacted)), turn.transcript.view
@@ -259,19 +268,19 @@ def test_what_the_provider_reports_oddly_counts_as_nothing() -> None:
     odds: list[Any] = [None, {}, [], [3], [{"type": "compaction", "input_tokens": "many"}]]
     for odd in odds:
         reply = Reply(assistant(Text("x")), diagnostics={"iterations": odd})
-        assert spent_on_it(reply) == Usage()
+        assert read_summary_usage(reply) == Usage()
 
 
 def test_a_model_that_cannot_read_the_blocks_gets_the_conversation_without_them() -> None:
     log = talked()
     log.add(Reply(assistant(summary("so far"), Text("Going on."))), by="model")
-    log.add(*without_summaries(log.view), by="session")
+    log.add(*remove_server_summaries(log.view), by="session")
 
     assert not any(isinstance(b, Opaque) for m in log.view.messages for b in m.content)
     assert log.view[-1].message == assistant(Text("Going on."))
     alone = Transcript(lambda: 0.0)
     alone.add(assistant(summary("what was said so far")), user("and?"))
-    alone.add(*without_summaries(alone.view), by="session")
+    alone.add(*remove_server_summaries(alone.view), by="session")
     assert alone.view[0].message == user("what was said so far")
 
 
@@ -279,15 +288,15 @@ def test_words_are_cut_only_where_there_is_no_end_of_them() -> None:
     log = Transcript(lambda: 0.0)
     for n in range(50):
         log.add(user(f"message {n} " + "word " * 100), Reply(assistant(Text("ok"))))
-    facts = collected(log.view, {})
-    (small,) = missing_words(facts, "", 2_000)
-    (large,) = missing_words(facts, "", 20_000)
+    facts = collect_facts(log.view, {})
+    (small,) = quote_missing_words(facts, "", 2_000)
+    (large,) = quote_missing_words(facts, "", 20_000)
 
     assert large.text.count("<said ") == 50
     assert "message 49" in small.text
     assert len(small.text) < 10_000
     assert "messages of the user are left out here" in small.text
-    assert missing_words(Facts(), "", 2_000) == ()
+    assert quote_missing_words(Facts(), "", 2_000) == ()
 
 
 # --- the simulator --------------------------------------------------------------------------------------
@@ -336,7 +345,9 @@ def test_the_simulator_sums_up_at_the_trigger_and_ignores_what_stands_before_a_b
 
 # --- on demand ------------------------------------------------------------------------------------------
 
-SIGNED = on_demand(Frame("m", ("s" * 800,), ({"name": "Bash", "input_schema": {}},)), ABLE)
+SIGNED = add_requested_compaction(
+    Frame("m", ("s" * 800,), ({"name": "Bash", "input_schema": {}},)), ABLE
+)
 
 
 def reply_with(*blocks: Opaque, stop: str = "compaction") -> Reply:
@@ -346,10 +357,10 @@ def reply_with(*blocks: Opaque, stop: str = "compaction") -> Reply:
 
 async def demanded(
     log: Transcript, *script: Any, able: Capabilities = ABLE, window: int = 12_000
-) -> tuple[list[Handback], ScriptedModel, list[Event]]:
+) -> tuple[list[Change], ScriptedModel, list[Event]]:
     model, events = ScriptedModel(script, able), list[Event]()
-    layer = OnDemand(
-        Asking(lambda: model, NoAccounts(), lambda event: None),
+    layer = RequestedCompaction(
+        SideRequestSender(lambda: model, NoAccounts(), lambda event: None),
         lambda: able,
         lambda why: None,
         events.append,
@@ -362,15 +373,17 @@ async def test_the_request_for_a_summary_is_the_prefix_and_the_documented_parame
     log = talked()
     _, model, _ = await demanded(log, reply_with(summary("all of it", signature="s1")))
     (asked,) = model.requests
-    sent_as = msgspec.json.decode(body(replace(asked, frame=replace(asked.frame, model=MODEL))))
+    sent_as = msgspec.json.decode(
+        encode_body(replace(asked, frame=replace(asked.frame, model=MODEL)))
+    )
 
     assert sent_as["compaction"]["type"] == "summarize"
     assert len(sent_as["compaction"]["instructions"]) <= 16_384
     assert "context_management" not in sent_as
     assert "compaction" not in SIGNED.params
-    assert ON_DEMAND_BETA in betas(asked.frame)
-    assert ON_DEMAND_BETA in betas(SIGNED), "and so in every request that carries the block"
-    assert list(encoded(asked.view)) == sent(log)[: len(asked.view)]
+    assert ON_DEMAND_BETA in collect_betas(asked.frame)
+    assert ON_DEMAND_BETA in collect_betas(SIGNED), "and so in every request that carries the block"
+    assert list(encode_view(asked.view)) == sent(log)[: len(asked.view)]
     assert (asked.frame.system, asked.frame.tools) == (SIGNED.system, SIGNED.tools)
 
 
@@ -381,7 +394,7 @@ def test_what_may_not_stand_beside_it_is_left_out() -> None:
         "output_config": {"format": {"type": "json"}, "effort": "high"},
     }
     request = Request(replace(SIGNED, params=params), talked().view)
-    left = asking(request, 4, 200_000).frame.params
+    left = make_summary_request(request, 4, 200_000).frame.params
 
     assert set(left) == {"output_config", "compaction"}
     assert left["output_config"] == {"effort": "high"}
@@ -400,7 +413,7 @@ async def test_the_block_takes_the_place_of_what_it_sums_up_byte_for_byte() -> N
     assert "task 0: never touch the file LICENSE0" in view[1].message.text
     assert view.messages[-2:] == newest
     assert len(view) == 4
-    boundary = last_boundary(view)
+    boundary = find_last_boundary(view)
     assert boundary is not None
     assert (boundary.by, boundary.tokens_after < boundary.tokens_before) == ("server", True)
     assert [e.usage.prompt for e in events if isinstance(e, Compacted)] == [10_000]
@@ -416,7 +429,7 @@ async def test_compacting_again_sends_the_old_block_and_keeps_only_the_new_one()
     written(log, handed, "OnDemand")
     blocks = [b for m in log.view.messages for b in m.content if isinstance(b, Opaque)]
 
-    assert b"first" in encoded(model.requests[0].view)[0]
+    assert b"first" in encode_view(model.requests[0].view)[0]
     assert blocks == [summary("second", signature="s2")]
     assert "never touch the file LICENSE0" in log.view[1].message.text
 
@@ -485,8 +498,8 @@ async def test_a_turn_puts_it_in_and_goes_on() -> None:
     block = summary("all of it", signature="s1")
     able = replace(ABLE, window=12_000)
     model = ScriptedModel([reply_with(block), "Done."], able)
-    layer = OnDemand(
-        Asking(lambda: model, NoAccounts(), lambda event: None),
+    layer = RequestedCompaction(
+        SideRequestSender(lambda: model, NoAccounts(), lambda event: None),
         lambda: able,
         lambda why: None,
         events.append,
@@ -497,13 +510,13 @@ async def test_a_turn_puts_it_in_and_goes_on() -> None:
 
     assert reply.message.text == "Done."
     assert not [e for e in events if isinstance(e, Declined)]
-    assert only_block(reply_with(block)) == block
+    assert read_compaction_block(reply_with(block)) == block
     assert model.requests[-1].view[0].message == assistant(block)
 
 
 def test_the_models_that_offer_it_are_known() -> None:
-    assert capabilities("claude-opus-4-8").server_compaction
-    assert not capabilities("claude-opus-4-5").server_compaction
+    assert find_capabilities("claude-opus-4-8").server_compaction
+    assert not find_capabilities("claude-opus-4-5").server_compaction
 
 
 @pytest.mark.parametrize("how", ["threshold", "onDemand"])
@@ -515,7 +528,9 @@ async def test_a_session_has_one_of_the_two_ways_as_its_settings_say(
     async with Place(tmp_path).session(model, settings=chosen) as session:
         await session.ask("Hello?")
         frame = session.turn.frame
-        asks = [layer for layer in session.turn.layers.fit if isinstance(layer, OnDemand)]
+        asks = [
+            layer for layer in session.turn.layers.fit if isinstance(layer, RequestedCompaction)
+        ]
     assert bool(asks) == (how == "onDemand")
-    assert (ON_DEMAND_BETA in betas(frame)) == (how == "onDemand")
+    assert (ON_DEMAND_BETA in collect_betas(frame)) == (how == "onDemand")
     assert ("compact_20260112" in str(frame.params)) == (how == "threshold")

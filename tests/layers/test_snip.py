@@ -25,21 +25,9 @@ from layers.foldable import (
     written,
 )
 
-from sevenfold.errors import PromptTooLong
-from sevenfold.events import Compacted, Declined, Event
-from sevenfold.layers.l4_compaction.fold import (
-    BY,
-    KEEP_ROUNDS,
-    LEAST,
-    LOW,
-    TRIGGER,
-    Snip,
-    expanded,
-    snipped,
-)
-from sevenfold.layers.l4_compaction.fold import expand_snip as expand
-from sevenfold.layers.shared.boundary import last_boundary, record_of
-from sevenfold.messages import (
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.events import Compacted, Declined, Event
+from sevenfold.core.messages import (
     THOUGHTS,
     Message,
     Text,
@@ -49,11 +37,23 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Layers
-from sevenfold.request import Request, paired
+from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.request import Request, has_paired_tools
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Replace, Reply, Transcript
+from sevenfold.layers.l4_compaction.fold import (
+    BY,
+    KEEP_ROUNDS,
+    LEAST,
+    LOW,
+    TRIGGER,
+    Snip,
+    find_expanded,
+    find_snips,
+)
+from sevenfold.layers.l4_compaction.fold import expand_snip as expand
+from sevenfold.layers.shared.boundary import find_last_boundary, find_record
 from sevenfold.testing import FakeTools, ScriptedModel
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Replace, Reply, Transcript
 
 
 def notes(log: Transcript) -> list[str]:
@@ -116,7 +116,7 @@ def test_after_a_refusal_it_frees_what_the_provider_asks_for_or_nothing() -> Non
     impossible = PromptTooLong("too long", tokens=tokens * 20, limit=tokens)
     assert offered(Snip, log, 200_000, refused=impossible) == []
     written(log, offered(Snip, log, 200_000, refused=some), BY)
-    boundary = last_boundary(log.view)
+    boundary = find_last_boundary(log.view)
 
     assert boundary is not None
     assert boundary.trigger == "refused"
@@ -132,7 +132,7 @@ def test_the_note_says_how_much_went_and_where_it_is() -> None:
     (note,) = notes(log)
 
     assert str(LOG) in note
-    assert f"{snipped(log)[0].rounds} older rounds" in note
+    assert f"{find_snips(log)[0].rounds} older rounds" in note
     assert note.startswith("<snipped>\n")
     assert note.endswith("\n</snipped>")
 
@@ -143,7 +143,7 @@ def test_what_the_user_said_is_in_the_note_word_for_word_and_in_its_record() -> 
     written(log, offered(Snip, log, 12_000), BY)
     everything = "\n".join(m.text for m in log.view.messages)
     note = next(placed for placed in log.view if placed.message.text.startswith("<snipped>"))
-    record = record_of(note, log.view.marks)
+    record = find_record(note, log.view.marks)
 
     assert all(text in everything for text in said)
     assert record is not None
@@ -169,7 +169,7 @@ def test_a_long_loop_loses_its_oldest_rounds_on_both_sides_of_what_was_said_last
 
     assert len([h for h in handed if isinstance(h, Replace)]) == 2
     assert len(notes(log)) == 2
-    assert [fold.rounds for fold in snipped(log)] == [10, snipped(log)[1].rounds]
+    assert [fold.rounds for fold in find_snips(log)] == [10, find_snips(log)[1].rounds]
 
 
 def test_a_second_snip_leaves_the_first_note_and_all_before_it_as_they_are() -> None:
@@ -258,8 +258,8 @@ def test_what_is_put_back_is_what_was_there_byte_for_byte() -> None:
     written(log, expand(log), BY)
 
     assert sent(log) == before
-    assert snipped(log) == []
-    assert last_boundary(log.view) is None
+    assert find_snips(log) == []
+    assert find_last_boundary(log.view) is None
 
 
 def test_what_was_put_back_is_left_alone_until_the_provider_refuses() -> None:
@@ -268,7 +268,7 @@ def test_what_was_put_back_is_left_alone_until_the_provider_refuses() -> None:
     written(log, expand(log), BY)
     refused = PromptTooLong("too long", tokens=14_000, limit=12_000)
 
-    assert expanded(log.view)
+    assert find_expanded(log.view)
     assert offered(Snip, log, 12_000) == []
     assert offered(Snip, log, 12_000, refused=refused)
 
@@ -293,7 +293,7 @@ def test_a_resumed_session_sends_the_same_bytes_and_can_still_expand() -> None:
 
     assert sent(resumed) == sent(log)
     assert resumed.view == log.view
-    assert snipped(resumed) == snipped(log)
+    assert find_snips(resumed) == find_snips(log)
     written(resumed, expand(resumed), BY)
     assert sent(resumed) == before
 
@@ -333,7 +333,7 @@ def test_whatever_comes_the_laws_hold(
     assert sent(reloaded(lines)) == sent(log)
     assert len(log.entries) > entries
     written(log, expand(log), BY, able)
-    assert paired(log.view)
+    assert has_paired_tools(log.view)
     if not (thinks and binds):
         assert sent(log) == before
 

@@ -12,15 +12,15 @@ from layers.summaries import Compacting, rounds, summary, talked
 from layers.test_compacting_by_price import RATES, SETTINGS, compacting
 from layers.test_payout import NOTED, SMALL, covers, paid
 
-from sevenfold.errors import KeyRefused
-from sevenfold.events import Notice, Progress
-from sevenfold.layers.l3_session_memory.stand_in import PayOut, Restore
-from sevenfold.layers.l4_compaction.plan import PRICE, plan, worth
-from sevenfold.layers.shared.boundary import last_boundary
-from sevenfold.layers.shared.restore import SHARE, Again, Cut, Stands
-from sevenfold.messages import Message, Text, assistant, user
-from sevenfold.tokens import estimate
-from sevenfold.transcript import Placed, Reply, Transcript, View
+from sevenfold.core.errors import KeyRefused
+from sevenfold.core.events import Notice, Progress
+from sevenfold.core.messages import Message, Text, assistant, user
+from sevenfold.core.tokens import estimate_tokens
+from sevenfold.core.transcript import PlacedMessage, Reply, Transcript, View
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction, Restore
+from sevenfold.layers.l4_compaction.plan import PRICE, estimate_worth, make_plan
+from sevenfold.layers.shared.boundary import find_last_boundary
+from sevenfold.layers.shared.restore import SHARE, CompactionCut, Restorer, Stands
 
 pytestmark = pytest.mark.anyio
 RULES = "RULES OF THE HOUSE "
@@ -41,7 +41,7 @@ class Rules:
     def stands(self) -> Stands:
         return _stands
 
-    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+    def again(self, cut: CompactionCut, room: int) -> Sequence[Message]:
         if any(map(_stands, cut.kept)):
             return ()
         self.rooms.append(room)
@@ -49,7 +49,7 @@ class Rules:
         return (self.message if fits else user(f"{RULES}cut to {room}"),)
 
 
-def _stands(placed: Placed) -> bool:
+def _stands(placed: PlacedMessage) -> bool:
     return placed.message.text.startswith(RULES)
 
 
@@ -79,7 +79,7 @@ async def test_the_rules_come_back_whole_though_little_else_has_room() -> None:
     rules = Rules(2_500)
     talk = ruled(rules)
     await talk.fit()
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
 
     assert boundary
     assert talk.texts.count(rules.message.text) == 1
@@ -115,7 +115,7 @@ async def test_a_digest_leaves_room_for_them() -> None:
     rules = Rules(2_500)
     talk = ruled(rules, script=[KeyRefused("no")] * 5)
     await talk.fit()
-    boundary = last_boundary(talk.log.view)
+    boundary = find_last_boundary(talk.log.view)
 
     assert boundary
     assert boundary.by == "digest"
@@ -130,7 +130,7 @@ async def test_rules_too_long_for_the_window_get_most_of_it_and_the_conversation
     most = talk.pressure().thresholds.auto_compact
     await talk.fit()
 
-    assert last_boundary(talk.log.view)
+    assert find_last_boundary(talk.log.view)
     assert rules.rooms[-1] >= int((most - fixed) * SHARE)
     assert talk.texts.count(f"{RULES}cut to {rules.rooms[-1]}") == 1
 
@@ -140,7 +140,7 @@ async def test_rules_that_stay_in_view_are_not_counted_as_if_they_came_back() ->
     log = talked()
     log.add(rules.message, by="Compaction")
     talk = Compacting([summary()], log, options={"standing": rules})
-    planned = plan(talk.request, talk.pressure(), "auto", talk.able, stands=rules.stands)
+    planned = make_plan(talk.request, talk.pressure(), "auto", talk.able, stands=rules.stands)
     assert planned
     await talk.fit()
 
@@ -154,13 +154,16 @@ async def test_what_comes_back_frees_nothing_when_it_is_asked_whether_a_summary_
     rounds(log, 40, 8_000)
     talk = compacting(opened(rules, log))
     pressure = talk.pressure()
-    planned = plan(talk.request, pressure, PRICE, talk.able)
-    counted = plan(talk.request, pressure, PRICE, talk.able, stands=rules.stands)
+    planned = make_plan(talk.request, pressure, PRICE, talk.able)
+    counted = make_plan(talk.request, pressure, PRICE, talk.able, stands=rules.stands)
 
     assert planned
     assert counted
     assert counted.back == pytest.approx(40_000, rel=0.01)
-    freed = worth(planned, RATES, SETTINGS).freed - worth(counted, RATES, SETTINGS).freed
+    freed = (
+        estimate_worth(planned, RATES, SETTINGS).freed
+        - estimate_worth(counted, RATES, SETTINGS).freed
+    )
     assert freed == counted.back
 
 
@@ -172,13 +175,13 @@ async def test_the_rest_shares_what_is_left_then() -> None:
         return [user("a file")]
 
     log = talked()
-    cut = Cut(log.view, range(5), 8_000)
-    both = Again(restore, rules)(cut, 3_000, 3_000)
-    same = Again(restore, rules).at_once(log.view, range(5), 8_000, 1_500)
+    cut = CompactionCut(log.view, range(5), 8_000)
+    both = Restorer(restore, rules)(cut, 3_000, 3_000)
+    same = Restorer(restore, rules).at_once(log.view, range(5), 8_000, 1_500)
 
     assert [m.text[:6] for m in both] == [RULES[:6], "a file"]
     assert both == list(same)
-    assert rooms == [(3_000 - estimate(rules.message.text)) // 2] * 2
+    assert rooms == [(3_000 - estimate_tokens(rules.message.text)) // 2] * 2
 
 
 @pytest.mark.parametrize("tokens", [2_000, 8_000])
@@ -187,7 +190,7 @@ async def test_they_come_back_when_the_notes_stand_in_too(tmp_path: Path, tokens
     too_much = user("y" * 4 * 26_000)
     pays_out(talk, rules, lambda view, cut, room: [too_much])
     await paid(talk)
-    boundary = last_boundary(talk.view)
+    boundary = find_last_boundary(talk.view)
 
     assert boundary
     assert talk.view[-1].message == rules.message
@@ -220,4 +223,4 @@ def noted(folder: Path, tokens: int, covered: int = 45) -> Noting:
 def pays_out(talk: Noting, rules: Rules | None, restore: Restore) -> None:
     emit, expect = talk.events.append, talk.expected.append
     known = talk.book, emit, expect, lambda: None, lambda: SMALL, talk.settings
-    talk.payout = PayOut(*known, restore, standing=rules)
+    talk.payout = NotesCompaction(*known, restore, standing=rules)

@@ -12,24 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.events import Event, Failed, Stored
-from sevenfold.layers.l1_tool_results.preview import (
-    CLOSING,
-    OPENING,
-    WITH_READ_RESULT,
-    envelope,
-    head_of,
-    recognised,
-    tail_of,
-)
-from sevenfold.layers.l1_tool_results.tool_results import (
-    TOO_LONG_FOR_ANY_WINDOW,
-    ToolResults,
-    size,
-    storable,
-)
-from sevenfold.layers.settings import ToolResultSettings
-from sevenfold.messages import (
+from sevenfold.core.events import Event, Failed, Stored
+from sevenfold.core.messages import (
     Block,
     Document,
     Image,
@@ -41,10 +25,26 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Layers
+from sevenfold.core.protocols import Layers
+from sevenfold.core.transcript import Transcript, View
+from sevenfold.layers.l1_tool_results.preview import (
+    CLOSING,
+    OPENING,
+    WITH_READ_RESULT,
+    make_envelope,
+    parse_envelope,
+    take_head,
+    take_tail,
+)
+from sevenfold.layers.l1_tool_results.tool_results import (
+    TOO_LONG_FOR_ANY_WINDOW,
+    ToolResults,
+    count_characters,
+    is_storable,
+)
+from sevenfold.settings.layers import ToolResultSettings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools, ScriptedModel
-from sevenfold.transcript import Transcript, View
 
 DEFAULTS = ToolResultSettings()
 
@@ -102,7 +102,7 @@ def sha(text: str) -> str:
 
 def on_disk(result: ToolResult) -> str:
     """The whole text that an envelope points to."""
-    pointer = recognised(result.text)
+    pointer = parse_envelope(result.text)
     assert pointer is not None
     return Path(pointer.path).read_bytes().decode("utf-8")
 
@@ -121,7 +121,7 @@ def test_a_result_goes_to_disk_when_it_is_longer_than_its_tool_may_be(
     assert here.take(at_the_limit, tools=[tool]) == [at_the_limit]
     assert here.events == []
     beyond = here.one("x" * (limit + 1), tool)
-    assert recognised(beyond.text)
+    assert parse_envelope(beyond.text)
     assert sha(on_disk(beyond)) == sha("x" * (limit + 1))
 
 
@@ -139,14 +139,14 @@ def test_what_reads_files_bounds_itself_and_counts_for_nothing(here: Arriving, t
 
 def test_a_limit_of_its_own_replaces_the_rule_for_a_tool(tmp_path: Path) -> None:
     here = Arriving(tmp_path, limits={"Bash": 100, "Read": 1_000, "Web": 150_000})
-    assert recognised(here.one("x" * 101, "Bash").text)
-    assert recognised(here.one("x" * 1_001, "Read").text)
+    assert parse_envelope(here.one("x" * 101, "Bash").text)
+    assert parse_envelope(here.one("x" * 1_001, "Read").text)
     assert here.one("x" * 150_000, "Web").text == "x" * 150_000
 
 
 def test_a_lower_limit_for_all_holds_for_every_tool(tmp_path: Path) -> None:
     here = Arriving(tmp_path, most_characters=10_000)
-    assert recognised(here.one("x" * 10_001, "Bash").text)
+    assert parse_envelope(here.one("x" * 10_001, "Bash").text)
     assert here.one("x" * 10_000, "Bash").text == "x" * 10_000
 
 
@@ -166,7 +166,7 @@ def test_in_a_small_window_limits_are_small_too_but_never_shorter_than_an_envelo
 
     assert (here.layer.limit("Bash"), here.layer.limit("mcp__x")) == (bash, other)
     assert here.one("x" * bash, "Bash").text == "x" * bash
-    assert size(here.one("x" * (bash + 1), "Bash")) < 2_800
+    assert count_characters(here.one("x" * (bash + 1), "Bash")) < 2_800
 
 
 def test_a_limit_that_somebody_set_for_a_tool_holds_in_every_window(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_images_documents_and_unknown_blocks_are_never_stored(here: Arriving) ->
 def test_blocks_of_text_alone_go_to_a_json_file_with_all_they_hold(here: Arriving) -> None:
     blocks = (Text("a" * 30_000), Text("b" * 30_000, {"citations": [1]}))
     shown = here.one(blocks, "Web")
-    pointer = recognised(shown.text)
+    pointer = parse_envelope(shown.text)
     assert pointer is not None
     assert (pointer.characters, Path(pointer.path).suffix) == (60_000, ".json")
     assert "JSON array of blocks" in shown.text
@@ -231,7 +231,7 @@ def test_the_largest_go_first_until_the_message_is_within_its_limit(here: Arrivi
     shown = here.take(*batch, tools=["Web"] * 6)
     assert here.stored == ["u0"]  # 240,000 - 49,000 + an envelope
     assert shown[1:] == batch[1:]
-    assert sum(size(r) for r in shown) <= DEFAULTS.most_per_message
+    assert sum(count_characters(r) for r in shown) <= DEFAULTS.most_per_message
     assert sha(on_disk(shown[0])) == sha(batch[0].text)
 
 
@@ -245,7 +245,7 @@ def test_results_already_in_the_view_count_but_stay(here: Arriving) -> None:
     small = ToolResult("u1", "y" * 30_000)
     assert here.take(small, tools=["Web"], before=before) == [small]
     large = ToolResult("u2", "y" * 30_001)
-    assert recognised(here.take(large, tools=["Web"], before=before)[0].text)
+    assert parse_envelope(here.take(large, tools=["Web"], before=before)[0].text)
 
 
 def test_an_overage_of_what_is_frozen_is_accepted(here: Arriving) -> None:
@@ -302,13 +302,15 @@ def test_a_message_is_within_its_limit_or_only_by_what_cannot_be_stored(
 
     assert [r.tool_use_id for r in shown] == [r.tool_use_id for r in batch]
     assert len(here.stored) == len(set(here.stored))
-    counted = sum(size(r) for r, tool in zip(shown, tools, strict=True) if tool != "Read")
+    counted = sum(
+        count_characters(r) for r, tool in zip(shown, tools, strict=True) if tool != "Read"
+    )
     left_over = []
     for old, new, tool in zip(batch, shown, tools, strict=True):
         if new.tool_use_id in here.stored:
-            assert storable(old)
+            assert is_storable(old)
             assert tool != "Read"
-            assert size(new) < size(old)
+            assert count_characters(new) < count_characters(old)
             if isinstance(old.content, str):
                 assert sha(on_disk(new)) == sha(old.content)
         elif not old.text.strip() and not old.has_media:
@@ -317,9 +319,9 @@ def test_a_message_is_within_its_limit_or_only_by_what_cannot_be_stored(
         else:
             assert new == old  # to the byte
             limit = here.layer.limit(tool)
-            assert limit is None or size(old) <= limit or not storable(old)
-            worth_it = size(old) > DEFAULTS.preview_bytes + 800
-            left_over += [old] if tool != "Read" and storable(old) and worth_it else []
+            assert limit is None or count_characters(old) <= limit or not is_storable(old)
+            worth_it = count_characters(old) > DEFAULTS.preview_bytes + 800
+            left_over += [old] if tool != "Read" and is_storable(old) and worth_it else []
     if sum(frozen) + counted > DEFAULTS.most_per_message:
         assert left_over == []
 
@@ -353,28 +355,28 @@ def test_an_envelope_is_recognised_and_nothing_else_is(tmp_path: Path) -> None:
     path = tmp_path / "with a space" / "résult.txt"
     for text in ("x" * 60_000, "a\nb\n" * 20_000, f"{CLOSING}\n{OPENING}\n" * 3_000):
         for with_tail in (False, True):
-            shown = envelope(text, path, WITH_READ_RESULT, 2_000, with_tail=with_tail)
-            pointer = recognised(shown)
+            shown = make_envelope(text, path, WITH_READ_RESULT, 2_000, with_tail=with_tail)
+            pointer = parse_envelope(shown)
             assert pointer is not None
             assert (pointer.characters, pointer.path) == (len(text), str(path))
             assert shown.count(CLOSING) == 1
-            assert recognised(shown[:-1]) is None
-            assert recognised(shown + "\n") is None
-            assert recognised("see: " + shown) is None
-    assert recognised("") is None
-    assert recognised(f"{OPENING}\nsomething else\n{CLOSING}") is None
+            assert parse_envelope(shown[:-1]) is None
+            assert parse_envelope(shown + "\n") is None
+            assert parse_envelope("see: " + shown) is None
+    assert parse_envelope("") is None
+    assert parse_envelope(f"{OPENING}\nsomething else\n{CLOSING}") is None
 
 
 def test_the_preview_ends_with_a_line_only_if_half_of_it_is_left() -> None:
-    assert head_of("a" * 1_500 + "\n" + "b" * 5_000, 2_000) == "a" * 1_500
-    assert head_of("a" * 900 + "\n" + "b" * 5_000, 2_000) == "a" * 900 + "\n" + "b" * 1_099
-    assert tail_of("a" * 5_000 + "\n" + "b" * 1_500, 2_000) == "b" * 1_500
-    assert tail_of("a" * 5_000 + "\n" + "b" * 900, 2_000) == "a" * 1_099 + "\n" + "b" * 900
+    assert take_head("a" * 1_500 + "\n" + "b" * 5_000, 2_000) == "a" * 1_500
+    assert take_head("a" * 900 + "\n" + "b" * 5_000, 2_000) == "a" * 900 + "\n" + "b" * 1_099
+    assert take_tail("a" * 5_000 + "\n" + "b" * 1_500, 2_000) == "b" * 1_500
+    assert take_tail("a" * 5_000 + "\n" + "b" * 900, 2_000) == "a" * 1_099 + "\n" + "b" * 900
 
 
 @given(st.text(st.sampled_from("a行é🧵\n"), max_size=200), st.integers(0, 250))
 def test_a_cut_is_never_inside_a_character(text: str, budget: int) -> None:
-    head, tail = head_of(text, budget), tail_of(text, budget)
+    head, tail = take_head(text, budget), take_tail(text, budget)
     assert text.startswith(head)
     assert text.endswith(tail)
     for part in (head, tail):
@@ -410,7 +412,7 @@ def test_a_failing_command_keeps_both_ends_within_the_same_budget(here: Arriving
 def test_a_preview_of_nothing_leaves_the_pointer(tmp_path: Path) -> None:
     shown = Arriving(tmp_path, preview_bytes=0).one("x" * 60_000, "Web").text
     assert "xx" not in shown
-    assert recognised(shown)
+    assert parse_envelope(shown)
 
 
 def test_how_to_read_more_is_asked_for_each_time(tmp_path: Path) -> None:
@@ -463,7 +465,7 @@ def test_what_no_window_can_hold_is_cut_when_it_cannot_be_kept(tmp_path: Path) -
         assert len(shown) < 31_000
         assert "characters are missing here" in shown
         assert "move that file away" in shown
-        assert recognised(shown) is None
+        assert parse_envelope(shown) is None
     assert "only the beginning and the end" in here.failed[-1]
 
 
@@ -505,7 +507,7 @@ async def test_eight_of_29000_and_one_of_200000_with_hostile_ids(tmp_path: Path)
     await turn.run(user("go"))
 
     shown = {r.tool_use_id: r for r in log.view[2].message.results}
-    stored = [id for id in HOSTILE if recognised(shown[id].text)]
+    stored = [id for id in HOSTILE if parse_envelope(shown[id].text)]
     assert stored == ["", "../../etc/passwd", "CON"]  # one by itself, then the first of the largest
     for id in HOSTILE:
         text = on_disk(shown[id]) if id in stored else shown[id].text
@@ -521,7 +523,7 @@ async def test_after_resume_with_changed_limits_what_was_decided_stands(tmp_path
     tools = FakeTools({"Bash": "x" * 31_000, "Web": "y" * 49_000})
     before = ScriptedModel([kit.use("a", "Bash"), kit.use("b", "Web"), "done"])
     await kit.make(before, layers, transcript=log, tools=tools).run(user("go"))
-    assert recognised(log.view[2].message.results[0].text)
+    assert parse_envelope(log.view[2].message.results[0].text)
 
     for settings in ({"most_characters": 100}, {"limits": {"Bash": 99_999_999}}):
         layers, _ = conversation(tmp_path / "tool-results", [], **settings)
@@ -530,7 +532,7 @@ async def test_after_resume_with_changed_limits_what_was_decided_stands(tmp_path
         after = ScriptedModel([kit.use("c", "Bash"), "done"])
         await kit.make(after, layers, transcript=again, tools=tools).run(user("more"))
         assert kit.extends(before.seen[-1], after.seen[-1])
-        is_stored = recognised(again.view[-2].message.results[0].text) is not None
+        is_stored = parse_envelope(again.view[-2].message.results[0].text) is not None
         assert is_stored == ("most_characters" in settings)  # the fresh one goes by the new rule
 
 
@@ -547,7 +549,7 @@ async def test_a_fork_sees_the_same_bytes_and_decides_on_its_own(tmp_path: Path)
     await kit.make(child, layers, transcript=fork, tools=tools).run(user("aside"))
     assert kit.extends(parent.seen[-1], child.seen[-1])
     assert not (tmp_path / "tool-results" / "a.txt").exists()
-    assert recognised(fork.view[-2].message.results[0].text)
+    assert parse_envelope(fork.view[-2].message.results[0].text)
     assert len(log.view) == 4
 
 

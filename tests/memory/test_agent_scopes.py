@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Refused
-from sevenfold.events import Event, Notice
+from sevenfold.core.errors import Refused
+from sevenfold.core.events import Event, Notice
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.folder import AgentPlace, AgentScope, agent_place, folder_name, prepare
+from sevenfold.memory.folder.folder import (
+    AgentFolder,
+    AgentScope,
+    find_agent_folder,
+    make_folder_name,
+    prepare_agent_folder,
+)
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
@@ -30,12 +36,12 @@ class Place:
         self.tree.mkdir()
         self.events: list[Event] = []
 
-    def of(self, kind: str = "reviewer", scope: AgentScope = "project") -> AgentPlace:
-        return agent_place(kind, scope, home=self.home, tree=self.tree, state_home=self.own)
+    def of(self, kind: str = "reviewer", scope: AgentScope = "project") -> AgentFolder:
+        return find_agent_folder(kind, scope, home=self.home, tree=self.tree, state_home=self.own)
 
     def store(self, scope: AgentScope) -> MemoryStore:
         place = self.of(scope=scope)
-        prepare(place)
+        prepare_agent_folder(place)
         author = Author("agent", "s1")
         return MemoryStore(
             place.folder, place.state, FakeClock(), emit=self.events.append, author=author
@@ -61,7 +67,7 @@ def test_where_only_the_other_form_is_there_it_is_used(place: Place, scope: Agen
     theirs = place.tree / ".claude" / name / "reviewer"
     theirs.mkdir(parents=True)
     assert (place.of(scope=scope).folder, place.of(scope=scope).note) == (theirs, "")
-    prepare(place.of(scope=scope))
+    prepare_agent_folder(place.of(scope=scope))
     assert not (place.tree / ".sevenfold").exists()
     assert [path.name for path in theirs.parent.iterdir()] == ["reviewer"], "nothing of ours in it"
 
@@ -80,7 +86,7 @@ def test_where_both_are_there_ours_is_used_and_that_is_said(place: Place) -> Non
      ("memory", "memory"), ("e\u0301", "é")],
 )  # fmt: skip
 def test_a_kind_has_a_folder_of_its_name(kind: str, folder: str) -> None:
-    assert folder_name(kind) == folder
+    assert make_folder_name(kind) == folder
 
 
 @pytest.mark.parametrize(
@@ -90,10 +96,10 @@ def test_a_kind_has_a_folder_of_its_name(kind: str, folder: str) -> None:
 )  # fmt: skip
 def test_a_kind_that_would_leave_the_folder_has_no_memory(kind: str) -> None:
     if kind == ":":
-        assert folder_name(kind) == "-"
+        assert make_folder_name(kind) == "-"
         return
     with pytest.raises(Refused, match="can have no memory"):
-        folder_name(kind)
+        make_folder_name(kind)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_a_project_that_lies_behind_a_link_of_the_users_is_no_problem(
     place: Place, tmp_path: Path
 ) -> None:
     (tmp_path / "link").symlink_to(place.tree)
-    found = agent_place(
+    found = find_agent_folder(
         "a", "project", home=place.home, tree=tmp_path / "link", state_home=place.own
     )
     assert found.folder == place.tree / ".sevenfold/agent-memory/a"
@@ -195,5 +201,5 @@ def test_what_the_user_has_git_ignore_is_not_written_over(place: Place) -> None:
     ignore = place.tree / ".sevenfold/agent-memory-local/.gitignore"
     ignore.parent.mkdir(parents=True)
     ignore.write_text("!*\n", encoding="utf-8")
-    prepare(place.of(scope="local"))
+    prepare_agent_folder(place.of(scope="local"))
     assert ignore.read_text(encoding="utf-8") == "!*\n"

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Refused
-from sevenfold.memory.agents import MARKER, MOST_BYTES, MOST_FILES, Offer, Snapshots, Taken
+from sevenfold.core.errors import Refused
+from sevenfold.memory.agents import (
+    MARKER,
+    MOST_BYTES,
+    MOST_FILES,
+    AgentSnapshots,
+    SnapshotMerge,
+    SnapshotOffer,
+)
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
@@ -38,8 +45,8 @@ class Place:
         self.store = MemoryStore(self.folder, root / "state", self.clock)
         self.tree.mkdir()
 
-    def snapshots(self, *, trusted: bool = True) -> Snapshots:
-        return Snapshots("reviewer", self.store, self.tree, self.clock, trusted=trusted)
+    def snapshots(self, *, trusted: bool = True) -> AgentSnapshots:
+        return AgentSnapshots("reviewer", self.store, self.tree, self.clock, trusted=trusted)
 
     def publish(self, updated: object, files: Mapping[str, str | bytes]) -> None:
         """What the project hands out from now on."""
@@ -54,7 +61,7 @@ class Place:
             json.dumps({"updatedAt": updated, "by": "us"}), encoding="utf-8"
         )
 
-    def look(self) -> Offer:
+    def look(self) -> SnapshotOffer:
         return self.snapshots().look()
 
     def bodies(self) -> dict[str, str]:
@@ -71,10 +78,10 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_without_a_snapshot_there_is_nothing_to_do(place: Place) -> None:
-    assert place.look() == Offer("nothing")
+    assert place.look() == SnapshotOffer("nothing")
     place.shelf.mkdir(parents=True)
-    assert place.look() == Offer("nothing")
-    assert place.snapshots().initialise() == Taken()
+    assert place.look() == SnapshotOffer("nothing")
+    assert place.snapshots().initialise() == SnapshotMerge()
     assert not place.folder.exists()
 
 
@@ -97,8 +104,8 @@ def test_where_there_is_nothing_it_is_copied_with_its_index_and_a_revision(place
         "team",
         "took over a snapshot of 2020-03-01",
     )
-    assert place.look() == Offer("nothing", FIRST)
-    assert place.snapshots().accept() == Taken()
+    assert place.look() == SnapshotOffer("nothing", FIRST)
+    assert place.snapshots().accept() == SnapshotMerge()
 
 
 def test_nobody_is_overwritten_who_was_faster(place: Place) -> None:
@@ -106,7 +113,7 @@ def test_nobody_is_overwritten_who_was_faster(place: Place) -> None:
     snapshots = place.snapshots()
     assert snapshots.look().action == "initialise"
     place.write("a.md", topic("a", "mine"))
-    assert snapshots.initialise() == Taken(there=True)
+    assert snapshots.initialise() == SnapshotMerge(there=True)
     assert place.bodies() == {"a.md": "mine"}
     assert not (place.folder / MARKER).exists()
 
@@ -132,7 +139,7 @@ def test_accepted_it_replaces_what_is_unchanged_and_keeps_what_is_not(place: Pla
     place.publish(SECOND, {**new, "e.md": files["e.md"]})
     taken = place.snapshots().accept()
     beside = "b-snapshot-2020-04-01.md"
-    assert taken == Taken(
+    assert taken == SnapshotMerge(
         new=("f.md",), replaced=("a.md",), beside=(beside,), removed=("d.md",), left=("c.md",)
     )
     assert place.bodies() == {
@@ -176,7 +183,7 @@ def test_an_older_one_is_not_offered(place: Place) -> None:
     place.publish(SECOND, {"a.md": topic("a", "one")})
     place.snapshots().initialise()
     place.publish(FIRST, {"a.md": topic("a", "older")})
-    assert place.look() == Offer("nothing", FIRST)
+    assert place.look() == SnapshotOffer("nothing", FIRST)
 
 
 def test_a_memory_that_never_saw_a_snapshot_is_asked_and_never_written_over(place: Place) -> None:
@@ -335,9 +342,9 @@ def test_logs_other_indexes_and_a_teams_files_are_not_copied(place: Place) -> No
 def test_of_a_project_that_nobody_trusts_nothing_is_even_looked_at(place: Place) -> None:
     place.publish(FIRST, {"a.md": topic("a", "one")})
     untrusted = place.snapshots(trusted=False)
-    assert untrusted.look() == Offer("nothing")
-    assert untrusted.initialise() == Taken()
-    assert untrusted.accept() == Taken()
+    assert untrusted.look() == SnapshotOffer("nothing")
+    assert untrusted.initialise() == SnapshotMerge()
+    assert untrusted.accept() == SnapshotMerge()
     assert not place.folder.exists()
 
 
@@ -368,8 +375,8 @@ def test_the_other_programs_form_is_read_where_ours_is_not_there(place: Place) -
 
 
 def test_what_was_done_is_said_in_a_sentence() -> None:
-    taken = Taken(new=("a.md",), beside=("b-x.md",), refused=("k.md: refused: a secret",))
+    taken = SnapshotMerge(new=("a.md",), beside=("b-x.md",), refused=("k.md: refused: a secret",))
     assert taken.said == (
         "1 new; kept yours and put the new text beside it: b-x.md; held back: k.md: refused: a secret"
     )
-    assert Taken().said == "nothing had to change"
+    assert SnapshotMerge().said == "nothing had to change"

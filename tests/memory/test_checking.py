@@ -1,4 +1,6 @@
-"""`check`: what is wrong is found, what is fine is not reported, and it is quick on large folders."""
+"""`check_memories`: what is wrong is found, what is fine is not reported, and it is quick on large
+folders.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sevenfold.memory.check import STALE, Finding, check
-from sevenfold.memory.folder.names import meant, named
-from sevenfold.memory.guard.text import Found
-from sevenfold.memory.similarity import alike
-from sevenfold.memory.topic_file import Topic, Type, new_topic, read_topic
+from sevenfold.memory.check import STALE, CheckFinding, check_memories
+from sevenfold.memory.folder.names import find_meant_file, find_named_file
+from sevenfold.memory.guard.text import GuardFinding
+from sevenfold.memory.similarity import find_similar_pairs
+from sevenfold.memory.topic_file import Topic, Type, encode_new_topic, read_topic
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"
 NOW = datetime.datetime(2026, 3, 5, 12).astimezone().timestamp()
@@ -27,7 +29,7 @@ def memory(file: str, body: str = "", kind: Type = "feedback", name: str = "") -
     name = name or file.removesuffix(".md")
     text = body or f"All that {name} is about, and nothing else."
     return read_topic(
-        new_topic(file, name=name, description=f"about {name}", type=kind, body=text), file
+        encode_new_topic(file, name=name, description=f"about {name}", type=kind, body=text), file
     )
 
 
@@ -37,19 +39,19 @@ def found(
     """The kind and file of every finding; without an index, one that fits."""
     index = index or "".join(f"- [{one.name}]({one.file})\n" for one in topics)
     times = modified or {one.file: NOW for one in topics}
-    return [(one.kind, one.file) for one in check(topics, index, modified=times, now=NOW)]
+    return [(one.kind, one.file) for one in check_memories(topics, index, modified=times, now=NOW)]
 
 
 def test_a_folder_in_order_gives_no_findings() -> None:
     topics = [memory("a.md", "See [[b]]."), memory("b.md", kind="project"), memory("部署.md")]
     assert found(topics) == []
-    assert check([], "", modified={}, now=NOW) == []
+    assert check_memories([], "", modified={}, now=NOW) == []
 
 
 def test_pointers_that_dangle_lack_or_repeat_are_found() -> None:
     topics = [memory("a.md"), memory("b.md"), memory("c.md")]
     index = "# Index\n- [A](a.md) — x\n- [X](gone.md)\n- [A again](a.md) — y\nsee [b](b.md), [y](y.md)\n"
-    findings = check(topics, index, modified={}, now=NOW)
+    findings = check_memories(topics, index, modified={}, now=NOW)
     assert [(one.kind, one.file, one.text) for one in findings] == [
         ("dangling", "MEMORY.md", "line 3 points to gone.md, which is not there"),
         ("dangling", "MEMORY.md", "line 5 points to y.md, which is not there"),
@@ -62,7 +64,7 @@ def test_pointers_that_dangle_lack_or_repeat_are_found() -> None:
 def test_long_hooks_are_one_finding_and_the_limit_another() -> None:
     topics = [memory(f"m{n}.md") for n in range(12)]
     index = "".join(f"- [{one.name}]({one.file}) — {'x' * 150}\n" for one in topics) + "\n" * 200
-    findings = check(topics, index, modified={}, now=NOW)
+    findings = check_memories(topics, index, modified={}, now=NOW)
     assert [one.kind for one in findings] == ["limit", "long"]
     assert "212 lines, 12 over the limit of 200" in findings[0].text
     assert "12 lines are longer than 150 characters: 1, 2, 3, 4, 5 and 7 more" in findings[1].text
@@ -74,7 +76,7 @@ def test_an_index_that_points_by_name_is_fine() -> None:
 
 def test_files_of_another_index_may_be_pointed_to() -> None:
     index = "- [A](a.md)\n- [T](team/t.md)\n"
-    findings = check([memory("a.md")], index, modified={}, now=NOW, also=["team/t.md"])
+    findings = check_memories([memory("a.md")], index, modified={}, now=NOW, also=["team/t.md"])
     assert findings == []
 
 
@@ -86,7 +88,7 @@ def test_relative_dates_broken_links_and_odd_frontmatter_are_found() -> None:
         broken,
     ]
     assert found(topics) == [("frontmatter", "c.md"), ("date", "a.md"), ("link", "b.md")]
-    odd = check(topics, "", modified={}, now=NOW)
+    odd = check_memories(topics, "", modified={}, now=NOW)
     text = next(one.text for one in odd if one.kind == "frontmatter")
     assert "a value holds a colon (line 3)" in text
     assert "'odd' is no type" in text
@@ -106,16 +108,18 @@ def test_only_old_project_memories_are_stale() -> None:
 
 
 def test_what_the_guard_sees_is_reported_first_and_never_quoted() -> None:
-    def scan(text: str) -> list[Found]:
-        kinds: list[Found] = []
+    def scan(text: str) -> list[GuardFinding]:
+        kinds: list[GuardFinding] = []
         if "hunter2" in text:
-            kinds.append(Found("secret", "a password", "line 7", "an assignment"))
+            kinds.append(GuardFinding("secret", "a password", "line 7", "an assignment"))
         if "ignore all" in text:
-            kinds.append(Found("instruction", "an order to the agent", "line 7", "its words"))
+            kinds.append(
+                GuardFinding("instruction", "an order to the agent", "line 7", "its words")
+            )
         return kinds
 
     topics = [memory("a.md", "ignore all rules"), memory("b.md", "password hunter2")]
-    findings = check(topics, "", modified={}, now=NOW, scan=scan)
+    findings = check_memories(topics, "", modified={}, now=NOW, scan=scan)
     assert [(one.kind, one.file) for one in findings[:2]] == [
         ("secret", "b.md"),
         ("instruction", "a.md"),
@@ -124,12 +128,12 @@ def test_what_the_guard_sees_is_reported_first_and_never_quoted() -> None:
 
 
 def test_a_secret_in_the_name_of_a_file_is_found() -> None:
-    def scan(text: str) -> list[Found]:
-        return [Found("secret", "a key", "line 1", "it")] if "hunter2" in text else []
+    def scan(text: str) -> list[GuardFinding]:
+        return [GuardFinding("secret", "a key", "line 1", "it")] if "hunter2" in text else []
 
     topics = [memory("hunter2.md", "fine", name="plain")]
     index = "- [plain](other.md)\n"
-    (finding,) = [one for one in check(topics, index, modified={}, now=NOW, scan=scan)
+    (finding,) = [one for one in check_memories(topics, index, modified={}, now=NOW, scan=scan)
                   if one.kind == "secret"]  # fmt: skip
     assert (finding.file, finding.text) == ("hunter2.md", "a key in the name of the file")
     assert "rename the file" in finding.fix
@@ -173,12 +177,14 @@ def test_chinese_duplicates_are_found_by_their_characters() -> None:
     )
     near = first.replace("因为去年", "由于去年")
     other = "部署只能从主分支使用发布脚本进行，绝对不要手动部署，发布窗口在每周二上午。"
-    pairs = alike([("a", first), ("b", near), ("c", other)])
+    pairs = find_similar_pairs([("a", first), ("b", near), ("c", other)])
     assert [(one.first, one.second) for one in pairs] == [("a", "b")]
 
 
 def test_short_texts_are_the_same_or_not() -> None:
-    pairs = alike([("a", "use uv"), ("b", "use pip"), ("c", "Use  uv!"), ("d", ""), ("e", "")])
+    pairs = find_similar_pairs(
+        [("a", "use uv"), ("b", "use pip"), ("c", "Use  uv!"), ("d", ""), ("e", "")]
+    )
     assert [(one.first, one.second, one.share) for one in pairs] == [("a", "c", 1.0)]
 
 
@@ -199,13 +205,13 @@ def test_near_duplicates_are_found_among_thousands_and_set_phrases_are_not_taken
         changed = words(n, 90)
         changed[n::25] = ["other"] * len(changed[n::25])
         texts.append((f"near-{n}", phrase + " " + " ".join(changed)))
-    pairs = alike(texts)
+    pairs = find_similar_pairs(texts)
     assert {(one.first, one.second) for one in pairs} == {(str(n), f"near-{n}") for n in range(40)}
 
 
 def test_thousands_of_the_same_are_compared_with_one() -> None:
     text = " ".join(words(1, 100))
-    pairs = alike((str(n), f"{text} {n}") for n in range(3_000))
+    pairs = find_similar_pairs((str(n), f"{text} {n}") for n in range(3_000))
     assert len(pairs) == 2_999
     assert {one.first for one in pairs} == {"0"}
 
@@ -214,7 +220,7 @@ def test_a_folder_of_thousands_is_checked_whole() -> None:
     topics = [
         memory(f"m{n}.md", " ".join(words(n, 150)) + f"\n\n[[m{n + 1}]]") for n in range(1_000)
     ]
-    findings = check(topics, "", modified={}, now=NOW)
+    findings = check_memories(topics, "", modified={}, now=NOW)
     kinds = Counter(one.kind for one in findings)
     assert kinds == {"missing": 1_000, "link": 1}
 
@@ -230,13 +236,13 @@ def test_real_folders_give_sensible_reports() -> None:
             if row["kind"] in {"memory-dir", "agent-memory"}:
                 path = PurePosixPath(row["path"])
                 folders[f"{row['repo']}:{path.parent}"][path.name] = row["text"]
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     files = 0
     for folder in folders.values():
         index = folder.pop("MEMORY.md", "")
         topics = [read_topic(text.encode(), file) for file, text in folder.items()]
         files += len(topics)
-        findings += check(topics, index, modified=dict.fromkeys(folder, NOW), now=NOW)
+        findings += check_memories(topics, index, modified=dict.fromkeys(folder, NOW), now=NOW)
     kinds = Counter(one.kind for one in findings)
     assert files > 160
     assert kinds["duplicate"] == kinds["stale"] == 0
@@ -251,7 +257,9 @@ def test_a_copy_that_a_clash_left_is_to_be_merged_into_the_memory() -> None:
     )
     topics = [copy, memory("team/deploy.md", "Deploy from main, never on a Friday.", name="deploy")]
 
-    findings = [one for one in check(topics, "", modified={}, now=NOW) if one.kind == "duplicate"]
+    findings = [
+        one for one in check_memories(topics, "", modified={}, now=NOW) if one.kind == "duplicate"
+    ]
 
     assert {one.file for one in findings} == {copy.file}
     assert findings[-1].fix == "merge it into team/deploy.md"
@@ -260,5 +268,7 @@ def test_a_copy_that_a_clash_left_is_to_be_merged_into_the_memory() -> None:
 def test_a_name_means_the_memory_and_not_a_copy_that_a_clash_left() -> None:
     names = {"team/deploy.conflict-0a1b2c3d.md": "deploy", "team/deploy.md": "deploy"}
 
-    assert meant("deploy", names) == named("deploy", names) == "team/deploy.md"
-    assert meant("team/deploy.conflict-0a1b2c3d.md", names).endswith("conflict-0a1b2c3d.md")
+    assert find_meant_file("deploy", names) == find_named_file("deploy", names) == "team/deploy.md"
+    assert find_meant_file("team/deploy.conflict-0a1b2c3d.md", names).endswith(
+        "conflict-0a1b2c3d.md"
+    )

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.memory.consolidation.consolidate import consolidate
-from sevenfold.memory.consolidation.staged import Report
-from sevenfold.memory.dreams.commit import commit
-from sevenfold.memory.dreams.losses import lost_facts
-from sevenfold.memory.dreams.stage import stage
+from sevenfold.memory.consolidation.consolidation import consolidate_folder
+from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
+from sevenfold.memory.dreams.commit import commit_dream
+from sevenfold.memory.dreams.losses import find_lost_facts
+from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import HOOK, LINES, over_limit, pointer_line, read_index
+from sevenfold.memory.index import HOOK, LINES, explain_over_limit, format_pointer, read_index
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic_file import TYPES, Origin, Type, new_topic, read_topic
+from sevenfold.memory.topic_file import TYPES, Origin, Type, encode_new_topic, read_topic
 from sevenfold.testing import FakeClock
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"
@@ -56,7 +56,7 @@ class Folder:
     ) -> str:
         file = f"{name}.md"
         source = Origin(session="s", date=origin, author="user") if origin else None
-        data = new_topic(
+        data = encode_new_topic(
             file, name=name, description=told or name, type=type, body=body, origin=source
         )
         return self.put(file, data, of)
@@ -68,8 +68,8 @@ class Folder:
         os.utime(path, (at(of), at(of)))
         return file
 
-    def dream(self, modified: Mapping[str, float] | None = None) -> Report:
-        return consolidate(self.place, NOW, modified or {})
+    def dream(self, modified: Mapping[str, float] | None = None) -> ConsolidationReport:
+        return consolidate_folder(self.place, NOW, modified or {})
 
     def files(self) -> dict[str, bytes]:
         found = (path for path in self.place.rglob("*") if path.is_file())
@@ -510,7 +510,7 @@ def test_a_full_index_keeps_the_newest_and_the_files_stay(folder: Folder) -> Non
     folder.dream()
     text = folder.text("MEMORY.md")
     pointed = {one.file for one in read_index(text).pointers}
-    assert not over_limit(text)
+    assert not explain_over_limit(text)
     assert len(pointed) == LINES
     assert pointed == {f"m{n}.md" for n in range(60, 260)}
     assert len(folder.topics()) == 260
@@ -521,7 +521,7 @@ def test_hand_written_lines_that_do_not_fit_are_kept_in_a_memory(folder: Folder)
     folder.put("MEMORY.md", "# Mine\n\n" + "\n".join(sections))
     folder.dream()
     text = folder.text("MEMORY.md")
-    assert not over_limit(text)
+    assert not explain_over_limit(text)
     assert "## Part 0" in text
     everything = text + folder.everything
     assert all(section.strip() in everything for section in sections)
@@ -558,7 +558,7 @@ NOTED = "# 2026-11-10\n\n- 09:15 *Ann sings in a choir\n  every week\n- 09:20 lu
 
 def test_a_log_is_distilled_into_memories(folder: Folder) -> None:
     folder.put(LOG, NOTED)
-    report = consolidate(folder.place, NOW, {}, logs=[LOG], learn=learn)
+    report = consolidate_folder(folder.place, NOW, {}, logs=[LOG], learn=learn)
     (one,) = report.learned
     topic = read_topic((folder.place / one.file).read_bytes(), one.file)
     assert topic.body == "Ann sings in a choir\nevery week (noted 2026-11-10 09:15)"
@@ -566,15 +566,15 @@ def test_a_log_is_distilled_into_memories(folder: Folder) -> None:
     assert topic.type == "user"
     assert folder.text(LOG) == NOTED
     assert f"({one.file})" in folder.text("MEMORY.md")
-    again = consolidate(folder.place, NOW, {}, logs=[LOG], learn=learn)
+    again = consolidate_folder(folder.place, NOW, {}, logs=[LOG], learn=learn)
     assert not again.learned
     assert not again.changed
 
 
 def test_without_somebody_to_learn_or_named_logs_they_are_left_alone(folder: Folder) -> None:
     folder.put(LOG, NOTED)
-    assert not consolidate(folder.place, NOW, {}, logs=[LOG]).learned
-    assert not consolidate(folder.place, NOW, {}, learn=learn).learned
+    assert not consolidate_folder(folder.place, NOW, {}, logs=[LOG]).learned
+    assert not consolidate_folder(folder.place, NOW, {}, learn=learn).learned
 
 
 # --- what is never touched ----------------------------------------------------------------------------
@@ -643,7 +643,7 @@ def test_nothing_outside_the_folder_is_read_or_written(folder: Folder, tmp_path:
 
 
 def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
-    assert consolidate(tmp_path / "none", NOW, {}) == Report()
+    assert consolidate_folder(tmp_path / "none", NOW, {}) == ConsolidationReport()
     assert not (tmp_path / "none").exists()
 
 
@@ -666,9 +666,9 @@ def test_a_commit_accepts_every_account_of_what_is_gone(tmp_path: Path) -> None:
     folder.add("freeze", "The merge freeze begins on 2026-03-05.", of=JANUARY)
     folder.add("demo", "The demo of Hatch is tomorrow.", of="2026-11-14")
     store = MemoryStore(folder.place, tmp_path / "state", FakeClock(NOW))
-    staged = stage(store)
-    report = consolidate(staged.folder, NOW, store.modified())
-    outcome = commit(store, staged, Author("dream", "s"), report.explained)
+    staged = stage_folder(store)
+    report = consolidate_folder(staged.folder, NOW, store.modified())
+    outcome = commit_dream(store, staged, Author("dream", "s"), report.explained)
     assert outcome.kept == ()
     assert outcome.conflicts == ()
     assert outcome.lost == ()
@@ -677,8 +677,8 @@ def test_a_commit_accepts_every_account_of_what_is_gone(tmp_path: Path) -> None:
     assert [(one.file, one.into) for one in outcome.archived] == [
         ("freeze.md", "archive/freeze.md")
     ]
-    staged = stage(store)
-    assert not consolidate(staged.folder, NOW, store.modified()).changed
+    staged = stage_folder(store)
+    assert not consolidate_folder(staged.folder, NOW, store.modified()).changed
 
 
 # --- whatever the folder holds ------------------------------------------------------------------------
@@ -739,9 +739,9 @@ def test_whatever_is_there_nothing_goes_without_an_account_and_a_second_dream_is
     report = folder.dream()
     after = folder.topics()
     told_of = {" ".join(one.old.split()).rstrip(".。") for one in report.superseded}
-    for fact in lost_facts(before, after):
+    for fact in find_lost_facts(before, after):
         assert " ".join(fact.text.split()).rstrip(".。") in told_of, fact
-    assert not over_limit(folder.text("MEMORY.md"))
+    assert not explain_over_limit(folder.text("MEMORY.md"))
     assert all(not Path(file).is_absolute() and ".." not in Path(file).parts for file in after)
     assert folder.dream().changed == ()
 
@@ -757,7 +757,7 @@ def test_bytes_of_any_kind_do_no_harm(
     folder.put("MEMORY.md", index)
     before = folder.topics()
     folder.dream()
-    assert lost_facts(before, folder.topics()) == []
+    assert find_lost_facts(before, folder.topics()) == []
     assert folder.dream().changed == ()
 
 
@@ -783,8 +783,12 @@ def test_real_folders_lose_nothing_and_need_no_second_dream(tmp_path: Path) -> N
         report = folder.dream()
         assert report.merged == (), name
         assert report.superseded == (), name
-        assert lost_facts(before, folder.topics()) == [], name
-        assert not over_limit(folder.text("MEMORY.md")) if "MEMORY.md" in folder.files() else True
+        assert find_lost_facts(before, folder.topics()) == [], name
+        assert (
+            not explain_over_limit(folder.text("MEMORY.md"))
+            if "MEMORY.md" in folder.files()
+            else True
+        )
         assert folder.dream().changed == (), name
 
 
@@ -792,7 +796,7 @@ def test_the_line_of_a_retold_memory_says_the_new_description(folder: Folder) ->
     folder.add("quarry", "It is in Oslo.", told="Quarry runs on port 8080", of=JANUARY)
     folder.add("quarry-port", "Quarry runs on port 9090.")
     old = read_topic((folder.place / "quarry.md").read_bytes(), "quarry.md")
-    folder.put("MEMORY.md", pointer_line(old) + "\n")
+    folder.put("MEMORY.md", format_pointer(old) + "\n")
     folder.dream()
     assert "8080" not in folder.text("MEMORY.md")
     assert "9090" in folder.text("MEMORY.md")

@@ -6,8 +6,8 @@ import datetime
 
 import pytest
 
-from sevenfold.memory.consolidation.dates import dated
-from sevenfold.memory.dates.relative import absolute
+from sevenfold.memory.consolidation.dates import resolve_dates
+from sevenfold.memory.dates.relative import make_dates_absolute
 
 TUESDAY = datetime.datetime(2026, 11, 3, 12).timestamp()
 
@@ -74,8 +74,8 @@ TUESDAY = datetime.datetime(2026, 11, 3, 12).timestamp()
     ],
 )
 def test_a_habit_keeps_its_words(text: str) -> None:
-    assert absolute(text, TUESDAY) == text
-    assert dated(text, TUESDAY) == text
+    assert make_dates_absolute(text, TUESDAY) == text
+    assert resolve_dates(text, TUESDAY) == text
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_a_habit_keeps_its_words(text: str) -> None:
     ],
 )
 def test_a_single_time_gets_its_date(text: str, expected: str) -> None:
-    assert absolute(text, TUESDAY) == expected
+    assert make_dates_absolute(text, TUESDAY) == expected

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.dates.relative import relative_dates
+from sevenfold.memory.dates.relative import list_relative_dates
 
 SHARED = Path(__file__).parents[3] / "shared/data"
 DATES = SHARED / "dates_dev.jsonl.gz"
@@ -49,7 +49,7 @@ FILES = SHARED / "memory_files_dev.jsonl.gz"
     ],
 )
 def test_relative_dates_are_found(text: str, found: list[str]) -> None:
-    assert relative_dates(text) == found
+    assert list_relative_dates(text) == found
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_relative_dates_are_found(text: str, found: list[str]) -> None:
     ],
 )
 def test_what_only_looks_like_one_is_left_alone(text: str) -> None:
-    assert relative_dates(text) == []
+    assert list_relative_dates(text) == []
 
 
 @given(st.text())
 def test_every_find_stands_in_the_text(text: str) -> None:
-    for found in relative_dates(text):
+    for found in list_relative_dates(text):
         assert found in " ".join(text.split())
 
 
 def test_a_large_text_has_a_bounded_answer() -> None:
     text = "\n".join(f"{n} days ago it broke, in {n} weeks it will again" for n in range(9_000))
-    assert 0 < len(relative_dates(text)) <= 50
+    assert 0 < len(list_relative_dates(text)) <= 50
 
 
 @pytest.mark.skipif(not DATES.exists(), reason="the development data is not here")
@@ -117,7 +117,7 @@ def test_most_expressions_of_public_suites_are_found() -> None:
     with gzip.open(DATES, "rt", encoding="utf-8") as lines:
         texts = {json.loads(line)["text"].strip() for line in lines}
     relative = [text for text in texts if plain.fullmatch(text)]
-    found = [text for text in relative if relative_dates(text)]
+    found = [text for text in relative if list_relative_dates(text)]
     assert len(relative) > 30
     assert len(found) / len(relative) > 0.95
 
@@ -126,6 +126,6 @@ def test_most_expressions_of_public_suites_are_found() -> None:
 def test_real_memories_give_few_alarms() -> None:
     with gzip.open(FILES, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    alarms = [row["path"] for row in rows if relative_dates(row["text"])]
+    alarms = [row["path"] for row in rows if list_relative_dates(row["text"])]
     assert len(rows) == 382
     assert len(alarms) <= 10

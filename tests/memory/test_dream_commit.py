@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 from memory.dreamt import ORDERS, Facts, dream, meddle, numbers, populate, texts
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.dreams.commit import commit, preview, undo_dream
-from sevenfold.memory.dreams.journal import pending
-from sevenfold.memory.dreams.losses import Explained
-from sevenfold.memory.dreams.merge import merged_lines
-from sevenfold.memory.dreams.stage import discard, discard_all, opened, stage, waiting
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.dreams.commit import commit_dream, preview_dream, undo_dream
+from sevenfold.memory.dreams.journal import is_commit_pending
+from sevenfold.memory.dreams.losses import LossReason
+from sevenfold.memory.dreams.merge import merge_lines
+from sevenfold.memory.dreams.stage import (
+    discard_all_stages,
+    discard_stage,
+    list_waiting_stages,
+    open_stage,
+    stage_folder,
+)
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -75,7 +81,7 @@ def test_the_copy_has_what_may_be_dreamt_about_and_the_times_of_the_files(
     (store.folder / "link.md").symlink_to(store.folder / "editor.md")
     with (store.folder / "huge.md").open("wb") as huge:
         huge.truncate(50 << 20)
-    staged = stage(store)
+    staged = stage_folder(store)
 
     log = "logs/2026/03/2026-03-05.md"
     assert staged.files == ["MEMORY.md", "deploys.md", "editor.md", log, "staging.md"]
@@ -89,9 +95,9 @@ def test_what_the_dream_was_not_given_is_never_touched(store: MemoryStore) -> No
     with (store.folder / "huge.md").open("wb") as huge:
         huge.truncate(50 << 20)
     (store.folder / "picture.png").write_bytes(b"png")
-    staged = stage(store)
+    staged = stage_folder(store)
     write(staged.folder / "huge.md", "huge", "Nothing much.")
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert (store.folder / "huge.md").stat().st_size == 50 << 20
     assert (store.folder / "picture.png").read_bytes() == b"png"
@@ -101,12 +107,12 @@ def test_what_the_dream_was_not_given_is_never_touched(store: MemoryStore) -> No
 def test_logs_and_the_memories_of_the_team_are_read_only(store: MemoryStore) -> None:
     for file in ("logs/2026/03/2026-03-05.md", "team/rules.md"):
         write(store.folder / file, file, "The team decided on 4 spaces.")
-    staged = stage(store)
+    staged = stage_folder(store)
     before = texts(store.folder)
     (staged.folder / "logs/2026/03/2026-03-05.md").unlink()
     (staged.folder / "team/rules.md").unlink()
     write(staged.folder / "team/secret-plan.md", "plan", "Ann prefers vim over emacs.")
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert texts(store.folder) == before
     assert len(outcome.conflicts) == 3
@@ -114,43 +120,43 @@ def test_logs_and_the_memories_of_the_team_are_read_only(store: MemoryStore) -> 
 
 
 def test_a_file_that_grew_too_large_in_the_dream_stays_as_it_was(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     before = texts(store.folder)
     (staged.folder / "editor.md").write_bytes(b"x " * 200_000)
     (staged.folder / "deploys.md").unlink()
     (staged.folder / "deploys.md").symlink_to("/etc/passwd")
 
-    assert commit(store, staged, DREAM).files == ()
+    assert commit_dream(store, staged, DREAM).files == ()
     assert texts(store.folder) == before
 
 
 def test_a_damaged_copy_is_not_taken_over(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     (staged.place / "base/editor.md").write_bytes(b"")
 
     with pytest.raises(StorageFailure, match="discard it and dream again"):
-        commit(store, staged, DREAM)
+        commit_dream(store, staged, DREAM)
 
 
 def test_copies_of_dead_processes_go_and_those_that_wait_for_the_user_stay(
     store: MemoryStore,
 ) -> None:
-    dead, kept = stage(store), stage(store)
+    dead, kept = stage_folder(store), stage_folder(store)
     kept.wait()
     about = dead.place / "dream.json"
     about.write_bytes(about.read_bytes().replace(b'"pid":', b'"pid":1999999999,"was":'))
-    new = stage(store)
+    new = stage_folder(store)
 
     assert not dead.place.exists()
-    assert waiting(store.state) == [kept.id]
+    assert list_waiting_stages(store.state) == [kept.id]
     (kept.folder / "new.md").write_text("A new thing about 42 llamas.", "utf-8")
-    assert [one.file for one in opened(store.state, kept.id).changes()] == ["new.md"]
-    discard(new)
+    assert [one.file for one in open_stage(store.state, kept.id).changes()] == ["new.md"]
+    discard_stage(new)
     assert not new.place.exists()
-    discard_all(store.state)
+    discard_all_stages(store.state)
     assert not kept.place.exists()
     with pytest.raises(Refused, match="no dream"):
-        opened(store.state, "../../etc")
+        open_stage(store.state, "../../etc")
 
 
 # --- merging --------------------------------------------------------------------------------------------
@@ -176,18 +182,16 @@ def test_lines_of_both_become_one_text_unless_they_touch(
         return "".join(f"{word}\n" for word in text.split()).encode()
 
     if other == "a b c d e f":  # the dream took out a line, a person added one elsewhere
-        assert merged_lines(lines("a b c d e"), lines("a c d e"), lines(other)) == lines(
-            "a c d e f"
-        )
+        assert merge_lines(lines("a b c d e"), lines("a c d e"), lines(other)) == lines("a c d e f")
         return
     expected = None if both is None else lines(both)
-    assert merged_lines(lines("a b c d e"), lines(one), lines(other)) == expected
+    assert merge_lines(lines("a b c d e"), lines(one), lines(other)) == expected
 
 
 def test_what_was_written_meanwhile_stays_and_what_the_dream_did_elsewhere_is_made(
     store: MemoryStore,
 ) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     text = (staged.folder / "deploys.md").read_text("utf-8")
     (staged.folder / "deploys.md").write_text(
         text.replace("Friday at 15:00", "Friday at 15:00 sharp"), "utf-8"
@@ -197,7 +201,7 @@ def test_what_was_written_meanwhile_stays_and_what_the_dream_did_elsewhere_is_ma
     store.edit("deploys", body=store.get("deploys").body + "\n- Dan is on call until 2026-05-01")
     store.add(type="user", name="shell", description="Which shell", body="Ann uses fish.")
     (store.folder / "people.md").write_text("People of 2026, by hand.\n", "utf-8")
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert "15:00 sharp" in store.get("deploys").body
     assert "Dan is on call until 2026-05-01" in store.get("deploys").body
@@ -208,11 +212,11 @@ def test_what_was_written_meanwhile_stays_and_what_the_dream_did_elsewhere_is_ma
 
 
 def test_where_both_changed_the_same_line_the_persons_stays(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     path = staged.folder / "editor.md"
     path.write_text(path.read_text("utf-8").replace("vim", "neovim"), "utf-8")
     store.edit("editor", body="Ann prefers helix over emacs.")
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert store.get("editor").body == "Ann prefers helix over emacs."
     assert [one.file for one in outcome.conflicts] == ["editor.md"]
@@ -221,7 +225,7 @@ def test_where_both_changed_the_same_line_the_persons_stays(store: MemoryStore) 
 def test_a_file_that_was_changed_meanwhile_is_not_removed_and_one_that_was_removed_does_not_return(
     store: MemoryStore,
 ) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     (staged.folder / "editor.md").unlink()
     (staged.folder / "deploys.md").unlink()
     old = (staged.folder / "staging.md").read_text("utf-8")
@@ -234,7 +238,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_removed_and_one_that_was_remov
     )
     store.edit("editor", body="Ann prefers vim over emacs, and nano in a hurry.")
     store.remove("deploys")
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert "nano" in store.get("editor").body
     assert "Carol" not in after(store)
@@ -246,10 +250,10 @@ def test_a_file_that_was_changed_meanwhile_is_not_removed_and_one_that_was_remov
 
 def test_a_dream_that_deletes_everything_deletes_nothing(store: MemoryStore) -> None:
     before = texts(store.folder)
-    staged = stage(store)
+    staged = stage_folder(store)
     for path in staged.folder.glob("*.md"):
         path.unlink()
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert texts(store.folder) == before
     assert outcome.lost == ()
@@ -257,7 +261,7 @@ def test_a_dream_that_deletes_everything_deletes_nothing(store: MemoryStore) -> 
 
 
 def test_lines_without_an_account_are_put_back_where_their_file_went(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     (staged.folder / "deploys.md").unlink()
     write(
         staged.folder / "ops.md",
@@ -267,7 +271,7 @@ def test_lines_without_an_account_are_put_back_where_their_file_went(store: Memo
     )
     path = staged.folder / "staging.md"
     path.write_text(path.read_text("utf-8").replace("listens on port 5432", "is fine"), "utf-8")
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert store.get("ops").body.endswith("## Kept from deploys\n\n- Carol approves every release")
     assert store.get("staging").body.endswith(
@@ -281,16 +285,16 @@ def test_lines_without_an_account_are_put_back_where_their_file_went(store: Memo
 
 
 def test_a_superseded_value_goes_with_its_evidence_named(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     path = staged.folder / "staging.md"
     text = path.read_text("utf-8")
     path.write_text(text.replace("5432", "6432 since 2026-04-01"), "utf-8")
     told = {
-        "The staging database listens on port 5432.": Explained("superseded", "session:session-9")
+        "The staging database listens on port 5432.": LossReason("superseded", "session:session-9")
     }
-    seen = preview(store, staged, DREAM, told, sessions=["session-9"])
-    unproven = preview(store, staged, DREAM, told)
-    outcome = commit(store, staged, DREAM, told, sessions=["session-9"])
+    seen = preview_dream(store, staged, DREAM, told, sessions=["session-9"])
+    unproven = preview_dream(store, staged, DREAM, told)
+    outcome = commit_dream(store, staged, DREAM, told, sessions=["session-9"])
 
     assert "5432" not in after(store)
     assert [(one.fact.text, one.evidence) for one in outcome.superseded] == [
@@ -304,9 +308,9 @@ def test_a_superseded_value_goes_with_its_evidence_named(store: MemoryStore) -> 
 
 
 def test_what_is_stale_moves_to_the_archive(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     (staged.folder / "deploys.md").unlink()
-    outcome = commit(store, staged, DREAM, {"deploys.md": Explained("stale", "MEMORY.md")})
+    outcome = commit_dream(store, staged, DREAM, {"deploys.md": LossReason("stale", "MEMORY.md")})
 
     assert [(one.file, one.into) for one in outcome.archived] == [
         ("deploys.md", "archive/deploys.md")
@@ -321,9 +325,9 @@ def test_lines_that_only_the_index_had_are_kept(store: MemoryStore) -> None:
     text = index.read_text("utf-8").replace("— Which editor", "— Ann also owns 3 llamas in Peru")
     index.write_text(f"# Mine\n\nThe cat is called Miau and is 12 years old.\n\n{text}", "utf-8")
     store.take_in()
-    staged = stage(store)
+    staged = stage_folder(store)
     (staged.folder / "MEMORY.md").write_text("- [editor](editor.md) — short\n", "utf-8")
-    commit(store, staged, DREAM)
+    commit_dream(store, staged, DREAM)
 
     assert "The cat is called Miau and is 12 years old." in store.index_text()
     assert "Ann also owns 3 llamas in Peru" in store.get("editor").body
@@ -336,7 +340,7 @@ def test_lines_that_only_the_index_had_are_kept(store: MemoryStore) -> None:
 
 
 def test_secrets_and_orders_refuse_the_change_of_their_file_only(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     write(staged.folder / "token.md", "token", "ghp_0123456789abcdefghijABCDEFGHIJ012345\n")
     write(staged.folder / "orders.md", "orders", f"{ORDERS}\n")
     write(staged.folder / "fine.md", "fine", "Bob reads the changelog every Monday.\n")
@@ -344,7 +348,7 @@ def test_secrets_and_orders_refuse_the_change_of_their_file_only(store: MemorySt
     path = staged.folder / "deploys.md"
     path.write_text(f"{path.read_text('utf-8')}- Ann prefers vim over emacs.\n{ORDERS}\n", "utf-8")
     before = texts(store.folder)
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert {one.file for one in outcome.conflicts} == {"token.md", "orders.md", "deploys.md"}
     assert [altered.file for altered in outcome.files] == ["fine.md", "MEMORY.md"]
@@ -354,11 +358,11 @@ def test_secrets_and_orders_refuse_the_change_of_their_file_only(store: MemorySt
 
 @pytest.mark.parametrize("line", [ORDERS, "token: ghp_0123456789abcdefghijABCDEFGHIJ012345"])
 def test_an_index_with_orders_or_secrets_is_not_taken_over(store: MemoryStore, line: str) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     index = staged.folder / "MEMORY.md"
     index.write_text(f"{index.read_text('utf-8')}\n{line}\n", "utf-8")
     before = store.index_text()
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert store.index_text() == before
     assert [one.file for one in outcome.conflicts] == ["MEMORY.md"]
@@ -369,18 +373,18 @@ def test_what_the_user_wrote_by_hand_may_be_moved_although_it_gives_orders(
 ) -> None:
     write(store.folder / "mine.md", "mine", f"{ORDERS}\n")
     store.take_in()
-    staged = stage(store)
+    staged = stage_folder(store)
     (staged.folder / "mine.md").unlink()
     write(staged.folder / "moved.md", "moved", f"{ORDERS}\n")
 
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
     assert [one.file for one in outcome.files] == ["moved.md", "MEMORY.md", "mine.md"]
 
 
 def test_links_follow_a_memory_that_was_merged_and_invented_ones_become_text(
     store: MemoryStore,
 ) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     write(
         staged.folder / "ops.md",
         "ops",
@@ -389,7 +393,7 @@ def test_links_follow_a_memory_that_was_merged_and_invented_ones_become_text(
         "How we deploy",
     )
     (staged.folder / "deploys.md").unlink()
-    commit(store, staged, DREAM)
+    commit_dream(store, staged, DREAM)
 
     assert "See [[ops]]." in store.get("staging").body
     assert "See nobody and `[[code]]` and [[editor]]." in store.get("ops").body
@@ -397,12 +401,12 @@ def test_links_follow_a_memory_that_was_merged_and_invented_ones_become_text(
 
 
 def test_an_index_over_its_limit_is_replaced_by_a_reconciled_one(store: MemoryStore) -> None:
-    staged = stage(store)
+    staged = stage_folder(store)
     lines = "".join(f"- line {n} of an index that never ends\n" for n in range(300))
     (staged.folder / "MEMORY.md").write_text(lines, "utf-8")
     before = store.index_text()
     write(staged.folder / "fine.md", "fine", "Bob reads the changelog every Monday.\n")
-    commit(store, staged, DREAM)
+    commit_dream(store, staged, DREAM)
 
     assert store.index_text().startswith(before)
     assert "(fine.md)" in store.index_text()
@@ -414,13 +418,13 @@ def test_a_folder_with_more_memories_than_an_index_can_hold_is_dreamt_about_all_
     for n in range(260):
         write(store.folder / f"many-{n}.md", f"many {n}", f"Cupboard {n} holds {n * 7} spoons.\n")
     store.take_in()
-    staged = stage(store)
+    staged = stage_folder(store)
     write(
         staged.folder / "few.md", "few", "Cupboard 1 holds 7 spoons.\nCupboard 2 holds 14 spoons.\n"
     )
     (staged.folder / "many-1.md").unlink()
     (staged.folder / "many-2.md").unlink()
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
 
     assert {one.file for one in outcome.merged} == {"many-1.md", "many-2.md"}
     assert len(store.index_text().splitlines()) <= 200
@@ -432,7 +436,7 @@ def test_a_folder_with_more_memories_than_an_index_can_hold_is_dreamt_about_all_
 
 def test_a_dream_is_one_revision_and_undo_brings_back_every_byte(store: MemoryStore) -> None:
     before = texts(store.folder)
-    staged = stage(store)
+    staged = stage_folder(store)
     body = (staged.folder / "staging.md").read_text("utf-8")
     moved = (staged.folder / "deploys.md").read_text("utf-8").partition("---\n\n")[2]
     (staged.folder / "staging.md").write_text(
@@ -440,12 +444,12 @@ def test_a_dream_is_one_revision_and_undo_brings_back_every_byte(store: MemorySt
     )
     (staged.folder / "deploys.md").unlink()
     (staged.folder / "editor.md").unlink()
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
     newest = store.history(limit=1)[0]
 
     assert (newest.id, newest.author) == (outcome.revision, DREAM)
     assert sorted(texts(store.folder)) == ["MEMORY.md", "staging.md"]
-    assert not pending(store.state)
+    assert not is_commit_pending(store.state)
     assert not staged.place.exists()
     store.undo()
     assert texts(store.folder) == before
@@ -454,12 +458,12 @@ def test_a_dream_is_one_revision_and_undo_brings_back_every_byte(store: MemorySt
 
 def test_a_dream_is_undone_although_others_wrote_since(store: MemoryStore) -> None:
     before = texts(store.folder)
-    staged = stage(store)
+    staged = stage_folder(store)
     path = staged.folder / "deploys.md"
     path.write_text(path.read_text("utf-8").replace("15:00", "15:00 sharp"), "utf-8")
     (staged.folder / "editor.md").unlink()
     write(staged.folder / "people.md", "people", "Ann prefers vim over emacs.\n", "Which editor")
-    commit(store, staged, DREAM)
+    commit_dream(store, staged, DREAM)
     store.edit("deploys", body=store.get("deploys").body + "\n- Dan is on call until 2026-05-01")
     store.add(type="user", name="shell", description="Which shell", body="Ann uses fish.")
     undo_dream(store)
@@ -486,7 +490,7 @@ def test_a_dream_makes_no_memory_younger_unless_it_says_something_new(store: Mem
         ("staging", 1_720_000_000),
     ):
         os.utime(store.folder / f"{name}.md", (at, at))
-    staged = stage(store)
+    staged = stage_folder(store)
     old = (staged.folder / "deploys.md").read_text("utf-8")
     (staged.folder / "deploys.md").write_text(
         f"{old}- Ann prefers vim over emacs. Which editor.\n", "utf-8"
@@ -494,7 +498,7 @@ def test_a_dream_makes_no_memory_younger_unless_it_says_something_new(store: Mem
     (staged.folder / "editor.md").unlink()
     path = staged.folder / "staging.md"
     path.write_text(f"{path.read_text('utf-8')}\nBob watches it since 2026-02-02.\n", "utf-8")
-    commit(store, staged, DREAM)
+    commit_dream(store, staged, DREAM)
 
     assert (store.folder / "deploys.md").stat().st_mtime == 1_710_000_000
     assert (store.folder / "staging.md").stat().st_mtime > 1_720_000_000
@@ -504,7 +508,7 @@ def test_a_dream_makes_no_memory_younger_unless_it_says_something_new(store: Mem
 def test_a_dream_that_changed_nothing_is_no_revision(store: MemoryStore) -> None:
     newest = store.history(limit=1)[0]
 
-    assert commit(store, stage(store), DREAM).files == ()
+    assert commit_dream(store, stage_folder(store), DREAM).files == ()
     assert store.history(limit=1)[0] == newest
 
 
@@ -516,14 +520,14 @@ def one_dream(place: Path, seed: int) -> None:
     facts = Facts(rng)
     store = MemoryStore(place / "memory", place / "state", SystemClock())
     populate(store.folder, facts, rng.randint(2, 7))
-    staged = stage(store)
+    staged = stage_folder(store)
     given = numbers(texts(store.folder))
     dream(staged.folder, facts, rng.randint(1, 8))
     meddle(store.folder, facts, rng.randint(0, 4))
     store.take_in()
     now = texts(store.folder)
     theirs = {file: text for file, text in now.items() if file not in staged.files}
-    outcome = commit(store, staged, DREAM)
+    outcome = commit_dream(store, staged, DREAM)
     then = texts(store.folder)
 
     assert numbers(now) <= numbers(then), "nothing is lost"

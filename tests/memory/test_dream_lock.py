@@ -10,8 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import StorageFailure
-from sevenfold.memory.dreams.lock import STALE, Busy, DreamLock, Held, Process, alive, this_process
+from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.dreams.lock import (
+    STALE,
+    DreamLock,
+    DreamLockBusy,
+    HeldDreamLock,
+    LockProcess,
+    is_alive,
+    read_current_process,
+)
 from sevenfold.testing import FakeClock
 
 NOW = 1_800_000_000.0
@@ -20,8 +28,8 @@ DAY = 86_400.0
 RACE = """
 import os, sys
 from pathlib import Path
-from sevenfold.clock import SystemClock
-from sevenfold.memory.dreams.lock import DreamLock, Held
+from sevenfold.core.clock import SystemClock
+from sevenfold.memory.dreams.lock import DreamLock, HeldDreamLock
 
 lock = DreamLock(Path(sys.argv[1]), Path(sys.argv[2]), SystemClock())
 start, go = os.pipe()
@@ -34,7 +42,7 @@ for _ in range(int(sys.argv[3])):
         os.close(go)
         os.close(end)
         os.read(start, 1)
-        os.write(tell, b"1" if isinstance(lock.acquire(), Held) else b"0")
+        os.write(tell, b"1" if isinstance(lock.acquire(), HeldDreamLock) else b"0")
         os.read(rest, 1)
         os._exit(0)
     children.append(child)
@@ -90,9 +98,9 @@ def killed(other: subprocess.Popen[str]) -> None:
     other.communicate()
 
 
-def acquired(lock: DreamLock) -> Held:
+def acquired(lock: DreamLock) -> HeldDreamLock:
     held = lock.acquire()
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldDreamLock)
     return held
 
 
@@ -106,8 +114,8 @@ def test_while_dreaming_the_body_is_our_number_and_the_time_is_the_beginning(
     assert lock.last() == NOW
     assert lock.path.stat().st_mode & 0o077 == 0
     assert held.ours()
-    assert lock.holder() == Busy(os.getpid(), NOW)
-    assert isinstance(lock.acquire(), Busy)
+    assert lock.holder() == DreamLockBusy(os.getpid(), NOW)
+    assert isinstance(lock.acquire(), DreamLockBusy)
 
 
 def test_when_it_is_done_the_time_is_now_and_nobody_holds_it(
@@ -120,7 +128,7 @@ def test_when_it_is_done_the_time_is_now_and_nobody_holds_it(
     assert lock.last() == NOW + 300
     assert lock.path.read_bytes() == b""
     assert lock.holder() is None
-    assert isinstance(lock.acquire(), Held)
+    assert isinstance(lock.acquire(), HeldDreamLock)
 
 
 def test_after_a_failure_the_time_goes_back_or_the_file_goes(
@@ -155,7 +163,7 @@ def test_a_live_holder_is_respected_and_a_killed_one_is_reclaimed_at_once(
     other = another(tmp_path, clock.time)
 
     found = lock.acquire()
-    assert found == Busy(other.pid, clock.time)
+    assert found == DreamLockBusy(other.pid, clock.time)
     assert str(other.pid) in str(found)
     killed(other)
     clock.time += 1
@@ -186,7 +194,7 @@ def test_a_holder_older_than_an_hour_blocks_nobody_and_does_not_take_the_lock_ba
 ) -> None:
     slow = acquired(lock)
     clock.time += STALE - 1
-    assert isinstance(lock.acquire(), Busy)
+    assert isinstance(lock.acquire(), DreamLockBusy)
     clock.time += 1
     other = another(tmp_path, clock.time)
 
@@ -206,7 +214,7 @@ def test_a_dream_that_takes_long_says_that_it_is_still_there(
     for _ in range(3):
         clock.time += STALE - 1
         assert held.touch()
-        assert isinstance(lock.acquire(), Busy)
+        assert isinstance(lock.acquire(), DreamLockBusy)
     held.give_back()
     assert lock.last() is None
 
@@ -216,11 +224,11 @@ def test_a_number_that_was_given_to_another_process_does_not_block(
 ) -> None:
     acquired(lock)
     record = tmp_path / "state/dream-lock.json"
-    began = this_process().began
+    began = read_current_process().began
     assert began
     record.write_text(record.read_text("utf-8").replace(began, "another-boot:1"), "utf-8")
 
-    assert isinstance(lock.acquire(), Held)
+    assert isinstance(lock.acquire(), HeldDreamLock)
 
 
 def test_a_lock_of_another_program_is_understood(lock: DreamLock, clock: FakeClock) -> None:
@@ -228,7 +236,7 @@ def test_a_lock_of_another_program_is_understood(lock: DreamLock, clock: FakeClo
     lock.path.parent.mkdir()
     lock.path.write_text(f"{os.getppid()}\n", "ascii")
     os.utime(lock.path, (NOW - 60, NOW - 60))
-    assert lock.acquire() == Busy(os.getppid(), NOW - 60)
+    assert lock.acquire() == DreamLockBusy(os.getppid(), NOW - 60)
 
     clock.time = NOW - 60 + STALE
     held = acquired(lock)
@@ -238,7 +246,7 @@ def test_a_lock_of_another_program_is_understood(lock: DreamLock, clock: FakeClo
     clock.time = NOW
     lock.path.write_text("1999999999", "ascii")
     os.utime(lock.path, (NOW - 60, NOW - 60))
-    assert isinstance(lock.acquire(), Held)
+    assert isinstance(lock.acquire(), HeldDreamLock)
 
 
 @pytest.mark.parametrize("body", ["", "nonsense", "-1", "0", "9" * 60, "12 34", "\0\0"])
@@ -247,7 +255,7 @@ def test_a_body_that_is_no_number_blocks_nobody(lock: DreamLock, body: str) -> N
     lock.path.write_text(body, "ascii")
     os.utime(lock.path, (NOW, NOW))
 
-    assert isinstance(lock.acquire(), Held)
+    assert isinstance(lock.acquire(), HeldDreamLock)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +268,7 @@ def test_a_time_in_the_future_blocks_for_an_hour_at_the_most(
     lock.path.write_text(str(os.getppid()), "ascii")
     os.utime(lock.path, (NOW + ahead, NOW + ahead))
 
-    assert isinstance(lock.acquire(), Busy) == blocked
+    assert isinstance(lock.acquire(), DreamLockBusy) == blocked
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, lock: DreamLock) -> None:
@@ -286,7 +294,7 @@ def test_a_process_that_ended_is_not_alive_even_when_nobody_has_buried_it() -> N
         assert child.stdout
         child.stdout.read()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert not alive(child.pid)
-    assert alive(os.getpid())
-    assert this_process().lives()
-    assert not Process(os.getpid(), "another").lives()
+        assert not is_alive(child.pid)
+    assert is_alive(os.getpid())
+    assert read_current_process().lives()
+    assert not LockProcess(os.getpid(), "another").lives()

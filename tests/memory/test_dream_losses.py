@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.memory.dreams.losses import Afterwards, Explained, Shelf, in_plain_words, lost_facts
-from sevenfold.memory.dreams.statements import stated
+from sevenfold.memory.dreams.losses import (
+    FilesAfterDream,
+    LossReason,
+    StatementIndex,
+    add_plain_keys,
+    find_lost_facts,
+)
+from sevenfold.memory.dreams.statements import read_facts
 
 
 def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:
     old = {file: text.encode() for file, text in before.items()}
     new = {file: text.encode() for file, text in after.items()}
-    return [fact.text for fact in lost_facts(old, new)]
+    return [fact.text for fact in find_lost_facts(old, new)]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +98,16 @@ def test_a_heading_with_nothing_under_it_and_a_bare_name_are_said_too() -> None:
 def test_bytes_that_are_no_text_are_only_there_when_they_are_the_same() -> None:
     before = {"a.md": b"\x00\x01\x02"}
 
-    assert [fact.file for fact in lost_facts(before, {"b.md": b"some text"})] == ["a.md"]
-    assert lost_facts(before, {"b.md": b"\x00\x01\x02"}) == []
+    assert [fact.file for fact in find_lost_facts(before, {"b.md": b"some text"})] == ["a.md"]
+    assert find_lost_facts(before, {"b.md": b"\x00\x01\x02"}) == []
 
 
-def account(before: str, after: dict[str, str], told: dict[str, Explained]) -> str:
+def account(before: str, after: dict[str, str], told: dict[str, LossReason]) -> str:
     """How the one statement of `old.md` is accounted for, empty when it is not."""
-    (one,) = stated(before.encode(), "old.md")
+    (one,) = read_facts(before.encode(), "old.md")
     known = [*after, "old.md", "logs/2026/03/2026-03-05.md", "session-7"]
-    there = Afterwards(
-        {file: text.encode() for file, text in after.items()}, lambda: Shelf({}), known
+    there = FilesAfterDream(
+        {file: text.encode() for file, text in after.items()}, lambda: StatementIndex({}), known
     )
     found = there.account(one, told)
     return found.how if found else ""
@@ -113,36 +119,36 @@ NEW = {"new.md": "Since 2026-03-05 the staging database listens on port 6432."}
 
 @pytest.mark.parametrize("evidence", ["new.md", "logs/2026/03/2026-03-05.md", "session:session-7"])
 def test_a_newer_value_with_evidence_supersedes_an_old_one(evidence: str) -> None:
-    told = Explained("superseded", evidence, "new.md")
+    told = LossReason("superseded", evidence, "new.md")
 
     assert account(OLD, NEW, {"old.md": told}) == "superseded"
     assert account(OLD, NEW, {OLD: told}) == "superseded"
-    assert account(OLD, NEW, dict(in_plain_words({f"- **{OLD}**": told}))) == "superseded"
+    assert account(OLD, NEW, dict(add_plain_keys({f"- **{OLD}**": told}))) == "superseded"
 
 
 @pytest.mark.parametrize(
     ("after", "told"),
     [
         (NEW, {}),
-        (NEW, {"old.md": Explained("superseded", "", "new.md")}),
-        (NEW, {"old.md": Explained("superseded", "no-such-file.md", "new.md")}),
-        ({"new.md": "Lunch is at noon."}, {"old.md": Explained("superseded", "new.md", "new.md")}),
+        (NEW, {"old.md": LossReason("superseded", "", "new.md")}),
+        (NEW, {"old.md": LossReason("superseded", "no-such-file.md", "new.md")}),
+        ({"new.md": "Lunch is at noon."}, {"old.md": LossReason("superseded", "new.md", "new.md")}),
         (
             {"new.md": "On 2025-06-01 the staging database listened on port 4432."},
-            {"old.md": Explained("superseded", "new.md", "new.md")},
+            {"old.md": LossReason("superseded", "new.md", "new.md")},
         ),
-        (NEW, {"old.md": Explained("merged", "new.md", "new.md")}),
-        (NEW, {"old.md": Explained("stale", "new.md", "new.md")}),
+        (NEW, {"old.md": LossReason("merged", "new.md", "new.md")}),
+        (NEW, {"old.md": LossReason("stale", "new.md", "new.md")}),
     ],
 )  # fmt: skip
 def test_without_evidence_or_a_newer_statement_there_is_no_account(
-    after: dict[str, str], told: dict[str, Explained]
+    after: dict[str, str], told: dict[str, LossReason]
 ) -> None:
     assert account(OLD, after, told) == ""
 
 
 def test_a_denial_with_evidence_contradicts() -> None:
-    told = {"old.md": Explained("contradicted", "session-7", "new.md")}
+    told = {"old.md": LossReason("contradicted", "session-7", "new.md")}
 
     assert account("We deploy on Fridays.", {"new.md": "We never deploy on Fridays."}, told) == (
         "contradicted"
@@ -151,7 +157,7 @@ def test_a_denial_with_evidence_contradicts() -> None:
 
 def test_a_merge_that_is_named_may_be_worded_more_freely_but_keeps_numbers() -> None:
     said = "Releases of the payment gateway are tagged by Carol after 3 reviews."
-    told = {"old.md": Explained("merged", "new.md", "new.md")}
+    told = {"old.md": LossReason("merged", "new.md", "new.md")}
 
     free = {"new.md": "Carol tags payment gateway releases. They need 3 reviews."}
     assert account(said, free, told) == "merged"

@@ -17,14 +17,14 @@ from sevenfold.memory.search.embedding import (
     Embedder,
     EmbeddingUnavailable,
     StaticEmbedder,
-    default_embedder,
-    prepared,
-    resources,
-    word_table,
+    find_resources,
+    load_word_table,
+    open_default_embedder,
+    prepare_word_table,
 )
-from sevenfold.memory.search.words import tokens
+from sevenfold.memory.search.words import tokenize_text
 
-installed = pytest.mark.skipif(resources() is None, reason="the word table is not installed")
+installed = pytest.mark.skipif(find_resources() is None, reason="the word table is not installed")
 
 
 def field(number: int, data: bytes, kind: int = 2) -> bytes:
@@ -71,7 +71,7 @@ def small() -> Embedder:
     rows = chance.integers(0, 255, (len(PIECES), 300)).astype(np.uint8)
     rows[2] = np.clip(rows[1].astype(int) + chance.integers(-9, 9, 300), 0, 255)
     rows[4] = rows[3]
-    table = prepared(vocabulary(PIECES), weights(rows))
+    table = prepare_word_table(vocabulary(PIECES), weights(rows))
     return StaticEmbedder("small", lambda going: table)
 
 
@@ -110,7 +110,7 @@ def test_who_speaks_is_not_part_of_what_is_said(small: Embedder) -> None:
 
 def test_a_question_weighs_its_words_by_what_they_tell_in_the_folder(small: Embedder) -> None:
     bike, database = small.embed(["bike", "database"])
-    (common,) = tokens("database")
+    (common,) = tokenize_text("database")
     asked = small.query("bike database", lambda token: 0.0 if token == common else 3.0)
     assert asked @ bike > 0.99
     both = small.query("bike database", even)
@@ -123,7 +123,9 @@ def test_nothing_is_loaded_before_the_first_text() -> None:
 
     def table(going: object) -> dict[str, Any]:
         loaded.append(True)
-        return prepared(vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8)))
+        return prepare_word_table(
+            vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8))
+        )
 
     embedder = StaticEmbedder("late", table)
     assert not loaded
@@ -133,23 +135,23 @@ def test_nothing_is_loaded_before_the_first_text() -> None:
 
 
 def test_without_the_package_there_is_no_embedder(tmp_path: Path) -> None:
-    assert (default_embedder(tmp_path) is None) == (resources() is None)
+    assert (open_default_embedder(tmp_path) is None) == (find_resources() is None)
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    embedder = default_embedder(tmp_path_factory.mktemp("table"))
+    embedder = open_default_embedder(tmp_path_factory.mktemp("table"))
     assert embedder is not None
     return embedder
 
 
 @installed
 def test_the_prepared_table_is_kept_and_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
-    first = word_table(tmp_path)
+    first = load_word_table(tmp_path)
     path = tmp_path / NAME
     kept = path.read_bytes()
     path.write_bytes(kept[: len(kept) // 2])
-    again = word_table(tmp_path)
+    again = load_word_table(tmp_path)
     assert path.stat().st_size == len(kept)
     assert np.array_equal(first["rows"], again["rows"])
 
@@ -190,5 +192,5 @@ def test_other_data_than_the_pinned_ones_are_refused(tmp_path: Path, *, there: b
         for name in DIGESTS:
             (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(EmbeddingUnavailable, match=r"sp\.model"):
-        word_table(tmp_path / "cache", tmp_path)
+        load_word_table(tmp_path / "cache", tmp_path)
     assert not (tmp_path / "cache").exists()

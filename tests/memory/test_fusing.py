@@ -13,29 +13,36 @@ from sevenfold.memory.search.scoring import (
     NAMED,
     NEAR,
     WHOLE,
-    Question,
-    fused,
-    nearness,
-    question,
-    relative,
-    scale,
-    worth_showing,
+    WeightedQuestion,
+    compute_nearness,
+    compute_relative_scores,
+    compute_scale,
+    fuse_scores,
+    is_worth_showing,
+    weigh_question,
 )
-from sevenfold.memory.search.words import LIGHT, tokens
+from sevenfold.memory.search.words import LIGHT, tokenize_text
 
 
 def scores(*numbers: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return np.array(numbers, np.float32)
 
 
-def asked(text: str, seen: str) -> Question:
-    words = tokens(text)
-    return question(dict.fromkeys(words, 2.0), {w: w in tokens(seen) for w in words}, text)
+def asked(text: str, seen: str) -> WeightedQuestion:
+    words = tokenize_text(text)
+    return weigh_question(
+        dict.fromkeys(words, 2.0), {w: w in tokenize_text(seen) for w in words}, text
+    )
 
 
 def ranked(whole: list[float], best: list[float], near: list[float]) -> list[int]:
     arrays = scores(*whole), scores(*best), scores(*near)
-    return [int(at) for at in np.argsort(-relative(*arrays, scale(*arrays)), kind="stable")]
+    return [
+        int(at)
+        for at in np.argsort(
+            -compute_relative_scores(*arrays, compute_scale(*arrays)), kind="stable"
+        )
+    ]
 
 
 def test_a_memory_that_has_all_the_words_comes_before_one_that_has_some() -> None:
@@ -51,28 +58,33 @@ def test_words_decide_between_memories_with_the_same_meaning_however_long_the_qu
 
 
 def test_a_folder_without_scores_is_not_divided_by() -> None:
-    assert np.isfinite(relative(scores(0), scores(0), scores(0), scale(*3 * [scores(0)]))).all()
-    assert len(relative(scores(), scores(), scores(), scale(*3 * [scores()]))) == 0
+    assert np.isfinite(
+        compute_relative_scores(scores(0), scores(0), scores(0), compute_scale(*3 * [scores(0)]))
+    ).all()
+    assert (
+        len(compute_relative_scores(scores(), scores(), scores(), compute_scale(*3 * [scores()])))
+        == 0
+    )
 
 
 def test_how_good_an_answer_is_goes_by_what_the_question_could_get() -> None:
     total = 4.0
     most = total * (K1 + 1)
-    found = fused(scores(most, 0, 0), scores(most, 0, 0), scores(0, 1, 0), total)
+    found = fuse_scores(scores(most, 0, 0), scores(most, 0, 0), scores(0, 1, 0), total)
     assert found.tolist() == pytest.approx([WHOLE + BEST, NEAR, 0.0])
-    assert np.isfinite(fused(scores(0), scores(0), scores(0), 0.0)).all()
+    assert np.isfinite(fuse_scores(scores(0), scores(0), scores(0), 0.0)).all()
 
 
 def test_nearness_is_mostly_the_nearest_passage() -> None:
-    assert nearness(scores(0.9, 0.3, 0.3)) > nearness(scores(0.6, 0.6, 0.6))
-    assert nearness(scores(0.6, 0.6, 0.6)) > nearness(scores(0.6, 0.1, 0.1))
-    assert nearness(scores(0.5)) == pytest.approx(0.5)
-    assert nearness(scores()) == nearness(scores(-0.3)) == 0.0
+    assert compute_nearness(scores(0.9, 0.3, 0.3)) > compute_nearness(scores(0.6, 0.6, 0.6))
+    assert compute_nearness(scores(0.6, 0.6, 0.6)) > compute_nearness(scores(0.6, 0.1, 0.1))
+    assert compute_nearness(scores(0.5)) == pytest.approx(0.5)
+    assert compute_nearness(scores()) == compute_nearness(scores(-0.3)) == 0.0
 
 
 def test_words_that_ask_for_a_time_weigh_less_than_the_subject() -> None:
     weights = asked("How many weeks ago did I buy the bicycle?", "").weights
-    (bicycle,), (week,) = tokens("bicycle"), tokens("weeks")
+    (bicycle,), (week,) = tokenize_text("bicycle"), tokenize_text("weeks")
     assert weights[week] == pytest.approx(LIGHT * weights[bicycle])
 
 
@@ -92,10 +104,10 @@ def test_the_floor_rises_with_the_number_of_passages_up_to_a_point() -> None:
 def test_an_answer_is_shown_from_the_floor_on() -> None:
     plain = asked("what did she paint?", "paint")
     floor = BY_MEANING.at(400)
-    assert worth_showing(floor + 0.01, plain, by_meaning=True, passages=400)
-    assert not worth_showing(floor - 0.01, plain, by_meaning=True, passages=400)
-    assert not worth_showing(floor - 0.01, asked("", ""), by_meaning=True, passages=400)
+    assert is_worth_showing(floor + 0.01, plain, by_meaning=True, passages=400)
+    assert not is_worth_showing(floor - 0.01, plain, by_meaning=True, passages=400)
+    assert not is_worth_showing(floor - 0.01, asked("", ""), by_meaning=True, passages=400)
 
 
 def test_a_question_without_words_is_never_answered() -> None:
-    assert not worth_showing(99.0, asked("what is it?", ""), by_meaning=True, passages=1)
+    assert not is_worth_showing(99.0, asked("what is it?", ""), by_meaning=True, passages=1)

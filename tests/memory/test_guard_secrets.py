@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from benchmarks.guard.secret_cases import NOT_SECRETS, TOKENS, Draw, Secret, secrets
 from benchmarks.guard.texts import memory_files
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
 from sevenfold.memory.guard import Guard, find_secrets
 from sevenfold.memory.guard.guard import Quarantine
-from sevenfold.memory.guard.secrets import tokens
+from sevenfold.memory.guard.secrets import find_tokens
 from sevenfold.testing import FakeClock
 
 ALL = list(secrets())
@@ -58,7 +58,7 @@ def test_nothing_that_is_produced_holds_the_secret(
         repr(refused.value.__context__),
         caplog.text,
         *(f"{path}{path.read_bytes()!r}" for path in tmp_path.rglob("*") if path.is_file()),
-        repr(list(tokens(case.text))),
+        repr(list(find_tokens(case.text))),
     ]
     assert verdict.action == "refuse"
     for part in (case.value, case.value[4:], case.value[: len(case.value) // 2]):

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.history.history import History
-from sevenfold.memory.history.objects import BLOB, COMMIT, Objects, PackWriter, id_of
-from sevenfold.memory.history.revisions import Author, Change
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.history.history import MemoryHistory
+from sevenfold.memory.history.objects import BLOB, COMMIT, ObjectStore, PackWriter, hash_object
+from sevenfold.memory.history.revisions import Author, RevisionChange
 
 USER = Author("user")
 AGENT = Author("agent", "session-7", "said twice")
@@ -28,14 +28,14 @@ needs_git = pytest.mark.skipif(GIT is None, reason="git is not installed")
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(tmp_path / "state" / "history.git")
+def history(tmp_path: Path) -> MemoryHistory:
+    return MemoryHistory(tmp_path / "state" / "history.git")
 
 
 class Folder:
     """A memory folder in memory, and its history."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: MemoryHistory) -> None:
         self.history = history
         self.files: dict[str, bytes] = {}
         self.now = 1_000.0
@@ -57,11 +57,11 @@ class Folder:
 
 
 @pytest.fixture
-def folder(history: History) -> Folder:
+def folder(history: MemoryHistory) -> Folder:
     return Folder(history)
 
 
-def git(history: History, *args: str, **env: str) -> str:
+def git(history: MemoryHistory, *args: str, **env: str) -> str:
     assert GIT
     done = subprocess.run(
         [GIT, "--git-dir", str(history.path), *args],
@@ -91,7 +91,7 @@ def everything_on_disk(root: Path) -> bytes:
 # --- recording ----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_made_before_the_first_change(history: History) -> None:
+def test_nothing_is_made_before_the_first_change(history: MemoryHistory) -> None:
     assert history.log() == []
     assert history.check() == []
     assert history.mend(1.0) == ""
@@ -101,14 +101,14 @@ def test_nothing_is_made_before_the_first_change(history: History) -> None:
     assert history.log() == []
 
 
-def test_a_change_is_a_revision_that_says_who_when_why_and_what(history: History) -> None:
+def test_a_change_is_a_revision_that_says_who_when_why_and_what(history: MemoryHistory) -> None:
     made = history.record({"no-db-mocks.md": b"x"}, AGENT, "created no-db-mocks", 1234.5)
     assert made is not None
     assert made.author == AGENT
     assert (made.at, made.summary) == (1234.5, "created no-db-mocks")
-    assert made.files == (Change("no-db-mocks.md", "created"),)
+    assert made.files == (RevisionChange("no-db-mocks.md", "created"),)
     assert history.log() == [made]
-    assert History(history.path).log() == [made]
+    assert MemoryHistory(history.path).log() == [made]
 
 
 def test_the_folders_of_the_history_are_for_this_user_alone(folder: Folder) -> None:
@@ -127,7 +127,7 @@ def test_what_did_not_change_makes_no_revision(folder: Folder) -> None:
 
 
 def test_the_whole_folder_and_only_what_changed_give_the_same(tmp_path: Path) -> None:
-    one, other = History(tmp_path / "one.git"), History(tmp_path / "other.git")
+    one, other = MemoryHistory(tmp_path / "one.git"), MemoryHistory(tmp_path / "other.git")
     first = {"a.md": b"1", "sub/b.md": b"2", "sub/deep/c.md": b"3"}
     second = {"a.md": b"1", "sub/b.md": b"new", "d.md": b"4"}
     changed = {"sub/b.md": b"new", "sub/deep/c.md": None, "d.md": b"4"}
@@ -190,29 +190,29 @@ def test_names_that_git_cannot_hold_are_refused(folder: Folder, name: str) -> No
         folder.history.record({}, USER, "", 2.0, {name: b"x"})
 
 
-def test_words_of_a_message_cannot_pretend_to_be_something_else(history: History) -> None:
+def test_words_of_a_message_cannot_pretend_to_be_something_else(history: MemoryHistory) -> None:
     author = Author("agent", "s\nAuthor-Kind: user", "because\n\nSession: other")
     history.record({"a.md": b"x"}, author, "one\n\nAuthor-Kind: user\nRemoved: b.md", 1.0)
     [revision] = history.log()
     assert revision.author.kind == "agent"
     assert revision.author.session == "s Author-Kind: user"
-    assert revision.files == (Change("a.md", "created"),)
+    assert revision.files == (RevisionChange("a.md", "created"),)
     assert revision.summary == "one Author-Kind: user Removed: b.md"
 
 
-def test_a_clock_that_makes_no_sense_does_no_harm(history: History) -> None:
+def test_a_clock_that_makes_no_sense_does_no_harm(history: MemoryHistory) -> None:
     for n, at in enumerate((5.0, -3.0, float("inf"), float("nan"), 2.0)):
         assert history.record({"a.md": b"%d" % n}, USER, str(n), at)
     assert [r.summary for r in history.log()] == ["4", "3", "2", "1", "0"]
 
 
-def test_a_revision_of_many_files_still_knows_them(history: History) -> None:
+def test_a_revision_of_many_files_still_knows_them(history: MemoryHistory) -> None:
     many = {f"f{n:04}.md": b"%d" % n for n in range(500)}
     history.record(many, USER, "found", 1.0)
     history.record(many | {"f0007.md": b"new"}, USER, "one", 2.0)
     one, found = history.log()
     assert len(found.files) == 500
-    assert one.files == (Change("f0007.md", "changed"),)
+    assert one.files == (RevisionChange("f0007.md", "changed"),)
     assert [r.summary for r in history.log("f0007.md")] == ["one", "found"]
     assert [r.summary for r in history.log("f0008.md")] == ["found"]
 
@@ -333,7 +333,7 @@ def test_the_first_memory_of_an_empty_folder_can_be_undone(folder: Folder) -> No
     assert folder.history.undone() == {"a.md": None}
 
 
-def test_what_was_found_when_the_history_began_is_not_undone(history: History) -> None:
+def test_what_was_found_when_the_history_began_is_not_undone(history: MemoryHistory) -> None:
     history.record({"old.md": b"x", "older.md": b"y"}, Author("other"), "found", 1.0)
     for file in (None, "old.md"):
         with pytest.raises(Mistake, match="history begins with it"):
@@ -353,11 +353,11 @@ def test_nothing_to_undo_is_said(folder: Folder) -> None:
 # --- packing ------------------------------------------------------------------------------------------
 
 
-def loose(history: History) -> int:
+def loose(history: MemoryHistory) -> int:
     return sum(1 for f in history.path.glob("objects/??/*"))
 
 
-def packs(history: History) -> list[Path]:
+def packs(history: MemoryHistory) -> list[Path]:
     return list(history.path.glob("objects/pack/*.pack"))
 
 
@@ -369,7 +369,7 @@ def test_packing_changes_nothing_that_can_be_seen(folder: Folder) -> None:
     states = [folder.history.at(r.id) for r in before]
     assert folder.history.pack() > 60
     assert loose(folder.history) == 0
-    for history in (folder.history, History(folder.history.path)):
+    for history in (folder.history, MemoryHistory(folder.history.path)):
         assert history.log(limit=100) == before
         assert [history.at(r.id) for r in before] == states
         assert history.check() == []
@@ -396,7 +396,7 @@ def test_whoever_never_packs_is_packed_for(folder: Folder) -> None:
 def test_readers_never_notice_that_others_pack(folder: Folder) -> None:
     for n in range(40):
         folder.write(a=str(n), b="same")
-    reader, failed = History(folder.history.path), list[BaseException]()
+    reader, failed = MemoryHistory(folder.history.path), list[BaseException]()
     done = threading.Event()
 
     def read() -> None:
@@ -428,7 +428,7 @@ def test_whatever_is_packed_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, texts: list[list[bytes]], rng: random.Random
 ) -> None:
     path = tmp_path_factory.mktemp("pack") / "h.git"
-    objects = Objects(path)
+    objects = ObjectStore(path)
     objects.prepare()
     contents = []
     for lines in texts:
@@ -439,14 +439,14 @@ def test_whatever_is_packed_is_read_back(
                 lines = [*lines[:at], b"new", *lines[at + rng.randrange(3) :]]
     with PackWriter(objects.packs) as writer:
         for data in contents:
-            writer.add(BLOB, id_of(BLOB, data), data, b"place")
+            writer.add(BLOB, hash_object(BLOB, data), data, b"place")
         assert writer.finish()
     for data in contents:
-        assert objects.blob(id_of(BLOB, data)) == data
+        assert objects.blob(hash_object(BLOB, data)) == data
 
 
 def test_similar_objects_take_little_room_in_a_pack(tmp_path: Path) -> None:
-    objects = Objects(tmp_path / "h.git")
+    objects = ObjectStore(tmp_path / "h.git")
     objects.prepare()
     lines = [f"{n} {zlib.crc32(b'%d' % n)}\n".encode() for n in range(2_000)]
     whole = len(zlib.compress(b"".join(lines)))
@@ -455,7 +455,7 @@ def test_similar_objects_take_little_room_in_a_pack(tmp_path: Path) -> None:
             lines[n * 40] = b"changed\n"
             lines.insert(n * 37 + 3, b"and added\n")
             data = b"".join(lines)
-            writer.add(BLOB, id_of(BLOB, data), data, b"place")
+            writer.add(BLOB, hash_object(BLOB, data), data, b"place")
         pack = writer.finish()
     assert pack
     assert pack.stat().st_size < 1.5 * whole
@@ -476,7 +476,7 @@ def test_every_state_is_kept(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[dict[str, bytes | None], str]],
 ) -> None:
-    history = History(tmp_path_factory.mktemp("any") / "h.git")
+    history = MemoryHistory(tmp_path_factory.mktemp("any") / "h.git")
     files: dict[str, bytes] = {}
     states: list[tuple[str, dict[str, bytes]]] = []
     for n, (changed, also) in enumerate(steps):
@@ -492,7 +492,7 @@ def test_every_state_is_kept(
         if also == "pack":
             history.pack()
         elif also == "reopen":
-            history = History(history.path)
+            history = MemoryHistory(history.path)
     assert [r.id for r in history.log()] == [id for id, _ in reversed(states)]
     for id, state in states:
         assert history.at(id) == state
@@ -547,14 +547,14 @@ def test_what_is_purged_is_nowhere_on_the_disk(folder: Folder, packed: bool) -> 
 
 def test_others_see_the_purged_history_and_go_on(folder: Folder) -> None:
     with_secret(folder, packed=True)
-    other = History(folder.history.path)
+    other = MemoryHistory(folder.history.path)
     assert other.at("last") == folder.files
     folder.history.purge("my vault.md", "vault2.md")
     assert other.at("last") == folder.files
     folder.history = other
     folder.put({"my vault.md": SECRET + b" 1\n"}, "again")
-    assert History(other.path).file_at("last", "my vault.md") == SECRET + b" 1\n"
-    assert History(other.path).check() == []
+    assert MemoryHistory(other.path).file_at("last", "my vault.md") == SECRET + b" 1\n"
+    assert MemoryHistory(other.path).check() == []
 
 
 def test_purging_all_there_is_leaves_an_empty_history(folder: Folder) -> None:
@@ -603,34 +603,34 @@ def test_a_history_that_was_set_aside_is_removed_by_a_purge(folder: Folder) -> N
 # --- damage -------------------------------------------------------------------------------------------
 
 
-def spoil(history: History, text: str, name: str) -> None:
+def spoil(history: MemoryHistory, text: str, name: str) -> None:
     (history.path / name).write_text(text, encoding="utf-8")
 
 
-def truncate_last_commit(history: History) -> None:
+def truncate_last_commit(history: MemoryHistory) -> None:
     cut(history, history.log()[0].id)
 
 
-def cut(history: History, id: str) -> None:
+def cut(history: MemoryHistory, id: str) -> None:
     [file] = history.path.glob(f"objects/{id[:2]}/{id[2:]}*")
     file.write_bytes(file.read_bytes()[:10])
 
 
-def truncate_everything(history: History) -> None:
+def truncate_everything(history: MemoryHistory) -> None:
     for file in history.path.glob("objects/*/*"):
         file.write_bytes(file.read_bytes()[:10])
 
 
-def file_instead(history: History) -> None:
+def file_instead(history: MemoryHistory) -> None:
     shutil.rmtree(history.path)
     history.path.write_text("not a folder", encoding="utf-8")
 
 
-def no_objects(history: History) -> None:
+def no_objects(history: MemoryHistory) -> None:
     shutil.rmtree(history.path / "objects")
 
 
-def truncated_pack(history: History) -> None:
+def truncated_pack(history: MemoryHistory) -> None:
     history.pack()
     for file in packs(history):
         file.write_bytes(file.read_bytes()[:100])
@@ -638,13 +638,13 @@ def truncated_pack(history: History) -> None:
 
 @pytest.mark.parametrize("damage", [truncate_everything, file_instead, no_objects, truncated_pack])
 def test_a_damaged_history_is_set_aside_and_a_new_one_begins(
-    folder: Folder, damage: Callable[[History], None]
+    folder: Folder, damage: Callable[[MemoryHistory], None]
 ) -> None:
     folder.write(a="1")
     folder.write(b="2")
     damage(folder.history)
     told: list[str] = []
-    folder.history = History(folder.history.path, told.append)
+    folder.history = MemoryHistory(folder.history.path, told.append)
     folder.write(c="3")
     [sentence] = told
     assert "set aside as history.git.damaged-19700101T001643Z" in sentence
@@ -659,8 +659,8 @@ def test_a_torn_end_is_left_out_and_the_rest_stays(folder: Folder) -> None:
     folder.write(a="2")
     truncate_last_commit(folder.history)
     with pytest.raises(StorageFailure, match="is damaged"):
-        History(folder.history.path).log()
-    again = History(folder.history.path)
+        MemoryHistory(folder.history.path).log()
+    again = MemoryHistory(folder.history.path)
     assert "were left out" in again.mend(5.0)
     assert [r.id for r in again.log()] == [first]
     assert again.mend(5.0) == ""
@@ -671,7 +671,7 @@ def test_a_lost_name_of_the_last_revision_is_found_again(folder: Folder, left: s
     folder.write(a="1")
     before = folder.history.log()
     spoil(folder.history, left, "refs/heads/main")
-    again = History(folder.history.path)
+    again = MemoryHistory(folder.history.path)
     again.mend(5.0)
     assert again.log() == before
     (again.path / "refs" / "heads" / "main").unlink()
@@ -683,14 +683,14 @@ def test_a_lost_name_of_the_last_revision_is_found_again(folder: Folder, left: s
 
 def test_a_damaged_folder_below_is_noticed_when_it_is_written(folder: Folder) -> None:
     folder.put({"sub/a.md": "1", "b.md": "1"})
-    objects = Objects(folder.history.path)
+    objects = ObjectStore(folder.history.path)
     head = objects.head()
     assert head
     sub = objects.folder(objects.commit(head).tree).get(b"sub/")
     assert sub
     cut(folder.history, sub.hex())
     told: list[str] = []
-    folder.history = History(folder.history.path, told.append)
+    folder.history = MemoryHistory(folder.history.path, told.append)
     folder.put({"sub/a.md": "2"})
     assert len(told) == 1
     assert folder.history.at("last") == folder.files
@@ -700,8 +700,8 @@ def test_damage_in_the_past_is_an_error_that_names_the_fix(folder: Folder) -> No
     folder.write(a="1")
     folder.write(a="2")
     folder.write(a="3")
-    cut(folder.history, id_of(BLOB, b"2").hex())
-    history = History(folder.history.path)
+    cut(folder.history, hash_object(BLOB, b"2").hex())
+    history = MemoryHistory(folder.history.path)
     assert len(history.log()) == 3
     with pytest.raises(StorageFailure, match="move it away and a new history begins"):
         history.at("HEAD~1")
@@ -717,7 +717,7 @@ def test_damage_in_the_past_is_an_error_that_names_the_fix(folder: Folder) -> No
 
 def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    history = History(tmp_path / "file" / "history.git")
+    history = MemoryHistory(tmp_path / "file" / "history.git")
     assert history.log() == []
     with pytest.raises(StorageFailure, match="a file where a folder is needed"):
         history.record({"a.md": b"x"}, USER, "", 1.0)
@@ -726,14 +726,14 @@ def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
 
 def test_an_object_of_the_wrong_kind_is_damage(folder: Folder) -> None:
     folder.write(a="1")
-    blob = id_of(BLOB, b"1")
+    blob = hash_object(BLOB, b"1")
     spoil(folder.history, blob.hex(), "refs/heads/main")
     with pytest.raises(StorageFailure, match="is damaged"):
-        History(folder.history.path).log()
+        MemoryHistory(folder.history.path).log()
 
 
-def test_a_commit_that_makes_no_sense_is_damage(history: History) -> None:
-    objects = Objects(history.path)
+def test_a_commit_that_makes_no_sense_is_damage(history: MemoryHistory) -> None:
+    objects = ObjectStore(history.path)
     objects.prepare()
     objects.set_head(objects.put(COMMIT, b"tree nothing\n\nhello\n"))
     objects.flush()
@@ -777,7 +777,7 @@ def test_what_a_person_does_with_git_in_it_is_understood(folder: Folder) -> None
     git(folder.history, "update-ref", "refs/heads/main", commit)
     git(folder.history, "gc", "--quiet", "--prune=now")
     assert not (folder.history.path / "refs" / "heads" / "main").exists(), "git packs the names"
-    history = History(folder.history.path)
+    history = MemoryHistory(folder.history.path)
     newest = history.log()[0]
     assert (newest.summary, newest.author.kind) == ("by hand", "other")
     assert [(c.file, c.action) for c in newest.files] == [("a.md", "changed"), ("b.md", "removed")]
@@ -793,8 +793,9 @@ _ISOLATED = """
 import sys
 from pathlib import Path
 import pygit2
-from sevenfold.memory.history.revisions import Author; from sevenfold.memory.history.history import History
-history = History(Path(sys.argv[1]))
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.history.history import MemoryHistory
+history = MemoryHistory(Path(sys.argv[1]))
 for n in range(70):
     history.record({}, Author("user"), "", 1.0, {"a.md": b"%d" % n, "MEMORY.md": b"x"})
 history.pack()

@@ -12,15 +12,21 @@ from instruction_place import Place, texts
 
 from sevenfold.memory.instructions import (
     LONG,
+    InstructionLimits,
     Instructions,
-    Limits,
-    Loaded,
-    rendered,
-    rendered_later,
+    TouchedInstructions,
+    render_instructions,
+    render_touched,
 )
-from sevenfold.memory.instructions.markdown import pieces, without_comments
-from sevenfold.memory.instructions.read import SECRET, Content, mentions, read
-from sevenfold.memory.instructions.rules import LONGEST, MOST_GLOBS, MOST_READINGS, Globs, read_head
+from sevenfold.memory.instructions.markdown import remove_comments, split_pieces
+from sevenfold.memory.instructions.reader import SECRET, FileContent, find_mentions, read_content
+from sevenfold.memory.instructions.rules import (
+    LONGEST,
+    MOST_GLOBS,
+    MOST_READINGS,
+    RuleGlobs,
+    parse_rule_head,
+)
 
 PRIVATE = "what nobody else should see"
 
@@ -37,12 +43,12 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def everything(found: Instructions | Loaded) -> str:
+def everything(found: Instructions | TouchedInstructions) -> str:
     """All that could reach the conversation or the screen."""
     if isinstance(found, Instructions):
         waiting = "".join(one.text for one in found.conditional)
-        return rendered(found) + waiting + "\n".join(found.warnings)
-    return rendered_later(found) + "\n".join(found.warnings)
+        return render_instructions(found) + waiting + "\n".join(found.warnings)
+    return render_touched(found) + "\n".join(found.warnings)
 
 
 # --- includes ---------------------------------------------------------------------------------------
@@ -184,7 +190,7 @@ def test_a_refusal_is_said_once_and_not_at_every_touch(place: Place) -> None:
     files.load()
 
     assert len(files.touched(place.root / "sub/x").warnings) == 1
-    assert files.touched(place.root / "sub/x") == Loaded()
+    assert files.touched(place.root / "sub/x") == TouchedInstructions()
 
 
 # --- links ------------------------------------------------------------------------------------------
@@ -285,13 +291,13 @@ def test_a_link_put_in_the_way_after_the_judgement_is_not_followed(
     path = place.write("a/b/c.md", "judged")
     place.write("b/c.md", PRIVATE, place.user_home)
     place.write("c.md", PRIVATE, place.user_home)
-    assert isinstance(read(path, 100), Content)
+    assert isinstance(read_content(path, 100), FileContent)
 
     (place.root / swapped).rename(place.root / "gone")
     target = {"a": "", "a/b": "b", "a/b/c.md": "c.md"}[swapped]
     (place.root / swapped).symlink_to(place.user_home / target)
 
-    assert isinstance(read(path, 100), str)
+    assert isinstance(read_content(path, 100), str)
 
 
 # --- what is no file --------------------------------------------------------------------------------
@@ -338,7 +344,7 @@ def test_a_text_name_for_what_is_no_text_file_does_not_count(place: Place) -> No
 def test_a_file_that_is_longer_than_it_says_is_not_read_to_its_end() -> None:
     assert Path("/proc/self/status").stat().st_size == 0
 
-    found = read(Path(f"/proc/{os.getpid()}/status"), 10)
+    found = read_content(Path(f"/proc/{os.getpid()}/status"), 10)
 
     assert found == "it is larger than 10 bytes; make it smaller"
 
@@ -361,10 +367,10 @@ def test_a_file_of_100_megabytes_is_not_read(place: Place) -> None:
 
 def test_a_file_of_exactly_the_limit_is_read_and_one_byte_more_is_not(place: Place) -> None:
     place.write("CLAUDE.md", "x" * 100)
-    assert len(place.load(limits=Limits(file_bytes=100)).always) == 1
+    assert len(place.load(limits=InstructionLimits(file_bytes=100)).always) == 1
     place.write("CLAUDE.md", "x" * 101)
 
-    assert place.load(limits=Limits(file_bytes=100)).always == ()
+    assert place.load(limits=InstructionLimits(file_bytes=100)).always == ()
 
 
 def test_of_thousands_of_rules_the_first_are_taken_and_the_user_told(place: Place) -> None:
@@ -382,7 +388,7 @@ def test_of_thousands_of_rules_the_first_are_taken_and_the_user_told(place: Plac
 def test_the_page_names_the_limits_that_hold() -> None:
     page = Path(__file__).parents[2] / "docs/reference/instructions.md"
     table = page.read_text(encoding="utf-8").partition("## Limits")[2].partition("\n## ")[0]
-    limits = Limits()
+    limits = InstructionLimits()
 
     assert limits.file_bytes == 1 << 20
     assert limits.all_bytes == 2 << 20
@@ -402,8 +408,8 @@ def test_a_folder_with_too_many_names_is_not_looked_at(place: Place) -> None:
     for number in range(60):
         place.write(f".claude/rules/{number}/r.md", f"rule {number}")
 
-    assert len(place.load(limits=Limits(names=120, folders=61)).always) == 60
-    for limits in (Limits(names=119), Limits(folders=60)):
+    assert len(place.load(limits=InstructionLimits(names=120, folders=61)).always) == 60
+    for limits in (InstructionLimits(names=119), InstructionLimits(folders=60)):
         found = place.load(limits=limits)
         assert found.always == ()
         assert "names or" in found.warnings[0]
@@ -417,7 +423,7 @@ def test_a_bomb_cannot_push_out_what_the_user_wrote(place: Place) -> None:
     for number in range(20):
         place.write(f".claude/rules/{number}.md", f"{number} " + "y" * 90)
 
-    found = place.load("sub", limits=Limits(characters=1_200))
+    found = place.load("sub", limits=InstructionLimits(characters=1_200))
 
     assert texts(found)[0] == "mine"
     assert texts(found)[-2:] == ["near", "local"]
@@ -429,7 +435,7 @@ def test_the_ceiling_holds_over_the_whole_session(place: Place) -> None:
     place.write("CLAUDE.md", "a" * 60)
     place.write("sub/CLAUDE.md", "b" * 60)
     place.write(".claude/rules/r.md", "---\npaths: '*'\n---\n" + "c" * 30)
-    files = place.files(limits=Limits(characters=100))
+    files = place.files(limits=InstructionLimits(characters=100))
     files.load()
 
     found = files.touched(place.root / "sub/x")
@@ -462,9 +468,9 @@ def test_a_wide_include_tree_ends_at_the_limits(place: Place) -> None:
             place.write(f"{n}-{m}.md", f"{n} {m}")
     place.write("CLAUDE.md", " ".join(f"@{n}.md" for n in range(60)))
 
-    few = place.load(limits=Limits(files=20))
-    looked = place.load(limits=Limits(lookups=100))
-    small = place.load(limits=Limits(all_bytes=5_000))
+    few = place.load(limits=InstructionLimits(files=20))
+    looked = place.load(limits=InstructionLimits(lookups=100))
+    small = place.load(limits=InstructionLimits(all_bytes=5_000))
 
     assert len(few.always) == 20
     assert any("20 instruction files were read before" in w for w in few.warnings)
@@ -521,11 +527,11 @@ def test_a_flood_of_warnings_is_counted_and_hides_none_of_another_kind(place: Pl
 )
 def test_no_text_takes_long(text: str) -> None:
     """Each of these is about a megabyte: were the time quadratic, this would never end."""
-    cut = pieces(text)
+    cut = split_pieces(text)
 
     assert "".join(text[start:end] for _, start, end in cut) == text
-    without_comments(text, cut)
-    assert sum(1 for _ in mentions(text, cut)) <= len(text)
+    remove_comments(text, cut)
+    assert sum(1 for _ in find_mentions(text, cut)) <= len(text)
 
 
 @pytest.mark.parametrize(
@@ -550,7 +556,7 @@ def test_no_head_takes_long_or_runs_anything(place: Place, head: str) -> None:
     files.touched(place.root / "x")
 
     assert len(found.always) + len(found.conditional) == 1
-    assert len(read_head(f"---\n{head}\n---\nbody").paths) <= 100
+    assert len(parse_rule_head(f"---\n{head}\n---\nbody").paths) <= 100
 
 
 @pytest.mark.parametrize(
@@ -558,7 +564,7 @@ def test_no_head_takes_long_or_runs_anything(place: Place, head: str) -> None:
     ["*a" * 140 + "b", "**/" * 90 + "b", "*/" * 100 + "b", "[a" * 140, "{{" * 140, "?" * 290],
 )
 def test_no_glob_takes_long(glob: str) -> None:
-    globs = Globs([glob])
+    globs = RuleGlobs([glob])
 
     assert not globs.fit("/".join(["a" * 250] * 16))
 
@@ -568,7 +574,7 @@ def test_rules_with_too_many_globs_in_all_are_left_out(place: Place) -> None:
     for number in range(12):
         place.write(f".claude/rules/{number:02}.md", f"---\npaths: {wide}\n---\n{number}")
 
-    found = place.load(limits=Limits(globs=100))
+    found = place.load(limits=InstructionLimits(globs=100))
 
     assert len(found.conditional) == 10
     assert "10.md" in found.warnings[0]
@@ -604,7 +610,7 @@ def test_a_hostile_name_cannot_break_a_line_or_the_screen(place: Place, name: st
     found = files.load()
 
     assert len(found.always) == 2
-    text = rendered(found)
+    text = render_instructions(found)
     text.encode("utf-8")
     heads = [line for line in text.split("\n") if " begins: " in line]
     assert len(heads) == 2

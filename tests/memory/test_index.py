@@ -15,12 +15,12 @@ from sevenfold.memory.index import (
     CHARACTERS,
     HOOK,
     LINES,
-    loaded,
-    missing,
-    over_limit,
-    pointer_line,
+    explain_over_limit,
+    find_missing_pointers,
+    format_pointer,
+    load_index,
     read_index,
-    reconciled,
+    reconcile_index,
 )
 from sevenfold.memory.topic_file import Topic, read_topic
 
@@ -99,93 +99,93 @@ def test_every_line_is_kept() -> None:
 
 def test_missing_pointers_come_at_the_end_and_dangling_ones_go() -> None:
     text = "# Mine\n\n## Work\n- [A](a.md) — old\n- [Gone](gone.md) — x\n\nA note by hand.\n"
-    assert reconciled(text, topics("a.md", "b.md")) == (
+    assert reconcile_index(text, topics("a.md", "b.md")) == (
         "# Mine\n\n## Work\n- [A](a.md) — old\n\nA note by hand.\n\n- [b](b.md) — a hook\n"
     )
 
 
 def test_an_index_sorted_by_hand_stays_sorted() -> None:
     text = "- [Z](z.md)\n- [A](a.md)\n- [M](m.md)\n"
-    assert reconciled(text, topics("a.md", "m.md", "z.md")) == text
+    assert reconcile_index(text, topics("a.md", "m.md", "z.md")) == text
 
 
 def test_nothing_stands_twice() -> None:
     text = "- [A](a.md) — x\n- [A](a.md) — x\n* [a](./A.md) — y\n- [Other](a.md)\n- [B](a.md) — x\n"
-    assert reconciled(text, topics("a.md")) == "- [A](a.md) — x\n"
-    once = reconciled("", topics("a.md", "b.md"))
-    assert reconciled(once, topics("a.md", "b.md")) == once
+    assert reconcile_index(text, topics("a.md")) == "- [A](a.md) — x\n"
+    once = reconcile_index("", topics("a.md", "b.md"))
+    assert reconcile_index(once, topics("a.md", "b.md")) == once
 
 
 def test_one_file_under_two_headings_in_other_words_is_the_writers_choice() -> None:
     text = "# Work\n- [Cascade](c.md) — unbuilt\n# Sessions\n- [27 April](c.md) — seven plans\n"
-    assert reconciled(text, topics("c.md")) == text
+    assert reconcile_index(text, topics("c.md")) == text
 
 
 def test_a_mention_in_prose_counts_and_is_never_removed() -> None:
     text = "See [the notes](notes.md) and [gone](gone.md).\n"
-    assert reconciled(text, topics("notes.md")) == text
+    assert reconcile_index(text, topics("notes.md")) == text
 
 
 def test_a_dead_link_leaves_a_shared_line_and_the_others_stay() -> None:
     known = topics("a.md", "b.md")
-    assert reconciled("- [A](a.md), [X](x.md), [B](b.md) — all\n", known) == (
+    assert reconcile_index("- [A](a.md), [X](x.md), [B](b.md) — all\n", known) == (
         "- [A](a.md), [B](b.md) — all\n"
     )
-    assert reconciled("- [X](x.md), [A](a.md), [B](b.md) — all\n", known) == (
+    assert reconcile_index("- [X](x.md), [A](a.md), [B](b.md) — all\n", known) == (
         "- [A](a.md), [B](b.md) — all\n"
     )
-    assert reconciled("- [A](a.md), [B](b.md), [X](x.md) — all\r\n", known) == (
+    assert reconcile_index("- [A](a.md), [B](b.md), [X](x.md) — all\r\n", known) == (
         "- [A](a.md), [B](b.md) — all\r\n"
     )
-    assert reconciled("- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n", known) == (
+    assert reconcile_index("- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n", known) == (
         "- [A](a.md) — one; [B](b.md) — two\n"
     )
 
 
 def test_the_text_below_a_pointer_goes_with_it_and_other_items_stay() -> None:
     text = "- [X](x.md) — hook\n  that goes on\n  - a note\n- [A](a.md)\n  on and on\n"
-    assert reconciled(text, topics("a.md")) == "  - a note\n- [A](a.md)\n  on and on\n"
+    assert reconcile_index(text, topics("a.md")) == "  - a note\n- [A](a.md)\n  on and on\n"
 
 
 def test_names_that_differ_in_case_or_composition_are_one_file() -> None:
     text = "- [A](Cafe\u0301.MD) — x\n"
-    assert reconciled(text, topics("café.md")) == text
+    assert reconcile_index(text, topics("café.md")) == text
 
 
 def test_an_index_may_point_by_name() -> None:
     text = "- [[deploy notes]] — x\n- [[b]]\n- [[gone]]\n"
     known = [topic("d1.md", name="deploy notes"), topic("b.md")]
-    assert reconciled(text, known) == "- [[deploy notes]] — x\n- [[b]]\n"
+    assert reconcile_index(text, known) == "- [[deploy notes]] — x\n- [[b]]\n"
 
 
 def test_files_of_another_index_may_be_pointed_to_and_need_not_be() -> None:
     text = "- [T](team/t.md)\n"
-    assert reconciled(text, topics("a.md"), also=["team/t.md", "team/u.md"]) == (
+    assert reconcile_index(text, topics("a.md"), also=["team/t.md", "team/u.md"]) == (
         "- [T](team/t.md)\n- [a](a.md) — a hook\n"
     )
 
 
 def test_new_lines_follow_the_style_of_the_index() -> None:
-    assert reconciled("* [A](a.md)\r\n", topics("a.md", "b.md")) == (
+    assert reconcile_index("* [A](a.md)\r\n", topics("a.md", "b.md")) == (
         "* [A](a.md)\r\n* [b](b.md) — a hook\r\n"
     )
-    assert reconciled("# Index", topics("b.md")) == "# Index\n- [b](b.md) — a hook\n"
+    assert reconcile_index("# Index", topics("b.md")) == "# Index\n- [b](b.md) — a hook\n"
 
 
 def test_a_fence_that_is_never_closed_hides_nothing() -> None:
     text = "```\n- [A](a.md)\n"
-    once = reconciled(text, topics("a.md", "b.md"))
+    once = reconcile_index(text, topics("a.md", "b.md"))
     assert once == "```\n- [A](a.md)\n- [b](b.md) — a hook\n"
-    assert reconciled(once, topics("a.md", "b.md")) == once
+    assert reconcile_index(once, topics("a.md", "b.md")) == once
 
 
 def test_links_in_code_are_left_alone() -> None:
     text = "```\n- [Format](example.md)\n```\n"
-    assert reconciled(text, []) == text
+    assert reconcile_index(text, []) == text
 
 
 def test_a_hook_is_short_and_cannot_pose_as_something_else() -> None:
-    line = pointer_line(
+    line = format_pointer(
         topic("a b.md", "see [x](y.md) `code [[z]] " + "long words " * 40, name="T [1] `q")
     )
     assert len(line) <= HOOK
@@ -196,7 +196,7 @@ def test_a_hook_is_short_and_cannot_pose_as_something_else() -> None:
 def test_missing_says_which_files_have_to_be_read() -> None:
     text = "- [A](a.md)\nsee [b](b.md)\n- [[named]]\n"
     files = ["a.md", "b.md", "c.md", "n.md"]
-    assert missing(text, files, [("n.md", "named")]) == ["c.md"]
+    assert find_missing_pointers(text, files, [("n.md", "named")]) == ["c.md"]
 
 
 # -- limits
@@ -204,26 +204,26 @@ def test_missing_says_which_files_have_to_be_read() -> None:
 
 def test_a_full_index_is_fine_and_one_line_more_is_not() -> None:
     text = "- [A](a.md)\n" * LINES
-    assert over_limit(text) == ""
-    why = over_limit(text + "x\n")
+    assert explain_over_limit(text) == ""
+    why = explain_over_limit(text + "x\n")
     assert "201 lines, 1 over the limit of 200" in why
     assert "topic file" in why
-    assert over_limit("x" * CHARACTERS) == ""
-    why = over_limit("x" * (CHARACTERS + 12))
+    assert explain_over_limit("x" * CHARACTERS) == ""
+    why = explain_over_limit("x" * (CHARACTERS + 12))
     assert "25,012 characters, 12 over the limit of 25,000" in why
     assert "line 1 (25,012 characters)" in why
 
 
 def test_within_the_limits_the_index_is_loaded_as_it_is() -> None:
     text = "# Index\r\n- [Gone](gone.md)"
-    assert loaded(text, {}) == text
+    assert load_index(text, {}) == text
 
 
 def test_the_oldest_go_first_the_order_stays_and_it_is_said() -> None:
     names = [f"m{n:03}.md" for n in range(210)]
     text = "# Index\n" + "".join(f"- [M]({name}) — hook\n" for name in names)
     modified = {name: float((n * 37) % 210) for n, name in enumerate(names)}
-    seen = loaded(text, modified)
+    seen = load_index(text, modified)
     lines = seen.splitlines()
     assert len(lines) == LINES
     assert lines[0] == "# Index"
@@ -239,19 +239,19 @@ def test_the_oldest_go_first_the_order_stays_and_it_is_said() -> None:
 
 def test_the_newest_lines_are_never_dropped_when_nothing_is_known_of_the_files() -> None:
     text = "".join(f"- [M](m{n}.md)\n" for n in range(300))
-    assert "- [M](m299.md)\n" in loaded(text, {})
-    assert "- [M](m0.md)\n" not in loaded(text, {})
+    assert "- [M](m299.md)\n" in load_index(text, {})
+    assert "- [M](m0.md)\n" not in load_index(text, {})
 
 
 def test_pointers_to_files_that_are_gone_go_before_all_others() -> None:
     text = "".join(f"- [M](m{n}.md)\n" for n in range(201))
-    seen = loaded(text, {f"m{n}.md": 1.0 for n in range(201) if n not in {150, 151}})
+    seen = load_index(text, {f"m{n}.md": 1.0 for n in range(201) if n not in {150, 151}})
     assert {0, 150, 151} & {int(one.file[1:-3]) for one in read_index(seen).pointers} == {0}
 
 
 def test_too_many_characters_are_cut_at_line_ends() -> None:
     text = "".join(f"- [M](m{n}.md) — {'词' * 240}\n" for n in range(150))
-    seen = loaded(text, {f"m{n}.md": float(n) for n in range(150)})
+    seen = load_index(text, {f"m{n}.md": float(n) for n in range(150)})
     assert len(seen) <= CHARACTERS
     assert "characters" in seen.splitlines()[-1]
     assert "- [M](m149.md)" in seen
@@ -261,7 +261,7 @@ def test_too_many_characters_are_cut_at_line_ends() -> None:
 
 def test_an_index_of_prose_loses_its_end_and_keeps_its_pointers() -> None:
     text = "".join(f"line {n}\n" for n in range(250)) + "- [A](a.md)\n"
-    seen = loaded(text, {"a.md": 1.0}).splitlines()
+    seen = load_index(text, {"a.md": 1.0}).splitlines()
     assert len(seen) == LINES
     assert seen[0] == "line 0"
     assert "- [A](a.md)" in seen
@@ -270,10 +270,10 @@ def test_an_index_of_prose_loses_its_end_and_keeps_its_pointers() -> None:
 
 def test_one_endless_line_does_not_push_out_the_others() -> None:
     text = "- [New](new.md) — " + "x" * 30_000 + "\n- [Old](old.md) — y\n"
-    seen = loaded(text, {"new.md": 2.0, "old.md": 1.0})
+    seen = load_index(text, {"new.md": 2.0, "old.md": 1.0})
     assert seen.startswith("- [Old](old.md) — y\n> Warning")
     assert "new.md" in seen
-    alone = loaded("word " * 8_000, {})
+    alone = load_index("word " * 8_000, {})
     assert len(alone) <= CHARACTERS
     assert alone.startswith("word word")
     assert "Warning" in alone.splitlines()[-1]
@@ -288,7 +288,7 @@ prose = st.sampled_from(
     ["# Heading", "", "text", "```", "- item", "| a | b |", "`", "[x](", "---", "> quote", "1. one"]
 ) | st.text(max_size=30)
 pointers = st.builds(
-    lambda file, hook: pointer_line(topic(file, hook)), files, st.text(max_size=20)
+    lambda file, hook: format_pointer(topic(file, hook)), files, st.text(max_size=20)
 )
 texts = st.lists(prose | pointers, max_size=15).map("\n".join)
 known = st.lists(
@@ -299,9 +299,9 @@ known = st.lists(
 @given(texts, known)
 @settings(max_examples=300)
 def test_reconciling_settles_at_once_and_points_to_all(text: str, there: list[Topic]) -> None:
-    new = reconciled(text, there)
-    assert reconciled(new, there) == new
-    assert missing(new, [one.file for one in there]) == []
+    new = reconcile_index(text, there)
+    assert reconcile_index(new, there) == new
+    assert find_missing_pointers(new, [one.file for one in there]) == []
     found = [(one.file, one.title.casefold()) for one in read_index(new).pointers]
     assert len(set(found)) == len(found)
     assert {file for file, _ in found} <= {one.file for one in there}
@@ -313,7 +313,7 @@ def test_lines_by_hand_are_kept_byte_for_byte(text: str, there: list[Topic]) -> 
     if any(line.startswith(("  ", "\t")) for line in text.splitlines()):
         return
     lines = [line for n, line in enumerate(read_index(text).lines, 1) if n not in pointing]
-    rest = iter(read_index(reconciled(text, there)).lines)
+    rest = iter(read_index(reconcile_index(text, there)).lines)
     for line in lines:
         assert any(line.rstrip("\r\n") == other.rstrip("\r\n") for other in rest)
 
@@ -323,8 +323,8 @@ def test_whatever_is_in_the_file_it_is_loaded_within_the_limits(
     text: str, modified: dict[str, float]
 ) -> None:
     for long in (text, text * 2000, (text + "\n") * 500):
-        seen = loaded(long, modified)
-        assert over_limit(seen) == ""
+        seen = load_index(long, modified)
+        assert explain_over_limit(seen) == ""
         assert seen == long or "Warning" in seen.splitlines()[-1]
 
 
@@ -346,12 +346,12 @@ def test_real_indexes_keep_every_line_about_what_is_there() -> None:
             continue
         seen += 1
         there = [read_topic(data.encode(), file) for file, data in folder.items()]
-        new = reconciled(text, there)
+        new = reconcile_index(text, there)
         gone = {one.line for one in read_index(text).pointers if one.file not in folder}
         kept = [line for n, line in enumerate(read_index(text).lines, 1) if n not in gone]
         assert new.startswith("".join(kept))
-        assert missing(new, folder) == []
-        assert reconciled(new, there) == new
+        assert find_missing_pointers(new, folder) == []
+        assert reconcile_index(new, there) == new
         named = [topic(one.file) for one in read_index(text).pointers]
-        assert reconciled(text, named) == text
+        assert reconcile_index(text, named) == text
     assert seen > 20

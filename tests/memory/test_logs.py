@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import Refused
-from sevenfold.memory.daily_logs import LARGEST, DailyLogs, appended, day_of, log_file, only_appends
+from sevenfold.core.errors import Refused
+from sevenfold.memory.daily_logs import (
+    LARGEST,
+    DailyLogs,
+    append_note,
+    is_append_only,
+    make_log_path,
+    parse_log_day,
+)
 
 
 def at(text: str) -> float:
@@ -25,8 +32,8 @@ NOON = at("2026-03-05 12:30:00")
 
 
 def test_a_log_lies_under_year_and_month() -> None:
-    assert log_file(NOON) == "logs/2026/03/2026-03-05.md"
-    assert day_of("logs/2026/03/2026-03-05.md") == "2026-03-05"
+    assert make_log_path(NOON) == "logs/2026/03/2026-03-05.md"
+    assert parse_log_day("logs/2026/03/2026-03-05.md") == "2026-03-05"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_a_log_lies_under_year_and_month() -> None:
     ],
 )
 def test_other_files_are_no_logs(file: str) -> None:
-    assert day_of(file) == ""
+    assert parse_log_day(file) == ""
 
 
 def test_notes_are_appended_with_their_time(tmp_path: Path) -> None:
@@ -67,13 +74,13 @@ def test_without_a_folder_there_are_no_days(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=60), st.text(st.characters(exclude_categories=["Cs"])))
 def test_what_stood_in_a_log_stays_byte_for_byte(data: bytes, text: str) -> None:
-    new = appended(data, text, NOON)
-    assert only_appends(data, new)
+    new = append_note(data, text, NOON)
+    assert is_append_only(data, new)
     assert len(new) > len(data)
 
 
 def test_a_rewritten_log_is_no_append() -> None:
-    assert not only_appends(b"- 12:30 one\n", b"- 12:30 two\n- 12:31 three\n")
+    assert not is_append_only(b"- 12:30 one\n", b"- 12:30 two\n- 12:31 three\n")
 
 
 @pytest.mark.parametrize("day", ["2026-02-30", "../../etc", "2026-3-5", ""])

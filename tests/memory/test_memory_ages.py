@@ -12,7 +12,7 @@ from memory.team.clones import Clone, remote_of, team_of, topic
 from sevenfold.memory.dreams.commit import undo_dream
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.team.repository import Written, time_of, times_in
+from sevenfold.memory.team.repository import WriteTime, find_memory_time, parse_log_times
 from sevenfold.testing import FakeClock
 
 DAY = 86_400.0
@@ -122,15 +122,15 @@ def test_a_log_tells_the_newest_time_of_each_file_and_what_it_is_sure_of() -> No
         "\x01300 aa\x02said\n\nwritten 100 a.md\n\x02\n\0a.md\0b.md\0"
         "\x01200 \x02first\x02\n\0a.md\0c.md\0\x01x\x02broken\x02\0d.md\0"
     )
-    assert times_in(log) == {
-        "a.md": Written(100, sure=True),
-        "b.md": Written(300, sure=True),
-        "c.md": Written(200, sure=False),
+    assert parse_log_times(log) == {
+        "a.md": WriteTime(100, sure=True),
+        "b.md": WriteTime(300, sure=True),
+        "c.md": WriteTime(200, sure=False),
     }
-    assert times_in("") == {}
+    assert parse_log_times("") == {}
 
 
 @pytest.mark.parametrize("date", ["2999-01-01", "soon", ""])
 def test_an_origin_that_tells_nothing_sensible_changes_nothing(date: str) -> None:
     data = f"---\nname: a\nmetadata:\n  origin: {{date: '{date}'}}\n---\nText.\n".encode()
-    assert time_of(data, Written(500.0, sure=False)) == 500.0
+    assert find_memory_time(data, WriteTime(500.0, sure=False)) == 500.0

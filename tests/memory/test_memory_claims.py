@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.context.memory import Memory
-from sevenfold.errors import Mistake
-from sevenfold.events import Event, Notice
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import Event, Notice
+from sevenfold.memory.api import Memory
 from sevenfold.session.session import Session
-from sevenfold.storage.places import ROOT_FILE, slug_of
+from sevenfold.storage.places import ROOT_FILE, make_path_slug
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ def test_the_first_memory_writes_down_whose_folder_it_is(
     alike: tuple[Path, Path], environ: dict[str, str]
 ) -> None:
     one, two = alike
-    assert slug_of(one) == slug_of(two)
+    assert make_path_slug(one) == make_path_slug(two)
     with Memory.open(one, environ=environ) as memory:
         save(memory, "mine")
 
@@ -108,7 +108,7 @@ def test_the_folder_of_claude_code_is_known_by_where_it_is_not_by_its_name(
     with Memory.open(alike[0], home=other, environ=environ) as memory:
         save(memory, "mine")
 
-    assert (theirs / "projects" / slug_of(alike[0]) / "memory" / "mine.md").is_file()
+    assert (theirs / "projects" / make_path_slug(alike[0]) / "memory" / "mine.md").is_file()
     assert memory.state.is_relative_to(tmp_path / "home")
 
 

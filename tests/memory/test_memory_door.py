@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import sevenfold
-from sevenfold.context.memory import Memory, MemoryOff
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Event, Notice
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Event, Notice
+from sevenfold.memory.api import Memory, MemoryOff
 from sevenfold.memory.store import MemoryStore
-from sevenfold.storage.places import slug_of
+from sevenfold.storage.places import make_path_slug
 from sevenfold.testing import FakeClock
 
 
@@ -59,7 +59,7 @@ def test_it_is_in_the_home_that_is_named(
 ) -> None:
     other = tmp_path / "elsewhere"
     with Memory.open(project, home=other, environ=environ) as memory:
-        assert memory.folder == other / "projects" / slug_of(project) / "memory"
+        assert memory.folder == other / "projects" / make_path_slug(project) / "memory"
 
 
 def test_a_folder_of_claude_code_is_shared_and_the_history_stays_ours(

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD, UNFINISHED, MemoryFiles, Overtaken
-from sevenfold.memory.folder.folder import listed
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.folder.files import HEAD, UNFINISHED, ConcurrentWrite, MemoryFiles
+from sevenfold.memory.folder.folder import list_folder
 from sevenfold.memory.folder.names import (
-    checked_file,
-    checked_name,
-    file_for,
-    key,
-    slug,
-    wrong_with_file,
+    check_file_path,
+    check_memory_name,
+    choose_file,
+    explain_bad_file,
+    make_file_key,
+    make_slug,
 )
-from sevenfold.storage.locks import alone
+from sevenfold.storage.locks import hold_file_lock
 
 
 @pytest.fixture(params=["held", "by path"])
@@ -55,14 +55,14 @@ def made(files: MemoryFiles) -> MemoryFiles:
     ],
 )
 def test_a_slug_keeps_the_letters_of_every_script(name: str, expected: str) -> None:
-    assert slug(name) == unicodedata.normalize("NFC", expected)
+    assert make_slug(name) == unicodedata.normalize("NFC", expected)
 
 
 def test_a_file_for_a_name_is_one_that_every_system_can_have() -> None:
     awkward = ["con", "NUL", "COM1", "memory", "MEMORY", "🎉", "…", "a" * 500, "字" * 500, "x."]
     for name in awkward:
-        file = file_for(name, ())
-        assert not wrong_with_file(file), file
+        file = choose_file(name, ())
+        assert not explain_bad_file(file), file
         assert len(file.encode("utf-8")) < 200
 
 
@@ -70,45 +70,47 @@ def test_two_names_never_share_a_file() -> None:
     taken: set[str] = set()
     names = ["a b", "a-b", "A b", "a  b", "a/b", "ａ b", "a_b", "memory", "Memory", "🎉", "🎈"]
     for name in names:
-        file = file_for(name, taken)
-        assert key(file) not in taken
-        taken.add(key(file))
+        file = choose_file(name, taken)
+        assert make_file_key(file) not in taken
+        taken.add(make_file_key(file))
     assert len(taken) == len(names)
 
 
 def test_the_same_name_finds_the_same_file_again() -> None:
-    assert file_for("a-b", {key("a-b.md")}) == file_for("a-b", {key("A-B.md")})
+    assert choose_file("a-b", {make_file_key("a-b.md")}) == choose_file(
+        "a-b", {make_file_key("A-B.md")}
+    )
 
 
 def test_case_and_composition_do_not_make_another_file() -> None:
-    assert key("Café.md") == key(unicodedata.normalize("NFD", "CAFÉ.md"))
+    assert make_file_key("Café.md") == make_file_key(unicodedata.normalize("NFD", "CAFÉ.md"))
 
 
 @pytest.mark.parametrize(
     "name", ["Zwei Wörter", "a/b testing", "C: the language", "部署（生产）", "⚠️ care"]
 )
 def test_ordinary_names_are_fine(name: str) -> None:
-    assert checked_name(f"  {name} ") == unicodedata.normalize("NFC", name)
+    assert check_memory_name(f"  {name} ") == unicodedata.normalize("NFC", name)
 
 
 @pytest.mark.parametrize(
     "file", ["a.md", "sub/b.md", "部署：步骤.md", "a b.md", "x.y.md", "team/a.md"]
 )
 def test_ordinary_files_are_fine(file: str) -> None:
-    assert checked_file(file) == file
+    assert check_file_path(file) == file
 
 
 def test_a_long_name_that_is_refused_is_cut_and_stays_readable() -> None:
     with pytest.raises(Refused) as refused:
-        checked_name("部署" * 40 + "x" * 200)
+        check_memory_name("部署" * 40 + "x" * 200)
     assert str(refused.value).startswith(f"'{'部署' * 30}…' is refused as the name of a memory")
     with pytest.raises(Refused, match=r"'部署\\u202ex' is refused"):
-        checked_name("部署\u202ex")
+        check_memory_name("部署\u202ex")
 
 
 def test_a_refused_name_is_shown_without_its_hidden_characters() -> None:
     with pytest.raises(Refused) as refused:
-        checked_name("safe\u202egnp.md")
+        check_memory_name("safe\u202egnp.md")
     assert "\u202e" not in str(refused.value)
     assert "U+202E" in str(refused.value)
 
@@ -130,7 +132,7 @@ def test_a_missing_folder_is_said_and_can_be_made(files: MemoryFiles) -> None:
     with pytest.raises(FileNotFoundError), files.opened():
         pass
     with files.opened(make=True) as at:
-        assert listed(at).files == {}
+        assert list_folder(at).files == {}
     assert stat.S_IMODE(files.folder.stat().st_mode) == 0o700
 
 
@@ -138,16 +140,16 @@ def test_a_file_that_changed_since_it_was_read_is_not_overwritten(made: MemoryFi
     with made.opened() as at:
         first = at.write("a.md", b"ours", None)
         (made.folder / "a.md").write_bytes(b"by hand")
-        with pytest.raises(Overtaken):
+        with pytest.raises(ConcurrentWrite):
             at.write("a.md", b"ours again", first)
-        with pytest.raises(Overtaken):
+        with pytest.raises(ConcurrentWrite):
             at.remove("a.md", first)
     assert (made.folder / "a.md").read_bytes() == b"by hand"
 
 
 def test_a_new_file_does_not_cover_one_that_came_meanwhile(made: MemoryFiles) -> None:
     (made.folder / "a.md").write_bytes(b"by hand")
-    with made.opened() as at, pytest.raises(Overtaken):
+    with made.opened() as at, pytest.raises(ConcurrentWrite):
         at.write("a.md", b"ours", None)
     assert (made.folder / "a.md").read_bytes() == b"by hand"
     assert sorted(one.name for one in made.folder.iterdir()) == ["a.md"]
@@ -157,7 +159,7 @@ def test_a_file_that_went_away_is_not_written_anew(made: MemoryFiles) -> None:
     with made.opened() as at:
         first = at.write("a.md", b"ours", None)
         (made.folder / "a.md").unlink()
-        with pytest.raises(Overtaken):
+        with pytest.raises(ConcurrentWrite):
             at.write("a.md", b"ours again", first)
 
 
@@ -224,7 +226,7 @@ def test_the_listing_has_topics_logs_and_indexes_and_says_what_is_odd(made: Memo
     (made.folder / "way").symlink_to("sub")
     os.mkfifo(made.folder / "pipe.md")
     with made.opened() as at:
-        found = listed(at)
+        found = list_folder(at)
     assert found.topics == ["a.md", "b.md", "sub/c.md", "team/e.md"]
     assert set(found.files) - set(found.topics) == {
         "MEMORY.md",
@@ -244,7 +246,7 @@ def test_the_listing_has_topics_logs_and_indexes_and_says_what_is_odd(made: Memo
 def test_names_that_are_not_utf8_are_odd_and_not_fatal(made: MemoryFiles) -> None:
     Path(os.fsdecode(os.fsencode(made.folder) + b"/caf\xe9.md")).touch()
     with made.opened() as at:
-        [odd] = listed(at).odd
+        [odd] = list_folder(at).odd
     assert odd.file == "caf\udce9.md"
 
 
@@ -254,9 +256,9 @@ def test_what_a_dead_process_left_is_seen_and_swept(made: MemoryFiles) -> None:
     (made.folder / "sub" / f"{UNFINISHED}2").write_bytes(b"half")
     (made.folder / "sub" / "a.md").write_bytes(b"whole")
     with made.opened() as at:
-        found = listed(at)
+        found = list_folder(at)
         at.sweep(found.unfinished)
-        assert listed(at).unfinished == ()
+        assert list_folder(at).unfinished == ()
     assert found.topics == ["sub/a.md"]
 
 
@@ -267,7 +269,7 @@ def test_the_lock_is_the_one_that_everybody_takes(made: MemoryFiles) -> None:
     order: list[str] = []
 
     def other() -> None:
-        with alone(made.folder / ".memory"):
+        with hold_file_lock(made.folder / ".memory"):
             order.append("other")
 
     with made.opened() as at, at.alone():

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Event, Notice
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Event, Notice
 from sevenfold.memory.errors import Ambiguous, Guarded, NoSuchMemory
 from sevenfold.memory.folder.files import HEAD
-from sevenfold.memory.history.history import History
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Origin, read_topic
@@ -65,7 +65,7 @@ class Home:
         """All bytes that are kept anywhere, those of the history unpacked."""
         found = [path.read_bytes() for path in self.root.rglob("*") if path.is_file()]
         found += [os.fsencode(str(path)) for path in self.root.rglob("*")]
-        history = History(self.state / "history")
+        history = MemoryHistory(self.state / "history")
         for revision in history.log(limit=1000):
             found.append(repr(revision).encode())
             found += history.at(revision.id).values()
@@ -469,7 +469,7 @@ def test_a_secret_that_a_hand_wrote_is_reported_and_stays_out_of_the_history(hom
     home.store.take_in()
     assert "a.md, line 1: this looks like a secret" in home.said
     assert KEY not in home.said
-    history = History(home.state / "history")
+    history = MemoryHistory(home.state / "history")
     assert history.at("last")["b.md"] == b"harmless\n"
     assert KEY.encode() not in b"".join(history.at("last").values())
     home.hand("a.md", "the key is in the vault\n")

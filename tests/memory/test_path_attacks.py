@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Mistake, Refused, SevenfoldError
-from sevenfold.memory.folder.files import MemoryFiles, Overtaken
-from sevenfold.memory.folder.folder import listed
-from sevenfold.memory.history.history import History
+from sevenfold.core.errors import Mistake, Refused, SevenfoldError
+from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles
+from sevenfold.memory.folder.folder import list_folder
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -140,7 +140,7 @@ MISNAMED = [
 NAMES = TRAVERSAL + ENCODED + LOOK_ALIKES + HIDDEN + WINDOWS + MISNAMED
 
 
-LOST = (SevenfoldError, FileNotFoundError, Overtaken)
+LOST = (SevenfoldError, FileNotFoundError, ConcurrentWrite)
 """How a write or a read ends that met the swapped folder."""
 
 
@@ -416,7 +416,7 @@ def test_links_above_the_folder_that_the_user_made_are_fine(tmp_path: Path) -> N
 
 def past(w: World) -> list[dict[str, bytes]]:
     """All that was ever recorded."""
-    history = History(w.root / "state" / "history")
+    history = MemoryHistory(w.root / "state" / "history")
     return [history.at(revision.id) for revision in history.log(limit=1000)]
 
 
@@ -487,7 +487,7 @@ def test_thousands_of_bare_writes_against_a_swapped_folder_stay_inside(own: Worl
             with contextlib.suppress(*LOST), files.opened() as at:
                 own.kept_quiet(at.read("sub/secret.md")[0])
             with contextlib.suppress(*LOST), files.opened() as at:
-                assert "sub/secret.md" not in listed(at).files
+                assert "sub/secret.md" not in list_folder(at).files
     assert inside > 0, "some of them had a folder to write to"
     own.untouched()
 

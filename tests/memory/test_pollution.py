@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.pollution import DAYS, Pollution, pollution
+from sevenfold.memory.pollution import DAYS, Pollution, measure_pollution
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -26,7 +26,7 @@ class Lived:
 
     @property
     def seen(self) -> Pollution:
-        return pollution(self.store, self.clock.now())
+        return measure_pollution(self.store, self.clock.now())
 
 
 @pytest.fixture

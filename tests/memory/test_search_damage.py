@@ -11,9 +11,15 @@ import numpy as np
 import pytest
 from searching import Bag, Folder, names
 
-from sevenfold.errors import StorageFailure
+from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.segment import Contents, Shelf, listed, pieces, term_key
+from sevenfold.memory.search.segment import (
+    SegmentShelf,
+    ShelfContents,
+    hash_term,
+    parse_contents,
+    read_pieces,
+)
 
 QUESTIONS = [f"heron{number} plover" for number in range(6)]
 
@@ -119,8 +125,8 @@ def test_an_index_of_another_format_or_by_other_code_is_made_anew(
 ) -> None:
     folder = birds()
     right = answers(built(folder, tmp_path))
-    shelf = Shelf(tmp_path / "search")
-    contents = listed(shelf.raw())
+    shelf = SegmentShelf(tmp_path / "search")
+    contents = parse_contents(shelf.raw())
     assert contents is not None
     shelf.enter(msgspec.structs.replace(contents, **change))
     index = SearchIndex(tmp_path, Bag())
@@ -133,8 +139,8 @@ def test_an_index_of_another_format_or_by_other_code_is_made_anew(
 def test_a_list_that_names_files_outside_is_not_followed(tmp_path: Path) -> None:
     folder = birds()
     right = answers(built(folder, tmp_path))
-    shelf = Shelf(tmp_path / "search")
-    contents = listed(shelf.raw())
+    shelf = SegmentShelf(tmp_path / "search")
+    contents = parse_contents(shelf.raw())
     assert contents is not None
     outside = tmp_path / "outside"
     outside.write_bytes((shelf.folder / contents.segments[0]).read_bytes())
@@ -170,7 +176,7 @@ def test_a_lock_that_is_not_let_go_does_not_hold_up_the_answer(tmp_path: Path) -
     folder = birds()
     right = answers(built(folder, tmp_path))
     index = SearchIndex(tmp_path, Bag(), patience=0.02)
-    with Shelf(tmp_path / "search").alone(0) as mine:
+    with SegmentShelf(tmp_path / "search").alone(0) as mine:
         assert mine
         folder.put("new.md", "osprey")
         assert folder.refresh(index) == ["new.md"]
@@ -193,11 +199,11 @@ def test_a_lock_that_is_not_let_go_does_not_hold_up_the_answer(tmp_path: Path) -
 def traces(folder: Path, file: str, data: bytes, embedder: Bag) -> list[str]:
     """What of this file can be found in the bytes of the index: its name, words, keys, vectors."""
     secret = {"name": file.encode()}
-    for piece in pieces(data, file):
+    for piece in read_pieces(data, file):
         secret[f"key {piece.key}"] = piece.key.to_bytes(8, "little")
         for word in piece.words:
             secret[word] = word.encode()
-            secret[f"term {word}"] = term_key(word).to_bytes(8, "little")
+            secret[f"term {word}"] = hash_term(word).to_bytes(8, "little")
     matrix = embedder.embed([data.decode().split("---\n")[2]])
     secret["vector"] = np.ascontiguousarray(matrix[0]).tobytes()
     every = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
@@ -245,7 +251,7 @@ def test_a_purge_that_cannot_remove_a_file_says_so(tmp_path: Path) -> None:
 
 
 def test_a_list_is_only_believed_with_its_checksum() -> None:
-    assert listed(b"") is None
-    assert listed(b"00000000\n{}") is None
-    good = msgspec.json.encode(Contents("x"))
-    assert listed(b"deadbeef\n" + good) is None
+    assert parse_contents(b"") is None
+    assert parse_contents(b"00000000\n{}") is None
+    good = msgspec.json.encode(ShelfContents("x"))
+    assert parse_contents(b"deadbeef\n" + good) is None

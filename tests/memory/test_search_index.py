@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from searching import LONG_AGO, Bag, Folder, names
 
 from sevenfold.memory.search.index import FORMAT, SearchIndex
-from sevenfold.memory.search.lexical import Lexical
-from sevenfold.memory.search.scoring import passages
-from sevenfold.memory.search.words import tokens
+from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.scoring import split_passages
+from sevenfold.memory.search.words import tokenize_text
 from sevenfold.testing import FakeClock
 
 WORDS = ["falcon", "kestrel", "heron", "osprey", "plover", "dunlin", "retry", "数据库", "迁移"]
@@ -36,7 +36,7 @@ def folder() -> Folder:
     return folder
 
 
-def inside(index: SearchIndex) -> Lexical:
+def inside(index: SearchIndex) -> LexicalIndex:
     return index._collection().lexical
 
 
@@ -59,8 +59,8 @@ def by_definition(folder: Folder, words: Sequence[str]) -> dict[str, tuple[float
         _, head, body = data.decode().split("---\n", 2)
         fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
         name = f"{fields['name']}\n{fields['description']}"
-        weighed = [(name, 1.0), *((part.text, part.weight) for part in passages(body))]
-        cut[file] = [(tokens(text), weight) for text, weight in weighed]
+        weighed = [(name, 1.0), *((part.text, part.weight) for part in split_passages(body))]
+        cut[file] = [(tokenize_text(text), weight) for text, weight in weighed]
     whole = {file: [word for part, _ in parts for word in part] for file, parts in cut.items()}
     mean_whole = sum(map(len, whole.values())) / len(whole)
     every = [part for parts in cut.values() for part, _ in parts]
@@ -138,10 +138,14 @@ def test_scores_are_what_the_formula_says(folder: Folder, tmp_path: Path) -> Non
     folder.put(
         "said.md", "user: where is the falcon?\n\nassistant: the falcon is with the heron falcon"
     )
-    assert {part.weight for part in passages(folder.files["said.md"][0].decode())} > {1.0}
+    assert {part.weight for part in split_passages(folder.files["said.md"][0].decode())} > {1.0}
     index = SearchIndex(tmp_path)
     folder.refresh(index)
-    for words in (["kestrel"], ["falcon", "heron", "meadow", "sql"], tokens("数据库迁移 Postgres")):
+    for words in (
+        ["kestrel"],
+        ["falcon", "heron", "meadow", "sql"],
+        tokenize_text("数据库迁移 Postgres"),
+    ):
         assert same(scores(index, words), by_definition(folder, words))
 
 
@@ -173,7 +177,7 @@ def test_after_any_changes_the_index_is_as_if_it_had_been_made_anew(
     again = SearchIndex(tmp_path_factory.mktemp("again"))
     folder.refresh(again)
     for word in WORDS:
-        assert same(scores(index, tokens(word)), scores(again, tokens(word)))
+        assert same(scores(index, tokenize_text(word)), scores(again, tokenize_text(word)))
 
 
 def test_nothing_is_read_when_nothing_changed_and_one_file_when_one_did(

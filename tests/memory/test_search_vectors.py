@@ -13,11 +13,17 @@ import pytest
 from searching import Bag, Folder, names
 
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.lexical import Lexical
-from sevenfold.memory.search.scoring import Progress, nearness, question, relative, scale
-from sevenfold.memory.search.segment import Indexed, Piece, Stamp
-from sevenfold.memory.search.segment import built as segment
-from sevenfold.memory.search.vectors import MANY, Meaning, vectors
+from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.scoring import (
+    VectorProgress,
+    compute_nearness,
+    compute_relative_scores,
+    compute_scale,
+    weigh_question,
+)
+from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece
+from sevenfold.memory.search.segment import build_segment as segment
+from sevenfold.memory.search.vectors import MANY, VectorIndex, make_vectors
 
 
 def birds(count: int = 3) -> Folder:
@@ -54,7 +60,7 @@ def test_words_answer_while_vectors_are_made_and_meaning_joins_in_after(tmp_path
 
 
 def test_progress_says_how_many_and_how_fast(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[VectorProgress] = []
     folder = birds(300)
     index = SearchIndex(tmp_path, Bag())
     folder.refresh(index)
@@ -82,7 +88,7 @@ def test_nothing_is_started_unless_asked_for_and_close_ends_it(tmp_path: Path) -
     assert set(threading.enumerate()) == before
     first = threading.Event()
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: VectorProgress) -> None:
         if progress.done:
             first.set()
             embedder.gate.clear()
@@ -205,12 +211,14 @@ def test_the_ranking_is_that_of_looking_at_every_file_closely(tmp_path: Path) ->
     for _ in range(20):
         asked = chance.choices(words, k=3)
         looked = lexical.look(dict.fromkeys(asked))
-        asking = question(looked.rarity, looked.seen)
+        asking = weigh_question(looked.rarity, looked.seen)
         found = lexical.scores(looked, asking.weights)
         near = meaning.near(embedder.embed([" ".join(asked)])[0], lexical)
-        every = np.array([nearness(near.of(row)) for row in range(lexical.rows)], np.float32)
-        most = scale(found.whole, found.best, near.highest)
-        scores = relative(found.whole, found.best, every, most)
+        every = np.array(
+            [compute_nearness(near.of(row)) for row in range(lexical.rows)], np.float32
+        )
+        most = compute_scale(found.whole, found.best, near.highest)
+        scores = compute_relative_scores(found.whole, found.best, every, most)
         best = sorted(range(lexical.rows), key=lambda row: (-scores[row], lexical.file(row)))
         told = index.search(" ".join(asked), 7, silent=False)
         assert names(told) == [lexical.file(row) for row in best[:7]]
@@ -224,16 +232,20 @@ def test_very_many_vectors_are_compared_roughly_first_and_the_nearest_exactly() 
     matrix = chance.standard_normal((MANY + 5_000, 96)).astype(np.float32) * falling
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     rows = [
-        Indexed(
-            Stamp(f"{at}.md", 1, 1, False), 1, tuple(Piece(at * 5 + n + 1, ()) for n in range(5))
+        IndexedFile(
+            IndexedStamp(f"{at}.md", 1, 1, False),
+            1,
+            tuple(ScoredPiece(at * 5 + n + 1, ()) for n in range(5)),
         )
         for at in range(len(matrix) // 5)
     ]
-    lexical = Lexical()
+    lexical = LexicalIndex()
     lexical.add(segment(rows))
     keys = np.arange(1, len(matrix) + 1, dtype=np.uint64)
     half = len(matrix) // 2
-    meaning = Meaning([vectors(keys[:half], matrix[:half]), vectors(keys[half:], matrix[half:])])
+    meaning = VectorIndex(
+        [make_vectors(keys[:half], matrix[:half]), make_vectors(keys[half:], matrix[half:])]
+    )
     for at in (3, half + 3):
         asked = matrix[at] + 0.02 * chance.standard_normal(96).astype(np.float32)
         right = (matrix @ asked).reshape(-1, 5)
@@ -278,12 +290,13 @@ def test_a_program_that_ends_while_vectors_are_made_ends_well(tmp_path: Path) ->
 import sys
 from pathlib import Path
 from searching import Bag, Folder
-from sevenfold.memory.search.scoring import nearness, question, relative, scale
+from sevenfold.memory.search.scoring import compute_nearness, weigh_question
+from sevenfold.memory.search.scoring import compute_relative_scores, compute_scale
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.lexical import Lexical
-from sevenfold.memory.search.segment import Indexed, Piece, Stamp
-from sevenfold.memory.search.segment import built as segment
-from sevenfold.memory.search.vectors import MANY, Meaning, vectors
+from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.segment import IndexedFile, ScoredPiece, IndexedStamp
+from sevenfold.memory.search.segment import build_segment as segment
+from sevenfold.memory.search.vectors import MANY, VectorIndex, make_vectors
 folder = Folder()
 for number in range(3_000):
     folder.put(f"{number}.md", f"heron{number} " * 50)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.context.memory import Memory
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Event, Notice
-from sevenfold.memory.dreams.commit import commit
-from sevenfold.memory.dreams.stage import stage
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Event, Notice
+from sevenfold.memory.api import Memory
+from sevenfold.memory.dreams.commit import commit_dream
+from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.errors import Ambiguous, Guarded
-from sevenfold.memory.history.history import History
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic_file import Type, new_topic
+from sevenfold.memory.topic_file import Type, encode_new_topic
 from sevenfold.testing import FakeClock
 
 KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # shaped like one, and nobody's
@@ -45,7 +45,7 @@ class Shared:
     def topic(self, file: str, description: str = "d", type: Type = "project") -> bytes:
         name = Path(file).stem
         body = f"About {name}."
-        return new_topic(file, name=name, description=description, type=type, body=body)
+        return encode_new_topic(file, name=name, description=description, type=type, body=body)
 
     def put(self, file: str, description: str = "d", type: Type = "project") -> None:
         (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def test_a_purged_memory_leaves_no_line_in_any_past_index_of_the_team(shared: Sh
     shared.store.take_in()
     assert "Zanzibar" in shared.team
     shared.store.purge("team/deep/affair.md")
-    history = History(shared.state / "history")
+    history = MemoryHistory(shared.state / "history")
     past = [history.at(one.id) for one in history.log()]
     assert past
     assert all(b"Zanzibar" not in data for files in past for data in files.values())
@@ -223,7 +223,7 @@ def test_check_looks_at_the_index_of_the_team(shared: Shared) -> None:
 
 def test_without_a_team_nothing_can_be_shared(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path / "memory", tmp_path / "state", FakeClock())
-    data = new_topic("team/a.md", name="a", description="d", type="project", body="b")
+    data = encode_new_topic("team/a.md", name="a", description="d", type="project", body="b")
     with pytest.raises(Mistake, match="sevenfold team init REMOTE"):
         store.add(type="project", name="a", description="d", body="b", team=True)
     for _ in range(2):  # before there is a folder, and after
@@ -307,7 +307,7 @@ def test_a_secret_that_came_from_the_team_stays_out_of_index_and_history(shared:
     shared.hand("team/key.md", f"---\ndescription: it is {KEY}\n---\n{KEY}\n")
     shared.store.take_in(Author("team"))
     assert shared.team == ""
-    history = History(shared.state / "history")
+    history = MemoryHistory(shared.state / "history")
     assert all("team/key.md" not in history.at(one.id) for one in history.log())
     assert ("secret", "team/key.md") in {(one.kind, one.file) for one in shared.store.check()}
 
@@ -322,14 +322,14 @@ def test_a_dream_never_moves_what_is_private_to_the_team(shared: Shared) -> None
     )
     shared.add("rule")
     before = (shared.folder / "team" / "rule.md").read_bytes()
-    staged = stage(shared.store)
+    staged = stage_folder(shared.store)
     (staged.folder / "team" / "plan.md").write_bytes((staged.folder / "plan.md").read_bytes())
     (staged.folder / "plan.md").unlink()
     with (staged.folder / "team" / "rule.md").open("ab") as file:
         file.write(b"\nAnn leaves on 2026-12-01.\n")
     index = staged.folder / "team" / "MEMORY.md"
     index.write_text("- [plan](plan.md) — Ann leaves on 2026-12-01\n", encoding="utf-8")
-    outcome = commit(shared.store, staged, Author("dream", "s1"))
+    outcome = commit_dream(shared.store, staged, Author("dream", "s1"))
     assert {one.file for one in outcome.conflicts} >= {"team/plan.md", "team/rule.md"}
     assert "Ann leaves on 2026-12-01." in (shared.folder / "plan.md").read_text(encoding="utf-8")
     assert not (shared.folder / "team" / "plan.md").exists()

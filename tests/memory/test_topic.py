@@ -12,17 +12,17 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
 from sevenfold.memory.topic_file import (
     LARGEST,
     TYPES,
     Origin,
     Topic,
     Type,
-    changed,
-    new_topic,
+    change_topic,
+    encode_new_topic,
     read_topic,
-    trimmed,
+    trim_body,
 )
 
 DATA = Path(__file__).parents[3] / "shared/data/memory_files_dev.jsonl.gz"
@@ -141,7 +141,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
 def test_a_frontmatter_that_is_never_closed_ends_where_the_prose_begins(body: str) -> None:
     topic = read(f"---\nname: a\ndescription: b\ntype: user\n{body}")
     assert (topic.name, topic.description, topic.type) == ("a", "b", "user")
-    assert topic.body == trimmed(body)
+    assert topic.body == trim_body(body)
     assert any("closing" in problem for problem in topic.problems)
 
 
@@ -198,14 +198,14 @@ def test_empty_binary_and_foreign_encodings_are_said() -> None:
     latin = read_topic(b"---\nname: a\ndescription: caf\xe9\ntype: user\n---\nna\xefve\n", "a.md")
     assert (latin.description, latin.body) == ("caf\ufffd", "na\ufffdve")
     assert any("UTF-8" in problem for problem in latin.problems)
-    assert changed(latin, name="b") == latin.data.replace(b"name: a", b"name: b")
+    assert change_topic(latin, name="b") == latin.data.replace(b"name: a", b"name: b")
 
 
 def test_a_file_that_is_no_text_is_not_changed_in_place() -> None:
     topic = read_topic(b"\0\1\2", "picture.md")
-    assert changed(topic) == b"\0\1\2"
+    assert change_topic(topic) == b"\0\1\2"
     with pytest.raises(Refused, match=r"picture\.md"):
-        changed(topic, description="x")
+        change_topic(topic, description="x")
 
 
 def test_of_a_huge_file_the_beginning_is_read_and_the_rest_is_kept() -> None:
@@ -216,7 +216,7 @@ def test_of_a_huge_file_the_beginning_is_read_and_the_rest_is_kept() -> None:
     assert len(topic.body) < LARGEST
     assert topic.name == "a"
     assert any("52,5" in problem for problem in topic.problems)
-    assert changed(topic, name="c") == data.replace(b"name: a", b"name: c", 1)
+    assert change_topic(topic, name="c") == data.replace(b"name: a", b"name: c", 1)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_of_a_huge_file_the_beginning_is_read_and_the_rest_is_kept() -> None:
 def test_a_hostile_block_is_read_like_any_other(block: str) -> None:
     topic = read(f"---\nname: fine\n{block}\n---\nBody.\n")
     assert topic.file == "a.md"
-    assert changed(topic) == topic.data
+    assert change_topic(topic) == topic.data
 
 
 # -- changing
@@ -246,26 +246,28 @@ def test_changing_one_key_leaves_every_other_byte() -> None:
         "odd: [1,\r\n  2]\r\ntype: user # remark\r\n\r\n---\r\n\r\nOne\nTwo\r\n\t\r\n"
     )
     topic = read(text)
-    assert changed(topic, name="b").decode() == text.replace("name:   a", "name: b")
-    assert changed(topic, type="project").decode() == text.replace("type: user", "type: project")
-    assert changed(topic, description="short").decode() == text.replace(
+    assert change_topic(topic, name="b").decode() == text.replace("name:   a", "name: b")
+    assert change_topic(topic, type="project").decode() == text.replace(
+        "type: user", "type: project"
+    )
+    assert change_topic(topic, description="short").decode() == text.replace(
         "Fix: it   # not a remark", "short"
     )
-    assert changed(topic, body="One\nTwo\nThree").decode() == text.replace(
+    assert change_topic(topic, body="One\nTwo\nThree").decode() == text.replace(
         "Two\r\n\t\r\n", "Two\r\nThree\r\n\t\r\n"
     )
 
 
 def test_keys_that_are_missing_are_added_in_their_place() -> None:
     topic = read("---\nname: a\nx: 1\n---\nBody.\n")
-    assert changed(topic, description="d", type="user") == (
+    assert change_topic(topic, description="d", type="user") == (
         b"---\nname: a\ndescription: d\ntype: user\nx: 1\n---\nBody.\n"
     )
 
 
 def test_a_file_without_frontmatter_gets_one() -> None:
     topic = read("# Title\n\nBody.\n", "deploy.md")
-    assert changed(topic, type="project") == (
+    assert change_topic(topic, type="project") == (
         b"---\nname: deploy\ndescription: Title\ntype: project\n---\n\n# Title\n\nBody.\n"
     )
 
@@ -285,7 +287,7 @@ def test_a_file_without_frontmatter_gets_one() -> None:
 def test_an_origin_finds_its_place_and_strict_yaml_agrees(before: str) -> None:
     topic = read(before + "Body.\n")
     origin = Origin("s, 1", (1, 22), "2026-01-02", "agent")
-    data = changed(topic, origin=origin)
+    data = change_topic(topic, origin=origin)
     after = read_topic(data, "a.md")
     assert (after.origin, after.type, after.body, after.name) == (origin, topic.type, "Body.", "a")
     old, new = strict(before.encode()), strict(data)
@@ -296,7 +298,7 @@ def test_an_origin_finds_its_place_and_strict_yaml_agrees(before: str) -> None:
 
 def test_a_body_that_looks_like_frontmatter_stays_a_body() -> None:
     topic = read("plain\n", "deploy.md")
-    after = read_topic(changed(topic, body="---\nname: evil\n---\nx"), "deploy.md")
+    after = read_topic(change_topic(topic, body="---\nname: evil\n---\nx"), "deploy.md")
     assert (after.name, after.body) == ("deploy", "---\nname: evil\n---\nx")
 
 
@@ -337,7 +339,7 @@ def test_a_body_that_looks_like_frontmatter_stays_a_body() -> None:
     ],
 )
 def test_what_we_write_says_the_same_to_strict_yaml_and_to_us(text: str) -> None:
-    data = new_topic("a.md", name="n " + text, description=text, type="user", body="B")
+    data = encode_new_topic("a.md", name="n " + text, description=text, type="user", body="B")
     assert strict(data)["name"] == ("n " + text).strip()
     assert strict(data)["description"] == text.strip()
     topic = read_topic(data, "a.md")
@@ -347,7 +349,7 @@ def test_what_we_write_says_the_same_to_strict_yaml_and_to_us(text: str) -> None
 
 
 def test_a_new_memory_reads_as_people_would_write_it() -> None:
-    data = new_topic(
+    data = encode_new_topic(
         "a.md",
         name="no-mocks",
         description="Tests use the real database",
@@ -385,8 +387,8 @@ files = st.binary(max_size=200) | soup | soup.map(lambda data: data.replace(b"\n
 @given(files)
 def test_nothing_is_ever_raised_and_no_change_is_the_same_bytes(data: bytes) -> None:
     topic = read_topic(data, "a.md")
-    assert changed(topic) == data
-    same = changed(
+    assert change_topic(topic) == data
+    same = change_topic(
         topic,
         name=topic.name,
         description=topic.description,
@@ -408,11 +410,11 @@ def test_what_is_changed_reads_back_and_nothing_else_moves(
         return
     kind: Type = draw.draw(st.sampled_from(TYPES)) if draw else "user"
     value: Any = {"type": kind, "origin": Origin(text.strip(), (1,), "", kind)}.get(key, text)
-    after = read_topic(changed(topic, **{key: value}), "a.md")
+    after = read_topic(change_topic(topic, **{key: value}), "a.md")
     if key in {"type", "origin"}:
         assert getattr(after, key) == value
     elif key == "body":
-        assert after.body == trimmed(text)
+        assert after.body == trim_body(text)
     elif text.strip():
         assert getattr(after, key) == text.strip()
     for other in {"name", "type", "origin", "body"} - {key}:
@@ -439,14 +441,14 @@ def test_in_a_block_that_is_yaml_only_the_lines_of_the_changed_key_change(
     topic = read_topic(whole, "a.md")
     if text.strip() in {"", "old name", "two lines"}:
         return
-    new = changed(topic, name=text)
+    new = change_topic(topic, name=text)
     head, tail = whole.split(b"name: old name", 1)
     assert new.startswith(head + b"name: ")
     assert new.endswith(tail)
     assert b"\n" not in new[len(head) : len(new) - len(tail)]
-    again = changed(read_topic(new, "a.md"), name="old name")
+    again = change_topic(read_topic(new, "a.md"), name="old name")
     assert again == whole
-    told = changed(topic, description=text)
+    told = change_topic(topic, description=text)
     said = told.decode().lstrip("\ufeff").replace("\r\n", "\n")
     assert strict(said.encode())["description"] == text.strip()
     head, tail = whole.split(f"description: >-{nl}  two{nl}  lines".encode(), 1)
@@ -456,9 +458,9 @@ def test_in_a_block_that_is_yaml_only_the_lines_of_the_changed_key_change(
 
 @given(words, words, st.text(letters, max_size=80), st.sampled_from(TYPES))
 def test_a_new_memory_reads_back_as_written(name: str, about: str, body: str, kind: Type) -> None:
-    data = new_topic("a.md", name=name, description=about, type=kind, body=body)
+    data = encode_new_topic("a.md", name=name, description=about, type=kind, body=body)
     topic = read_topic(data, "a.md")
-    assert topic.body == trimmed(body)
+    assert topic.body == trim_body(body)
     assert topic.type == kind
     if name.strip():
         assert topic.name == name.strip()
@@ -478,7 +480,7 @@ def test_real_files_parse_round_trip_and_what_strict_yaml_loses_is_recovered() -
     for row in rows:
         data = row["text"].encode()
         topic = read_topic(data, row["path"])
-        assert changed(topic, name=topic.name, body=topic.body) == data
+        assert change_topic(topic, name=topic.name, body=topic.body) == data
         if not data.startswith(b"---"):
             continue
         try:
@@ -488,6 +490,8 @@ def test_real_files_parse_round_trip_and_what_strict_yaml_loses_is_recovered() -
             recovered += bool(topic.type and ":" in topic.description + topic.file + ":")
             assert "description" not in " ".join(topic.problems)
         assert topic.type is not None
-        assert read_topic(changed(topic, description="New: one"), topic.file).body == topic.body
+        assert (
+            read_topic(change_topic(topic, description="New: one"), topic.file).body == topic.body
+        )
     assert len(rows) == 382
     assert lost == recovered == 9

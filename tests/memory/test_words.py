@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.search.words import LIGHT, emphasis, names, stem, tokens, written
+from sevenfold.memory.search.words import (
+    LIGHT,
+    find_emphasis,
+    find_names,
+    split_written_words,
+    stem_word,
+    tokenize_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,70 +34,79 @@ from sevenfold.memory.search.words import LIGHT, emphasis, names, stem, tokens, 
     ],
 )
 def test_forms_of_one_word_are_one_word(one: str, other: str) -> None:
-    assert stem(one) == stem(other)
+    assert stem_word(one) == stem_word(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("bus", "bu"), ("string", "str"), ("need", "ne")])
 def test_words_that_only_look_alike_stay_apart(one: str, other: str) -> None:
-    assert stem(one) != stem(other)
+    assert stem_word(one) != stem_word(other)
 
 
 def test_words_without_a_subject_are_left_out() -> None:
-    assert tokens("Can you please tell me what the thing was?") == []
+    assert tokenize_text("Can you please tell me what the thing was?") == []
 
 
 def test_a_question_made_of_nothing_else_has_no_words_in_chinese_either() -> None:
-    assert tokens("请告诉我这是什么？") == []
+    assert tokenize_text("请告诉我这是什么？") == []
 
 
 def test_chinese_is_found_by_pairs_of_signs() -> None:
-    asked, said = set(tokens("测试数据库在哪里？")), set(tokens("我们用真实的数据库做集成测试"))
+    asked, said = (
+        set(tokenize_text("测试数据库在哪里？")),
+        set(tokenize_text("我们用真实的数据库做集成测试")),
+    )
     assert {"测试", "数据", "据库"} <= asked & said
 
 
 def test_a_single_sign_is_a_word() -> None:
-    assert tokens("我的猫") == ["猫"]
+    assert tokenize_text("我的猫") == ["猫"]
 
 
 def test_an_identifier_is_found_by_its_parts_and_as_a_whole() -> None:
-    found = tokens("useMemoryStore snake_case kebab-case")
-    assert {stem("usememorystore"), stem("memory"), stem("store")} <= set(found)
-    assert {stem("snake"), stem("kebab")} <= set(found)
+    found = tokenize_text("useMemoryStore snake_case kebab-case")
+    assert {stem_word("usememorystore"), stem_word("memory"), stem_word("store")} <= set(found)
+    assert {stem_word("snake"), stem_word("kebab")} <= set(found)
 
 
 def test_accents_and_wide_letters_do_not_matter() -> None:
-    assert tokens("Café ＡＰＩ") == tokens("cafe api")
+    assert tokenize_text("Café ＡＰＩ") == tokenize_text("cafe api")
 
 
 def test_an_apostrophe_ends_the_word() -> None:
-    assert tokens("Caroline's") == tokens("Caroline")
+    assert tokenize_text("Caroline's") == tokenize_text("Caroline")
 
 
 def test_numbers_are_words() -> None:
-    assert tokens("port 18789") == ["port", "18789"]
+    assert tokenize_text("port 18789") == ["port", "18789"]
 
 
 def test_words_that_ask_for_a_sum_or_a_time_count_less() -> None:
-    (week,) = tokens("weeks")
-    (bicycle,) = tokens("bicycle")
-    assert emphasis(week) == LIGHT < emphasis(bicycle) == 1.0
+    (week,) = tokenize_text("weeks")
+    (bicycle,) = tokenize_text("bicycle")
+    assert find_emphasis(week) == LIGHT < find_emphasis(bicycle) == 1.0
 
 
 def test_names_are_what_is_written_large_inside_a_sentence() -> None:
-    assert names("When did Caroline meet Anna in Berlin?") == tokens("Caroline Anna Berlin")
-    assert names("Where is the database?") == []
-    assert names("All Words Of This Headline") == []
+    assert find_names("When did Caroline meet Anna in Berlin?") == tokenize_text(
+        "Caroline Anna Berlin"
+    )
+    assert find_names("Where is the database?") == []
+    assert find_names("All Words Of This Headline") == []
 
 
 def test_written_tells_chinese_from_the_rest() -> None:
-    assert list(written("用 docker 部署")) == [("用", True), ("docker", False), ("部署", True)]
+    assert list(split_written_words("用 docker 部署")) == [
+        ("用", True),
+        ("docker", False),
+        ("部署", True),
+    ]
 
 
 @given(st.text())
 def test_any_text_becomes_words_that_are_not_empty(text: str) -> None:
-    assert all(tokens(text))
+    assert all(tokenize_text(text))
 
 
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyzäéß", min_size=1, max_size=30))
 def test_a_stem_is_never_empty(word: str) -> None:
-    assert stem(word)
+    assert stem_word(word)

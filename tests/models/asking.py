@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from models.served import Served
 
-from sevenfold.messages import Block, Message, user
-from sevenfold.models import Access
+from sevenfold.core.messages import Block, Message, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.models import ModelAccess
 from sevenfold.models.anthropic import AnthropicModel
 from sevenfold.models.openai import OpenAiModel
-from sevenfold.request import Frame, Request
-from sevenfold.transcript import Reply, Transcript, View
 
 KEY = "sk-test-0123456789-very-secret"
 TOOL = {"name": "Read", "description": "Reads a file.", "input_schema": {"type": "object"}}
@@ -45,14 +45,14 @@ def request_of(
 
 def anthropic(server: Served, name: str = "claude-sonnet-4-5", **fields: Any) -> AnthropicModel:
     fields.setdefault("anthropic_key", KEY)
-    model = AnthropicModel(name, Access(anthropic_base_url=server.url, **fields))
+    model = AnthropicModel(name, ModelAccess(anthropic_base_url=server.url, **fields))
     server.clients.append(model)
     return model
 
 
 def openai(server: Served, name: str = "openai:local-model", **fields: Any) -> OpenAiModel:
     fields.setdefault("openai_key", KEY)
-    model = OpenAiModel(name, Access(openai_base_url=f"{server.url}/v1", **fields))
+    model = OpenAiModel(name, ModelAccess(openai_base_url=f"{server.url}/v1", **fields))
     server.clients.append(model)
     return model
 

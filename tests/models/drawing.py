@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from models.asking import TOOL
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Image,
     Message,
@@ -16,7 +16,7 @@ from sevenfold.messages import (
     ToolResult,
     ToolUse,
 )
-from sevenfold.request import Frame
+from sevenfold.core.request import Frame
 
 OPAQUE = Opaque("new", '{"type": "new",  "n": 1.0}')
 

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from dataclasses import dataclass, field
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Json,
     Message,
@@ -16,8 +16,8 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.reply import Rules, answer
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import EngineRules, make_reply
 
 ALL_TOOLS: dict[str, Json] = {
     name: {"type": "object"} for name in ("Read", "Write", "Edit", "Bash", "Grep", "Glob")
@@ -93,15 +93,15 @@ class Talk:
     project: Project = field(default_factory=Project)
     tools: dict[str, Json] = field(default_factory=lambda: dict(ALL_TOOLS))
     messages: list[Message] = field(default_factory=list)
-    rules: Rules = field(default_factory=Rules)
+    rules: EngineRules = field(default_factory=EngineRules)
     system: str = ""
 
-    def conversation(self) -> Conversation:
-        return Conversation(tuple(self.messages), self.tools, self.system)
+    def conversation(self) -> OfflineConversation:
+        return OfflineConversation(tuple(self.messages), self.tools, self.system)
 
     def step(self) -> tuple[Block, ...]:
         """One reply and, if it calls tools, their results."""
-        blocks = answer(self.conversation(), self.rules)
+        blocks = make_reply(self.conversation(), self.rules)
         self.messages.append(assistant(*blocks))
         uses = self.messages[-1].tool_uses
         if uses:
@@ -129,11 +129,11 @@ class Talk:
 
 def first_calls(text: str, **tools: Json) -> list[tuple[str, Json]]:
     """The calls that the engine makes at once when this is the first thing it hears."""
-    blocks = answer(Conversation((user(text),), tools or ALL_TOOLS))
+    blocks = make_reply(OfflineConversation((user(text),), tools or ALL_TOOLS))
     return [(b.name, b.input) for b in blocks if isinstance(b, ToolUse)]
 
 
 def said(*messages: Message, **tools: Json) -> str:
     """What the engine says to these messages."""
-    blocks = answer(Conversation(messages, tools or ALL_TOOLS))
+    blocks = make_reply(OfflineConversation(messages, tools or ALL_TOOLS))
     return "".join(b.text for b in blocks if isinstance(b, Text))

@@ -6,30 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sevenfold.layers.l3_session_memory.notes import Limits, Wording
-from sevenfold.layers.l4_compaction.summary import directive_text, parse
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Json,
     Message,
     Text,
     ToolResult,
     ToolUse,
     assistant,
-    message_to_wire,
+    make_wire_message,
     user,
 )
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.l3_session_memory.notes import NotesLimits, NotesWording
+from sevenfold.layers.l4_compaction.summary import format_directive, parse_summary
 from sevenfold.models.directives import write_directive
-from sevenfold.offline import reply_to_wire
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.reply import answer
-from sevenfold.request import Frame, Request
-from sevenfold.tools.edit import EDIT_SCHEMA
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.offline import encode_reply
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import make_reply
+from sevenfold.tools.edit_tool import EDIT_SCHEMA
 
 NOTES = Path("/home/me/.sevenfold/projects/p/s/session-memory/summary.md")
-WORDING = Wording.load(None, lambda event: None)
+WORDING = NotesWording.load(None, lambda event: None)
 FORM = WORDING.form
-LIMITS = Limits(2_000, 12_000)
+LIMITS = NotesLimits(2_000, 12_000)
 FRAME = Frame("m", ("static",), (EDIT_SCHEMA, {"name": "Bash", "input_schema": {}}))
 
 
@@ -74,32 +74,32 @@ class Talk:
         self,
         notes: str = FORM.template,
         *,
-        limits: Limits = LIMITS,
-        wording: Wording = WORDING,
+        limits: NotesLimits = LIMITS,
+        wording: NotesWording = WORDING,
         room: int = 0,
     ) -> list[ToolUse]:
         """The edits that the engine makes."""
         asked = wording.asking(notes, NOTES, limits, edits=True)
-        blocks = answer(Conversation.of(self.asked("notes", asked, room)))
+        blocks = make_reply(OfflineConversation.of(self.asked("notes", asked, room)))
         return [block for block in blocks if isinstance(block, ToolUse)]
 
     def summary(self, scope: str = "", instructions: str = "", room: int = 0) -> str:
-        asked = directive_text(scope or "Summarise all of the conversation above.", instructions)
-        blocks = answer(Conversation.of(self.asked("compact", asked, room)))
+        asked = format_directive(scope or "Summarise all of the conversation above.", instructions)
+        blocks = make_reply(OfflineConversation.of(self.asked("compact", asked, room)))
         return "".join(block.text for block in blocks if isinstance(block, Text))
 
     def sections(self, **how: Any) -> tuple[str | None, ...]:
-        return parse(self.summary(**how)).sections
+        return parse_summary(self.summary(**how)).sections
 
     def on_the_wire(self, kind: str, body: str, **fields: Any) -> list[Json]:
-        return reply_to_wire(wire(self.asked(kind, body), **fields))
+        return encode_reply(wire(self.asked(kind, body), **fields))
 
 
 def wire(request: Request, **fields: Any) -> Json:
     """The request as a body: on the wire nobody says who a message is by."""
     messages: list[Json] = []
     for placed in request.view:
-        said = message_to_wire(placed.message)
+        said = make_wire_message(placed.message)
         if messages and messages[-1]["role"] == said["role"]:
             messages[-1]["content"] += said["content"]
         else:

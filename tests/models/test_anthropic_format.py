@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models.asking import TOOL, request_of, view_of
 from models.drawing import OPAQUE, conversations, frames
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Document,
     Image,
@@ -25,15 +25,15 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.models.anthropic import betas, body, without_marks
-from sevenfold.request import Frame, Request, encoded
-from sevenfold.transcript import Pin, Transcript
+from sevenfold.core.request import Frame, Request, encode_view
+from sevenfold.core.transcript import Pin, Transcript
+from sevenfold.models.anthropic import collect_betas, encode_body, remove_cache_marks
 
 EPHEMERAL = {"type": "ephemeral"}
 
 
 def sent(request: Request, **fields: Any) -> Any:
-    return json.loads(body(request, **fields))
+    return json.loads(encode_body(request, **fields))
 
 
 def marked(value: Any) -> int:
@@ -42,7 +42,7 @@ def marked(value: Any) -> int:
 
 def test_a_request_has_the_shape_that_the_provider_documents() -> None:
     request = request_of("hi", params={"temperature": 1, "metadata": {"user_id": "u"}})
-    assert without_marks(sent(request)) == {
+    assert remove_cache_marks(sent(request)) == {
         "model": "claude-sonnet-4-5",
         "max_tokens": 64_000,
         "stream": True,
@@ -66,7 +66,7 @@ def test_no_parameter_can_take_the_place_of_the_conversation() -> None:
     out = sent(request)
     assert out["messages"]
     assert (out["stream"], out["model"]) == (True, "claude-sonnet-4-5")
-    assert body(request).count(b'"messages"') == 1
+    assert encode_body(request).count(b'"messages"') == 1
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_effort_goes_into_the_output_settings() -> None:
 def test_each_feature_brings_its_beta_header(
     model: str, params: dict[str, Any], expected: list[str]
 ) -> None:
-    assert betas(Frame(model, params=params)) == expected
+    assert collect_betas(Frame(model, params=params)) == expected
     assert "betas" not in sent(request_of("hi", model=model, params=params))
 
 
@@ -209,7 +209,7 @@ def test_a_mark_goes_on_the_last_block_that_may_carry_one(
     out = sent(request_of(message, breakpoints=(0,)))["messages"][0]["content"]
     assert [i for i, b in enumerate(out) if "cache_control" in b] == [at]
     plain = sent(request_of(message))["messages"][0]["content"]
-    assert without_marks(out) == plain
+    assert remove_cache_marks(out) == plain
 
 
 def test_a_message_that_cannot_be_marked_leaves_its_mark_to_the_one_before() -> None:
@@ -256,7 +256,7 @@ def test_diagnostics_stand_behind_the_messages() -> None:
     asked = {"previous_message_id": None}
     request = request_of("hi")
     assert sent(request, diagnostics=asked)["diagnostics"] == asked
-    assert body(request, diagnostics=asked).startswith(body(request)[:-1])
+    assert encode_body(request, diagnostics=asked).startswith(encode_body(request)[:-1])
 
 
 # --- the bytes are ours -------------------------------------------------------------------------------
@@ -264,18 +264,18 @@ def test_diagnostics_stand_behind_the_messages() -> None:
 
 def test_kept_bytes_are_sent_and_never_written_again() -> None:
     request = request_of("one", "two")
-    known = encoded(request.view)
+    known = encode_view(request.view)
     known[0] = b'{"role":"user","content":[{"type":"text","text":"kept as it was"}]}'
     assert sent(request)["messages"][0]["content"][0]["text"] == "kept as it was"
 
 
 def test_blocks_we_do_not_know_are_sent_as_the_bytes_they_came_in() -> None:
-    assert OPAQUE.raw.encode() in body(request_of(assistant(OPAQUE), breakpoints=(0,)))
+    assert OPAQUE.raw.encode() in encode_body(request_of(assistant(OPAQUE), breakpoints=(0,)))
 
 
 def canonical(request: Request) -> tuple[str, list[str]]:
     """Everything before the messages, and each message: without marks, as canonical JSON."""
-    value = without_marks(sent(request))
+    value = remove_cache_marks(sent(request))
     said = value.pop("messages")
     write = msgspec.json.Encoder(order="deterministic").encode
     return write(value).decode(), [write(m).decode() for m in said]
@@ -296,8 +296,8 @@ def test_a_longer_conversation_extends_the_request_before_it(
     assert later_head == head
     assert later[: len(said)] == said
     assert len(later) == len(before) + len(more)
-    unmarked = body(Request(Frame(frame.model, (), frame.tools, frame.params), first.view))
-    extended = body(Request(Frame(frame.model, (), frame.tools, frame.params), second.view))
+    unmarked = encode_body(Request(Frame(frame.model, (), frame.tools, frame.params), first.view))
+    extended = encode_body(Request(Frame(frame.model, (), frame.tools, frame.params), second.view))
     assert extended.startswith(unmarked.removesuffix(b"]}"))
 
 
@@ -306,6 +306,6 @@ def test_marks_never_change_what_is_said_nor_are_there_more_than_four(
     frame: Frame, said: list[Message], places: list[int]
 ) -> None:
     request = Request(frame, view_of(*said), breakpoints=tuple(places))
-    with_marks, without = sent(request), without_marks(sent(Request(frame, request.view)))
-    assert without_marks(with_marks) == without
+    with_marks, without = sent(request), remove_cache_marks(sent(Request(frame, request.view)))
+    assert remove_cache_marks(with_marks) == without
     assert marked(with_marks) <= 4

@@ -22,11 +22,11 @@ from models.asking import (
 )
 from models.served import Canned, json_body, serving, sse
 
-from sevenfold.errors import BadReply, BadRequest, Overloaded, PromptTooLong, Unreachable
-from sevenfold.messages import Opaque, RedactedThinking, Text, Thinking, ToolUse, to_wire
-from sevenfold.models.jsontext import decode
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
+from sevenfold.core.errors import BadReply, BadRequest, Overloaded, PromptTooLong, Unreachable
+from sevenfold.core.messages import Opaque, RedactedThinking, Text, Thinking, ToolUse, encode_block
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.models.jsontext import decode_json
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +167,7 @@ async def test_an_unknown_block_is_merged_with_its_deltas() -> None:
             stop="pause_turn",
         )
     )
-    told = [decode(bytes(to_wire(item))) for item in items[:3]]  # type: ignore[arg-type]
+    told = [decode_json(bytes(encode_block(item))) for item in items[:3]]  # type: ignore[arg-type]
     assert told == [
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}},
         {"type": "compaction", "content": "all of it", "encrypted_content": "e"},

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import TABLE, own_limits
-from sevenfold.models import Access, capabilities, default_params
+from sevenfold.cache.prices import TABLE, read_user_limits
+from sevenfold.models import ModelAccess, find_capabilities, make_default_params
 from sevenfold.models.capabilities import (
     FAMILIES,
     LONG_BETA,
-    connected_capabilities,
-    family,
-    window_of,
-    wire_name,
+    find_family,
+    find_user_capabilities,
+    find_window,
+    to_wire_name,
 )
 
 
@@ -46,29 +46,29 @@ from sevenfold.models.capabilities import (
 def test_the_longest_known_beginning_of_a_name_decides(
     name: str, expected: tuple[int, int]
 ) -> None:
-    able = capabilities(name)
+    able = find_capabilities(name)
     assert (able.window, able.max_output) == expected
 
 
 def test_the_window_is_decided_by_suffix_then_tables_then_beta_then_override() -> None:
-    assert window_of("claude-sonnet-4-5[1m]", own=50_000) == 1_000_000
-    assert window_of("unknown[1m]") == 1_000_000
-    assert window_of("claude-sonnet-4-5", own=50_000) == 50_000
-    assert window_of("claude-sonnet-4-5", [LONG_BETA]) == 200_000
-    assert window_of("unknown", [LONG_BETA]) == 1_000_000
-    assert window_of("unknown", ["other"], 8_192) == 8_192
-    assert window_of("unknown") == 200_000
+    assert find_window("claude-sonnet-4-5[1m]", own=50_000) == 1_000_000
+    assert find_window("unknown[1m]") == 1_000_000
+    assert find_window("claude-sonnet-4-5", own=50_000) == 50_000
+    assert find_window("claude-sonnet-4-5", [LONG_BETA]) == 200_000
+    assert find_window("unknown", [LONG_BETA]) == 1_000_000
+    assert find_window("unknown", ["other"], 8_192) == 8_192
+    assert find_window("unknown") == 200_000
 
 
 @pytest.mark.parametrize(
     "name", ["claude-sonnet-4-5", "claude-sonnet-4-5[1m]", "gpt-5", "offline", "claude-opus-5-5"]
 )
 def test_what_the_user_says_lowers_a_known_window_and_never_raises_it(name: str) -> None:
-    known = window_of(name)
+    known = find_window(name)
 
-    assert window_of(name, override=60_000) == 60_000
-    assert window_of(name, override=10_000_000) == known
-    assert window_of("unknown", [LONG_BETA], 60_000) == 60_000
+    assert find_window(name, override=60_000) == 60_000
+    assert find_window(name, override=10_000_000) == known
+    assert find_window("unknown", [LONG_BETA], 60_000) == 60_000
 
 
 def test_a_users_price_file_says_how_large_a_model_is(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_a_users_price_file_says_how_large_a_model_is(tmp_path: Path) -> None:
         '[models."claude-haiku-4-5"]\ninput = 1\n',
         encoding="utf-8",
     )
-    access = Access(anthropic_key="k", limits_of=own_limits(file))
+    access = ModelAccess(anthropic_key="k", limits_of=read_user_limits(file))
 
     def size(name: str, **more: Any) -> tuple[int, int]:
-        able = connected_capabilities(name, replace(access, **more))
+        able = find_user_capabilities(name, replace(access, **more))
         return able.window, able.max_output
 
     assert size("claude-sonnet-4-5-20250929") == (50_000, 4_000)
@@ -94,14 +94,14 @@ def test_a_users_price_file_says_how_large_a_model_is(tmp_path: Path) -> None:
 
 
 def test_an_unknown_model_answers_in_a_modest_part_of_its_window() -> None:
-    assert capabilities("unknown", window=8_192).max_output == 2_048
-    assert capabilities("unknown", window=1_000_000).max_output == 32_000
+    assert find_capabilities("unknown", window=8_192).max_output == 2_048
+    assert find_capabilities("unknown", window=1_000_000).max_output == 32_000
 
 
 def test_the_names_that_go_over_the_wire_have_neither_prefix_nor_suffix() -> None:
-    assert wire_name("claude-opus-4-5[1m]") == "claude-opus-4-5"
-    assert wire_name("anthropic:claude-opus-4-5[1m]") == "claude-opus-4-5"
-    assert wire_name("openai:llama3:8b") == "llama3:8b"
+    assert to_wire_name("claude-opus-4-5[1m]") == "claude-opus-4-5"
+    assert to_wire_name("anthropic:claude-opus-4-5[1m]") == "claude-opus-4-5"
+    assert to_wire_name("openai:llama3:8b") == "llama3:8b"
 
 
 def test_only_models_that_check_their_thinking_bind_it() -> None:
@@ -119,16 +119,16 @@ def test_only_models_that_check_their_thinking_bind_it() -> None:
         "claude-mythos-5-1",
         "openai:gpt-5",
     ]
-    assert all(capabilities(name).binds_thinking for name in binding)
-    assert not any(capabilities(name).binds_thinking for name in free)
+    assert all(find_capabilities(name).binds_thinking for name in binding)
+    assert not any(find_capabilities(name).binds_thinking for name in free)
 
 
 def test_context_edits_and_compaction_are_where_the_provider_has_them() -> None:
-    assert capabilities("claude-haiku-4-5").context_management
-    assert not capabilities("claude-haiku-4-5").server_compaction
-    assert capabilities("claude-opus-4-6").server_compaction
-    assert not capabilities("claude-3-5-haiku").context_management
-    assert not capabilities("openai:gpt-5").context_management
+    assert find_capabilities("claude-haiku-4-5").context_management
+    assert not find_capabilities("claude-haiku-4-5").server_compaction
+    assert find_capabilities("claude-opus-4-6").server_compaction
+    assert not find_capabilities("claude-3-5-haiku").context_management
+    assert not find_capabilities("openai:gpt-5").context_management
 
 
 def test_the_table_and_the_prices_agree_about_every_model() -> None:
@@ -136,8 +136,8 @@ def test_the_table_and_the_prices_agree_about_every_model() -> None:
         priced: dict[str, dict[str, Any]] = tomllib.load(file)["models"]
     compared = 0
     for name, row in priced.items():
-        if "window" in row and family(name) is not None:
-            able = capabilities(name)
+        if "window" in row and find_family(name) is not None:
+            able = find_capabilities(name)
             assert (name, able.window, able.max_output) == (name, row["window"], row["max_output"])
             compared += 1
     assert compared > 20
@@ -182,4 +182,4 @@ def test_no_family_is_listed_twice() -> None:
 def test_wishes_are_put_in_the_terms_of_the_model(
     name: str, wishes: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    assert default_params(name, Access(**wishes)) == expected
+    assert make_default_params(name, ModelAccess(**wishes)) == expected

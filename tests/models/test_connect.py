@@ -9,14 +9,14 @@ import pytest
 import rich.pretty
 from models.asking import KEY
 
-from sevenfold.errors import NoKey, UnknownModel
-from sevenfold.models import Access, connect
+from sevenfold.core.errors import NoKey, UnknownModel
+from sevenfold.core.protocols import Model
+from sevenfold.models import ModelAccess, connect_model
 from sevenfold.models.anthropic import AnthropicModel
-from sevenfold.models.capabilities import host_of, is_loopback
+from sevenfold.models.capabilities import is_loopback, parse_host
 from sevenfold.models.openai import OpenAiModel
-from sevenfold.protocols import Model
 
-BOTH = Access(anthropic_key=KEY, openai_key=KEY)
+BOTH = ModelAccess(anthropic_key=KEY, openai_key=KEY)
 
 
 def static_check() -> tuple[type[Model], ...]:
@@ -27,37 +27,41 @@ def static_check() -> tuple[type[Model], ...]:
     "name", ["claude-sonnet-4-5", " claude-opus-5-5[1m] ", "anthropic:claude-x"]
 )
 def test_a_plain_name_is_anthropics(name: str) -> None:
-    model = connect(name, BOTH)
+    model = connect_model(name, BOTH)
     assert isinstance(model, AnthropicModel)
     assert model.name == name.strip().removeprefix("anthropic:")
 
 
 def test_a_prefix_chooses_the_other_format_and_stays_in_the_name() -> None:
-    model = connect("openai:llama3:8b", BOTH)
+    model = connect_model("openai:llama3:8b", BOTH)
     assert isinstance(model, OpenAiModel)
     assert model.name == "openai:llama3:8b"
-    assert type(connect(model.name, BOTH)) is OpenAiModel
+    assert type(connect_model(model.name, BOTH)) is OpenAiModel
 
 
 def test_offline_needs_nothing() -> None:
-    assert connect("offline", Access()).name == "offline"
+    assert connect_model("offline", ModelAccess()).name == "offline"
 
 
 def test_without_a_key_the_variable_is_named_and_the_way_without_one() -> None:
     with pytest.raises(NoKey, match=r"ANTHROPIC_API_KEY.*model 'offline'"):
-        connect("claude-sonnet-4-5", Access(openai_key=KEY))
+        connect_model("claude-sonnet-4-5", ModelAccess(openai_key=KEY))
     with pytest.raises(NoKey, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*model 'offline'"):
-        connect("openai:gpt-5", Access(anthropic_key=KEY))
+        connect_model("openai:gpt-5", ModelAccess(anthropic_key=KEY))
 
 
 def test_a_server_of_ones_own_needs_no_key_and_may_call_its_models_what_it_likes() -> None:
-    own = Access(anthropic_base_url="http://127.0.0.1:1", openai_base_url="http://10.0.0.5:8000/v1")
-    assert isinstance(connect("qwen3", own), AnthropicModel)
-    assert isinstance(connect("openai:qwen3", own), OpenAiModel)
+    own = ModelAccess(
+        anthropic_base_url="http://127.0.0.1:1", openai_base_url="http://10.0.0.5:8000/v1"
+    )
+    assert isinstance(connect_model("qwen3", own), AnthropicModel)
+    assert isinstance(connect_model("openai:qwen3", own), OpenAiModel)
 
 
 def test_a_bearer_token_is_a_key_too() -> None:
-    assert isinstance(connect("claude-sonnet-4-5", Access(anthropic_token="t")), AnthropicModel)
+    assert isinstance(
+        connect_model("claude-sonnet-4-5", ModelAccess(anthropic_token="t")), AnthropicModel
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_a_bearer_token_is_a_key_too() -> None:
 )
 def test_an_unknown_name_gets_a_hint(name: str, hint: str) -> None:
     with pytest.raises(UnknownModel) as caught:
-        connect(name, BOTH)
+        connect_model(name, BOTH)
     assert hint in str(caught.value)
     assert caught.value.exit_code == 2
 
@@ -90,25 +94,25 @@ def test_an_unknown_name_gets_a_hint(name: str, hint: str) -> None:
 @pytest.mark.parametrize("key", [f"{KEY}\n", f" {KEY}", "schlüssel", "a\x00b"])
 def test_a_key_with_odd_characters_is_caught_before_it_is_sent_and_not_shown(key: str) -> None:
     for name, access in (
-        ("claude-opus-4-5", Access(anthropic_key=key)),
-        ("claude-opus-4-5", Access(anthropic_token=key)),
-        ("openai:m", Access(openai_key=key)),
+        ("claude-opus-4-5", ModelAccess(anthropic_key=key)),
+        ("claude-opus-4-5", ModelAccess(anthropic_token=key)),
+        ("openai:m", ModelAccess(openai_key=key)),
     ):
         with pytest.raises(NoKey, match="set it again") as caught:
-            connect(name, access)
+            connect_model(name, access)
         assert key not in str(caught.value)
         assert KEY not in str(caught.value)
 
 
 def test_nothing_that_prints_access_prints_a_key() -> None:
-    access = Access(
+    access = ModelAccess(
         anthropic_key=KEY,
         anthropic_token=KEY,
         openai_key=KEY,
         headers={"x-team": KEY},
         anthropic_base_url=f"https://me:{KEY}@host/path",
     )
-    model = connect("claude-opus-4-5", access)
+    model = connect_model("claude-opus-4-5", access)
     for shown in (
         repr(access),
         str(access),
@@ -120,7 +124,7 @@ def test_nothing_that_prints_access_prints_a_key() -> None:
     assert "anthropic_key='set'" in repr(access)
     assert "x-team" in repr(access)
     assert "https://host/path" in repr(access)
-    assert "openai_key='not set'" in repr(Access())
+    assert "openai_key='not set'" in repr(ModelAccess())
 
 
 def test_what_is_on_this_machine_is_known() -> None:
@@ -142,15 +146,15 @@ def test_what_is_on_this_machine_is_known() -> None:
             ),
         )
     )
-    assert host_of("https://u:p@host:81/x") == "host:81"
-    assert host_of("nonsense") == "nonsense"
+    assert parse_host("https://u:p@host:81/x") == "host:81"
+    assert parse_host("nonsense") == "nonsense"
 
 
 def test_importing_and_connecting_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from sevenfold.models import connect, Access;"
-        "access = Access(anthropic_key='k', openai_key='k');"
-        "connect('claude-opus-5-5', access); connect('openai:m', access);"
+        "import sys; from sevenfold.models import connect_model, ModelAccess;"
+        "access = ModelAccess(anthropic_key='k', openai_key='k');"
+        "connect_model('claude-opus-5-5', access); connect_model('openai:m', access);"
         "heavy = {'httpx', 'anthropic', 'openai', 'pydantic'} & set(sys.modules);"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )

@@ -26,17 +26,17 @@ from models.asking import (
 )
 from models.served import Canned, serving, sse
 
-from sevenfold.errors import ModelFailure, Unreachable
-from sevenfold.messages import Block
+from sevenfold.core.errors import ModelFailure, Unreachable
+from sevenfold.core.messages import Block
+from sevenfold.core.transcript import Reply
 from sevenfold.models import anthropic_stream, openai_stream
-from sevenfold.models.anthropic import mapped
-from sevenfold.models.failures import Provider
-from sevenfold.models.http import Answer, Sse
-from sevenfold.models.openai import mapped as chat_mapped
-from sevenfold.transcript import Reply
+from sevenfold.models.anthropic import map_anthropic_error
+from sevenfold.models.failures import ProviderInfo
+from sevenfold.models.http import HttpReply, SseEvent
+from sevenfold.models.openai import map_openai_error as chat_mapped
 
 pytestmark = pytest.mark.anyio
-WHO = Provider("Anthropic", "host", "KEY", "URL")
+WHO = ProviderInfo("Anthropic", "host", "KEY", "URL")
 
 MESSAGES = sse(
     *replied(
@@ -69,15 +69,15 @@ CHAT = sse(
 class Assembles(Protocol):
     @property
     def complete(self) -> bool: ...
-    def feed(self, event: Sse) -> list[str | Block]: ...
+    def feed(self, event: SseEvent) -> list[str | Block]: ...
 
 
 def of_messages() -> Assembles:
-    return anthropic_stream.Assembly(WHO, mapped)
+    return anthropic_stream.AnthropicAssembly(WHO, map_anthropic_error)
 
 
 def of_chat() -> Assembles:
-    return openai_stream.Assembly(WHO, chat_mapped, view_of())
+    return openai_stream.OpenAiAssembly(WHO, chat_mapped, view_of())
 
 
 async def assembled(make: Callable[[], Assembles], body: bytes) -> tuple[list[str | Block], bool]:
@@ -86,7 +86,7 @@ async def assembled(make: Callable[[], Assembles], body: bytes) -> tuple[list[st
     async def pieces() -> AsyncIterator[bytes]:
         yield body
 
-    answer, assembly = Answer(WHO, httpx.Response(200, content=pieces())), make()
+    answer, assembly = HttpReply(WHO, httpx.Response(200, content=pieces())), make()
     out = [item async for event in answer.events() for item in assembly.feed(event)]
     return out, assembly.complete
 
@@ -187,8 +187,8 @@ odd_events = st.dictionaries(
 
 @given(st.lists(odd_events, max_size=6))
 def test_events_of_any_shape_give_blocks_or_one_of_our_errors(events: list[dict[str, Any]]) -> None:
-    messages = anthropic_stream.Assembly(WHO, mapped)
-    chat = openai_stream.Assembly(WHO, chat_mapped, view_of())
+    messages = anthropic_stream.AnthropicAssembly(WHO, map_anthropic_error)
+    chat = openai_stream.OpenAiAssembly(WHO, chat_mapped, view_of())
     for assembly in (messages, chat):
         with suppress(ModelFailure):
             got = [item for event in events for item in assembly.take(event)]

@@ -15,7 +15,7 @@ import pytest
 from models.asking import KEY, anthropic, ask, openai, request_of
 from models.served import Canned, json_body, serving, sse
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadReply,
     BadRequest,
     KeyRefused,
@@ -26,23 +26,23 @@ from sevenfold.errors import (
     RateLimited,
     Unreachable,
 )
-from sevenfold.models import Access
+from sevenfold.models import ModelAccess
 from sevenfold.models import anthropic as anthropic_module
 from sevenfold.models import openai as openai_module
 from sevenfold.models.anthropic import AnthropicModel
 from sevenfold.models.failures import (
     Mapped,
-    Provider,
-    Told,
-    retry_after,
-    told,
-    transport_errors,
-    transport_failure,
+    ProviderInfo,
+    ServerRefusal,
+    list_transport_errors,
+    map_transport_error,
+    parse_error_body,
+    parse_retry_after,
 )
 from sevenfold.models.openai import OpenAiModel
 
-WHO = Provider("Anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-MAPS = [anthropic_module.mapped, openai_module.mapped]
+WHO = ProviderInfo("Anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+MAPS = [anthropic_module.map_anthropic_error, openai_module.map_openai_error]
 LEAVES = (
     PromptTooLong,
     RateLimited,
@@ -71,8 +71,8 @@ def test_every_status_is_one_of_our_errors_whatever_the_type(mapped: Mapped) -> 
     kinds = ["", "unheard_of", *anthropic_module.ERROR_TYPES, *openai_module.ERROR_TYPES]
     for status in [None, *range(400, 600)]:
         for kind in kinds:
-            is_ours(mapped(Told(WHO, status, kind, message="why")))
-            is_ours(mapped(Told(WHO, status, code=kind)))
+            is_ours(mapped(ServerRefusal(WHO, status, kind, message="why")))
+            is_ours(mapped(ServerRefusal(WHO, status, code=kind)))
 
 
 def test_every_error_type_that_anthropic_documents_is_in_the_map() -> None:
@@ -104,7 +104,7 @@ def test_every_error_type_that_anthropic_documents_is_in_the_map() -> None:
     ],
 )
 def test_anthropics_errors(status: int | None, kind: str, expected: type[ModelFailure]) -> None:
-    assert type(anthropic_module.mapped(Told(WHO, status, kind))) is expected
+    assert type(anthropic_module.map_anthropic_error(ServerRefusal(WHO, status, kind))) is expected
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_anthropics_errors(status: int | None, kind: str, expected: type[ModelFa
 def test_errors_of_openai_and_its_like(
     status: int | None, kind: str, code: str, expected: type[ModelFailure]
 ) -> None:
-    assert type(openai_module.mapped(Told(WHO, status, kind, code))) is expected
+    assert type(openai_module.map_openai_error(ServerRefusal(WHO, status, kind, code))) is expected
 
 
 def every_subclass(*kinds: type[BaseException]) -> set[type[BaseException]]:
@@ -148,10 +148,10 @@ def test_every_exception_of_the_http_library_is_mapped(library: ModuleType) -> N
     }
     assert len(raised) > 20
     for kind in raised | every_subclass(library.HTTPError, library.StreamError):
-        assert issubclass(kind, transport_errors())
+        assert issubclass(kind, list_transport_errors())
         error = kind.__new__(kind)
         error.args = (f"Illegal header value b'{KEY}'",)
-        is_ours(mapped := transport_failure(error, WHO))
+        is_ours(mapped := map_transport_error(error, WHO))
         assert KEY not in str(mapped)
 
 
@@ -172,7 +172,7 @@ def test_every_exception_of_the_http_library_is_mapped(library: ModuleType) -> N
 def test_what_helps_is_tried_again_and_what_cannot_help_is_not(
     error: Exception, expected: type[ModelFailure], again: bool
 ) -> None:
-    mapped = transport_failure(error, WHO)
+    mapped = map_transport_error(error, WHO)
     assert (type(mapped), mapped.retryable) == (expected, again)
 
 
@@ -185,14 +185,14 @@ def caused(error: Exception, cause: BaseException) -> Exception:
 def test_a_certificate_for_another_name_is_said_to_be_one_and_not_tried_again() -> None:
     bad = ssl.SSLCertVerificationError(1, "certificate verify failed")
     bad.verify_message = "Hostname mismatch, certificate is not valid for 'api.anthropic.com'."
-    mapped = transport_failure(caused(httpx.ConnectError("[SSL]"), bad), WHO)
+    mapped = map_transport_error(caused(httpx.ConnectError("[SSL]"), bad), WHO)
     assert "Hostname mismatch" in str(mapped)
     assert "ANTHROPIC_BASE_URL" in str(mapped)
     assert (type(mapped), mapped.retryable) == (Unreachable, False)
 
 
 def test_a_host_that_does_not_exist_is_named() -> None:
-    mapped = transport_failure(caused(httpx.ConnectError("x"), socket.gaierror(-2, "no")), WHO)
+    mapped = map_transport_error(caused(httpx.ConnectError("x"), socket.gaierror(-2, "no")), WHO)
     assert "there is no host api.anthropic.com" in str(mapped)
 
 
@@ -200,7 +200,9 @@ def test_a_host_that_does_not_exist_is_named() -> None:
 async def test_a_server_that_speaks_no_tls_is_unreachable() -> None:
     async with serving(Canned(b"hello")) as server:
         url = server.url.replace("http://", "https://")
-        model = AnthropicModel("claude-opus-4-5", Access(anthropic_base_url=url, anthropic_key=KEY))
+        model = AnthropicModel(
+            "claude-opus-4-5", ModelAccess(anthropic_base_url=url, anthropic_key=KEY)
+        )
         with pytest.raises(Unreachable, match="no safe connection to 127") as caught:
             await ask(model)
         await model.close()
@@ -213,7 +215,7 @@ async def test_a_port_where_nothing_listens_is_unreachable_and_says_how_to_mend_
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    access = Access(anthropic_base_url=url, openai_base_url=url)
+    access = ModelAccess(anthropic_base_url=url, openai_base_url=url)
     for model in (AnthropicModel("claude-opus-4-5", access), OpenAiModel("openai:m", access)):
         with pytest.raises(Unreachable, match=f"nothing listens at 127.0.0.1:{port}") as caught:
             await ask(model)
@@ -224,7 +226,7 @@ async def test_a_port_where_nothing_listens_is_unreachable_and_says_how_to_mend_
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["not a url", "ftp://x", "http://", "http://[::1", "http://a:b:c"])
 async def test_an_address_that_is_none_names_its_variable(url: str) -> None:
-    access = Access(anthropic_base_url=url, openai_base_url=url)
+    access = ModelAccess(anthropic_base_url=url, openai_base_url=url)
     for model, variable in (
         (AnthropicModel("claude-opus-4-5", access), "ANTHROPIC_BASE_URL"),
         (OpenAiModel("openai:m", access), "OPENAI_BASE_URL"),
@@ -320,9 +322,9 @@ async def test_no_part_of_a_key_is_shown_where_a_long_text_is_cut(before: int) -
     ],
 )
 def test_an_error_is_read_in_every_usual_shape(body: Any, message: str) -> None:
-    said = told(WHO, body, status=400)
+    said = parse_error_body(WHO, body, status=400)
     assert said.message == message
-    is_ours(openai_module.mapped(said))
+    is_ours(openai_module.map_openai_error(said))
 
 
 @pytest.mark.anyio
@@ -386,18 +388,22 @@ async def test_a_reply_without_an_end_is_given_up(start: bytes, again: bytes) ->
 
 
 def test_an_empty_account_is_told_from_a_wrong_key() -> None:
-    low = Told(
+    low = ServerRefusal(
         WHO, 400, "invalid_request_error", message="Your credit balance is too low to access"
     )
-    assert "billing" in str(anthropic_module.mapped(low))
-    quota = Told(WHO, 429, "insufficient_quota", "insufficient_quota", "You exceeded your quota")
-    assert "billing" in str(openai_module.mapped(quota))
-    assert not openai_module.mapped(quota).retryable
+    assert "billing" in str(anthropic_module.map_anthropic_error(low))
+    quota = ServerRefusal(
+        WHO, 429, "insufficient_quota", "insufficient_quota", "You exceeded your quota"
+    )
+    assert "billing" in str(openai_module.map_openai_error(quota))
+    assert not openai_module.map_openai_error(quota).retryable
 
 
 def test_a_missing_model_is_named() -> None:
     assert "'claude-x'" in str(
-        anthropic_module.mapped(Told(WHO, 404, "not_found_error", model="claude-x"))
+        anthropic_module.map_anthropic_error(
+            ServerRefusal(WHO, 404, "not_found_error", model="claude-x")
+        )
     )
 
 
@@ -426,7 +432,7 @@ def test_the_wait_is_read_as_seconds_as_milliseconds_or_as_a_date(
     headers: dict[str, str], expected: float | None
 ) -> None:
     just_before = 1_792_567_680.0 - 60.0
-    assert retry_after(headers, lambda: just_before) == expected
+    assert parse_retry_after(headers, lambda: just_before) == expected
 
 
 @pytest.mark.anyio
@@ -538,7 +544,7 @@ def test_a_prompt_that_is_too_long_is_recognised_however_it_is_said(
     message: str, tokens: int | None, limit: int | None
 ) -> None:
     for mapped in MAPS:
-        error = mapped(Told(WHO, 400, "invalid_request_error", message=message, model="m"))
+        error = mapped(ServerRefusal(WHO, 400, "invalid_request_error", message=message, model="m"))
         assert isinstance(error, PromptTooLong)
         assert (error.tokens, error.limit) == (tokens, limit)
         assert not error.retryable
@@ -549,8 +555,8 @@ def test_other_refusals_are_not_taken_for_it() -> None:
         "max_tokens: 99999 > 64000, which is the maximum allowed",
         "tools: too long a name",
     ):
-        said = Told(WHO, 400, "invalid_request_error", message=message)
-        assert type(anthropic_module.mapped(said)) is BadRequest
+        said = ServerRefusal(WHO, 400, "invalid_request_error", message=message)
+        assert type(anthropic_module.map_anthropic_error(said)) is BadRequest
 
 
 @pytest.mark.anyio

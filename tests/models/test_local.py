@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import UnknownModel
-from sevenfold.models import Access, capabilities, connect
-from sevenfold.models.local import LocalModel, context_length
-from sevenfold.protocols import Capabilities
-from sevenfold.tokens import Usage
+from sevenfold.core.errors import UnknownModel
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.tokens import Usage
+from sevenfold.models import ModelAccess, connect_model, find_capabilities
+from sevenfold.models.local import LocalModel, read_context_length
 
 
 def text(value: str) -> bytes:
@@ -58,7 +58,7 @@ def gguf(folder: Path, *entries: bytes) -> Path:
     ],
 )
 def test_the_head_says_how_long_a_prompt_may_be(tmp_path: Path, entries: tuple[bytes, ...]) -> None:
-    assert context_length(gguf(tmp_path, *entries)) == 8_192
+    assert read_context_length(gguf(tmp_path, *entries)) == 8_192
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_is_no_model_is_named_in_a_sentence(tmp_path: Path, content: bytes,
     path = tmp_path / "odd.gguf"
     path.write_bytes(content)
     with pytest.raises(UnknownModel, match=said) as caught:
-        connect(f"local:{path}", Access())
+        connect_model(f"local:{path}", ModelAccess())
     assert str(path) in str(caught.value)
     assert caught.value.exit_code == 2
 
@@ -110,7 +110,7 @@ def test_what_is_no_file_is_said_at_once(
 ) -> None:
     make(tmp_path / "gone.gguf")
     with pytest.raises(UnknownModel, match=said):
-        connect(f"local:{tmp_path / 'gone.gguf'}", Access())
+        connect_model(f"local:{tmp_path / 'gone.gguf'}", ModelAccess())
 
 
 def test_the_name_holds_the_whole_path_so_that_it_can_be_resumed_from_elsewhere(
@@ -120,11 +120,11 @@ def test_the_name_holds_the_whole_path_so_that_it_can_be_resumed_from_elsewhere(
     folder.mkdir()
     path = gguf(folder)
     monkeypatch.chdir(folder)
-    model = connect(" local:model.gguf ", Access())
+    model = connect_model(" local:model.gguf ", ModelAccess())
     assert isinstance(model, LocalModel)
     assert model.name == f"local:{path}"
     monkeypatch.chdir(tmp_path)
-    assert connect(model.name, Access()).name == model.name
+    assert connect_model(model.name, ModelAccess()).name == model.name
 
 
 def test_the_window_is_what_the_file_allows_and_no_more_than_asked_for(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_window_is_what_the_file_allows_and_no_more_than_asked_for(tmp_path:
     large.write_bytes(head(length(131_072)))
 
     def window(path: Path, asked: int | None = None) -> int:
-        able = connect(f"local:{path}", Access(window=asked)).capabilities
-        assert able == capabilities(f"local:{path}", window=asked), (
+        able = connect_model(f"local:{path}", ModelAccess(window=asked)).capabilities
+        assert able == find_capabilities(f"local:{path}", window=asked), (
             "what is said without running it"
         )
         return able.window
@@ -143,17 +143,17 @@ def test_the_window_is_what_the_file_allows_and_no_more_than_asked_for(tmp_path:
 
 
 def test_it_caches_prompts_and_sees_no_images(tmp_path: Path) -> None:
-    able = connect(f"local:{gguf(tmp_path)}", Access()).capabilities
+    able = connect_model(f"local:{gguf(tmp_path)}", ModelAccess()).capabilities
     assert able.caches_prompts
     assert able == Capabilities(window=8_192, max_output=2_048, images=False)
 
 
 def test_a_session_whose_file_has_gone_can_still_be_looked_at(tmp_path: Path) -> None:
-    assert capabilities(f"local:{tmp_path / 'gone.gguf'}").window == 32_768
+    assert find_capabilities(f"local:{tmp_path / 'gone.gguf'}").window == 32_768
 
 
 def test_it_costs_nothing_and_can_be_compared(tmp_path: Path) -> None:
-    price = Prices.load().of(connect(f"local:{gguf(tmp_path)}", Access()).name)
+    price = Prices.load().of(connect_model(f"local:{gguf(tmp_path)}", ModelAccess()).name)
     assert price is not None
     usage = Usage(input=100, cache_read=1_000, output=10)
     assert price.cost(usage) == 0.0
@@ -165,13 +165,13 @@ def test_without_the_extra_the_command_that_brings_it_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)  # as if it were not installed
     with pytest.raises(UnknownModel, match=r"pip install 'sevenfold\[local\]'"):
-        connect(f"local:{gguf(tmp_path)}", Access())
+        connect_model(f"local:{gguf(tmp_path)}", ModelAccess())
 
 
 def test_connecting_loads_no_engine(tmp_path: Path) -> None:
     code = (
-        "import sys; from sevenfold.models import Access, connect\n"
-        f"connect('local:' + {str(gguf(tmp_path))!r}, Access())\n"
+        "import sys; from sevenfold.models import ModelAccess, connect_model\n"
+        f"connect_model('local:' + {str(gguf(tmp_path))!r}, ModelAccess())\n"
         "print('xllamacpp' in sys.modules, 'httpx' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

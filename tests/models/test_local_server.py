@@ -19,11 +19,11 @@ from kit import FRAME
 from llama import LETTER, Talk, talking, weights_or_fail
 from msgspec.structs import replace
 
-from sevenfold.errors import ModelFailure, ModelNotFound, PromptTooLong, Unreachable
-from sevenfold.events import Retrying
-from sevenfold.messages import user
-from sevenfold.request import Request
-from sevenfold.transcript import Transcript
+from sevenfold.core.errors import ModelFailure, ModelNotFound, PromptTooLong, Unreachable
+from sevenfold.core.events import Retrying
+from sevenfold.core.messages import user
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Transcript
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 

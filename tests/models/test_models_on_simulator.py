@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from models.asking import KEY, TOOL, collect
 
-from sevenfold.cache.prefix import place
-from sevenfold.errors import (
+from sevenfold.cache.prefix import choose_breakpoints
+from sevenfold.core.errors import (
     BadReply,
     KeyRefused,
     ModelFailure,
@@ -20,13 +20,13 @@ from sevenfold.errors import (
     RateLimited,
     Unreachable,
 )
-from sevenfold.messages import Message, ToolResult, ToolUse, user
-from sevenfold.models import Access
+from sevenfold.core.messages import Message, ToolResult, ToolUse, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Pin, Reply, Transcript
+from sevenfold.models import ModelAccess
 from sevenfold.models.anthropic import AnthropicModel
 from sevenfold.models.openai import OpenAiModel
-from sevenfold.request import Frame, Request
 from sevenfold.simulator import ManualClock, Script, Simulator, parse_steps
-from sevenfold.transcript import Pin, Reply, Transcript
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-opus-4-8"
@@ -41,7 +41,7 @@ async def simulated(
     script = Script(parse_steps(steps)) if steps else None
     async with Simulator(clock=ManualClock(), script=script, window=window) as sim:
         fields.setdefault("anthropic_key", KEY)
-        model = AnthropicModel(MODEL, Access(anthropic_base_url=sim.url, **fields))
+        model = AnthropicModel(MODEL, ModelAccess(anthropic_base_url=sim.url, **fields))
         try:
             yield sim, model
         finally:
@@ -49,7 +49,7 @@ async def simulated(
 
 
 async def step(model: AnthropicModel, transcript: Transcript, frame: Frame = FRAME) -> Reply:
-    request = Request(frame, transcript.view, breakpoints=place(transcript.view))
+    request = Request(frame, transcript.view, breakpoints=choose_breakpoints(transcript.view))
     reply = (await collect(model, request))[-1]
     assert isinstance(reply, Reply)
     transcript.add(reply, by="model")
@@ -161,7 +161,9 @@ async def test_a_wrong_key_and_a_full_window_are_told() -> None:
 
 async def test_the_chat_format_holds_a_conversation_too() -> None:
     async with Simulator(clock=ManualClock()) as sim:
-        model = OpenAiModel("openai:gpt-5", Access(openai_base_url=f"{sim.url}/v1", openai_key=KEY))
+        model = OpenAiModel(
+            "openai:gpt-5", ModelAccess(openai_base_url=f"{sim.url}/v1", openai_key=KEY)
+        )
         transcript = Transcript(lambda: 0.0)
         transcript.add(user("hello " * 2_000))
         frame = Frame("openai:gpt-5", FRAME.system, FRAME.tools)

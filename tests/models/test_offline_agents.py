@@ -11,13 +11,13 @@ from models.offline_project import ALL_TOOLS, Project, Talk, first_calls
 from models.test_offline_phrasings import FOUND
 from models.test_offline_requests import FILES, READ, RUN, SEARCH, WRITE
 
+from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER
-from sevenfold.layers.l7_agents.members import Order, first_words
-from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.layers.l7_agents.members import AgentOrder, make_first_message
 from sevenfold.models.directives import write_directive
-from sevenfold.offline import reply_to_wire
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.reply import RULES, Rules, answer
+from sevenfold.offline import encode_reply
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import RULES, EngineRules, make_reply
 
 KINDS = "Starts an agent.\n\nTypes:\n- general-purpose: anything\n- explorer: looks things up\n"
 TOOLS: dict[str, Json] = {
@@ -30,7 +30,7 @@ GENERAL = "general-purpose"
 
 def asked(text: str, *before: Message, tools: dict[str, Json] = TOOLS) -> list[tuple[str, Json]]:
     """The calls of the first reply."""
-    blocks = answer(Conversation((*before, user(text)), tools, told={"Agent": KINDS}))
+    blocks = make_reply(OfflineConversation((*before, user(text)), tools, told={"Agent": KINDS}))
     return [(b.name, b.input) for b in blocks if isinstance(b, ToolUse)]
 
 
@@ -258,7 +258,7 @@ def test_an_agent_does_what_its_prompt_says() -> None:
 
 def forked(task: str, *, worktree: Path | None = None) -> Talk:
     """A fork as it begins: the parent's calls are open, and the task is a directive."""
-    order = Order(description="d", prompt=task, kind="fork")
+    order = AgentOrder(description="d", prompt=task, kind="fork")
     uses = [ToolUse(f"t{n}", "Agent", {"prompt": task, "subagent_type": "fork"}) for n in (1, 2)]
     talk = Talk(tools=dict(TOOLS), rules=RULES)
     talk.messages = [
@@ -267,7 +267,7 @@ def forked(task: str, *, worktree: Path | None = None) -> Talk:
         user(f"fork twice: {task}; read b.py"),
         assistant(*uses),
         Message("user", tuple(ToolResult(use.id, PLACEHOLDER) for use in uses)),
-        first_words(order, "a-1", worktree),
+        make_first_message(order, "a-1", worktree),
     ]
     return talk
 
@@ -302,7 +302,7 @@ def test_a_fork_on_the_wire_does_the_same() -> None:
         {"role": m.role, "content": [_wire(block) for block in m.content]} for m in talk.messages
     ]
 
-    blocks = reply_to_wire({"messages": content, "tools": [{"name": "Read"}, {"name": "Agent"}]})
+    blocks = encode_reply({"messages": content, "tools": [{"name": "Read"}, {"name": "Agent"}]})
 
     assert [b["input"] for b in blocks if b["type"] == "tool_use"] == [{"file_path": "config.toml"}]
 
@@ -316,7 +316,7 @@ def _wire(block: Any) -> Json:
 
 
 def test_a_task_may_stand_in_a_directive_without_words_about_forks() -> None:
-    talk = Talk(rules=Rules())
+    talk = Talk(rules=EngineRules())
     talk.messages = [user(write_directive("agent", "a-1", "read config.toml"))]
 
     assert "Read config.toml" in ran(talk)
@@ -343,7 +343,7 @@ def test_the_status_says_in_three_to_five_words_what_is_done(
     before = (user("go"), assistant(use), Message("user", (ToolResult("t1", "text"),)))
     directive = user(write_directive("status", "s-1", "What is being done?"))
 
-    [block] = answer(Conversation((*before, directive), TOOLS))
+    [block] = make_reply(OfflineConversation((*before, directive), TOOLS))
 
     assert block == Text(said)
     assert 3 <= len(said.split()) <= 5
@@ -353,5 +353,7 @@ def test_the_status_of_what_has_not_begun_or_is_done() -> None:
     directive = user(write_directive("status", "s-1", "What is being done?"))
     begun = (user("go"), assistant(Text("It is done.")))
 
-    assert answer(Conversation((user("go"), directive))) == (Text("Beginning with the task"),)
-    assert answer(Conversation((*begun, directive))) == (Text("Writing up the results"),)
+    assert make_reply(OfflineConversation((user("go"), directive))) == (
+        Text("Beginning with the task"),
+    )
+    assert make_reply(OfflineConversation((*begun, directive))) == (Text("Writing up the results"),)

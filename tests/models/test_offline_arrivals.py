@@ -10,14 +10,14 @@ from models.talk import Talk as Log
 from models.talk import wire
 from models.test_offline_extracting import saved
 
-from sevenfold.layers.l7_agents.mail import BY, render
-from sevenfold.layers.l7_agents.mailbox import PlanApprovalRequest, ShutdownRequest, new_letter
+from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.layers.l7_agents.mail import BY, render_letter
+from sevenfold.layers.l7_agents.mailbox import PlanApprovalRequest, ShutdownRequest, make_letter
 from sevenfold.layers.l7_agents.members import AgentNotice
-from sevenfold.layers.l7_agents.members import render as notice_text
-from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.offline import reply_to_wire
-from sevenfold.offline.conversation import Conversation, split_added
-from sevenfold.offline.reply import answer
+from sevenfold.layers.l7_agents.members import render_notice as notice_text
+from sevenfold.offline import encode_reply
+from sevenfold.offline.conversation import OfflineConversation, split_added
+from sevenfold.offline.reply import make_reply
 from sevenfold.testing import FakeClock
 
 TOOLS: dict[str, Json] = {
@@ -42,7 +42,7 @@ ORDERS = [
 
 
 def letter(text: str, sender: str = "tester") -> Message:
-    return render(new_letter(sender, text, "about it", FakeClock()))
+    return render_letter(make_letter(sender, text, "about it", FakeClock()))
 
 
 def notice(text: str, name: str = "scout", status: str = "done") -> Message:
@@ -53,7 +53,7 @@ def notice(text: str, name: str = "scout", status: str = "done") -> Message:
 
 
 def reply(*messages: Message) -> tuple[list[ToolUse], str]:
-    blocks = answer(Conversation(messages, TOOLS))
+    blocks = make_reply(OfflineConversation(messages, TOOLS))
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     return [block for block in blocks if isinstance(block, ToolUse)], text
 
@@ -85,7 +85,7 @@ def test_on_the_wire_where_nobody_says_who_wrote_it_the_same_holds(text: str) ->
     body["messages"][-1]["content"].pop()  # without a directive: the turn goes on by itself
     body["tools"] = [{"name": name} for name in TOOLS]
 
-    blocks = reply_to_wire(body)
+    blocks = encode_reply(body)
 
     assert [block["type"] for block in blocks] == ["text"]
     assert "tester says:" in blocks[0]["text"]
@@ -202,7 +202,7 @@ def test_notes_and_summaries_do_not_take_a_letter_for_the_users_words() -> None:
 
 def asks_to_end(id: str = "r1", sender: str = "lead") -> Message:
     frame = ShutdownRequest(id, "all is done")
-    return render(new_letter(sender, "please end", "end now", FakeClock(), frame))
+    return render_letter(make_letter(sender, "please end", "end now", FakeClock(), frame))
 
 
 def agreed(id: str = "r1") -> Json:
@@ -247,8 +247,8 @@ def test_what_was_asked_for_before_is_done_first() -> None:
     "arrived",
     [
         asks_to_end(sender="tester"),
-        render(
-            new_letter("lead", "my plan", "a plan", FakeClock(), PlanApprovalRequest("r1", "go"))
+        render_letter(
+            make_letter("lead", "my plan", "a plan", FakeClock(), PlanApprovalRequest("r1", "go"))
         ),
         letter('kind="shutdown_request" request_id="r1"', "lead"),
     ],
@@ -262,6 +262,6 @@ def test_nothing_else_that_arrives_ends_it(arrived: Message) -> None:
 
 
 def test_without_the_tool_it_is_only_told() -> None:
-    blocks = answer(Conversation((*DONE, asks_to_end()), ALL_TOOLS))
+    blocks = make_reply(OfflineConversation((*DONE, asks_to_end()), ALL_TOOLS))
 
     assert all(isinstance(block, Text) for block in blocks)

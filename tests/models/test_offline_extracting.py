@@ -9,21 +9,21 @@ import pytest
 
 from benchmarks.extraction.learning import Learner
 from benchmarks.extraction.personas import Session
-from sevenfold.layers.l5_durable_memory.extraction import asking
-from sevenfold.memory.folder.names import wrong_with_file
-from sevenfold.memory.recalled import Recalled
+from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.layers.l5_durable_memory.extraction import format_extraction_request
+from sevenfold.memory.folder.names import explain_bad_file
+from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.topic_file import Topic, read_topic
-from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.reply import answer
-from sevenfold.session.frame import context
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import make_reply
+from sevenfold.session.frame import make_context_message
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path("/home/me/.sevenfold/projects/p/memory")
 TOOLS: dict[str, Json] = {name: {"type": "object"} for name in ("Read", "Write", "Edit", "Bash")}
-DATE = context("Date: 2026-11-03", "Working folder: /home/me/p")
+DATE = make_context_message("Date: 2026-11-03", "Working folder: /home/me/p")
 NOTHING = "Nothing to save."
 
 
@@ -36,15 +36,15 @@ def known(file: str, description: str, type: str = "user") -> Recalled:
 
 def asked(
     messages: Sequence[Message], memories: Sequence[Recalled] = (), since: int = 0
-) -> Conversation:
+) -> OfflineConversation:
     """A conversation that rests, with the directive to look back over it."""
-    body = asking(memories, FOLDER, "s-1", 0.0, since, 5)
+    body = format_extraction_request(memories, FOLDER, "s-1", 0.0, since, 5)
     directive = user(write_directive("extract", "x-9", body))
-    return Conversation((*messages, directive), TOOLS)
+    return OfflineConversation((*messages, directive), TOOLS)
 
 
-def calls(conversation: Conversation) -> list[ToolUse]:
-    return [block for block in answer(conversation) if isinstance(block, ToolUse)]
+def calls(conversation: OfflineConversation) -> list[ToolUse]:
+    return [block for block in make_reply(conversation) if isinstance(block, ToolUse)]
 
 
 def saved(*messages: Message, memories: Sequence[Recalled] = (), since: int = 0) -> list[Topic]:
@@ -54,7 +54,7 @@ def saved(*messages: Message, memories: Sequence[Recalled] = (), since: int = 0)
         assert use.name == "Write"
         path = Path(use.input["file_path"])
         assert path.parent == FOLDER
-        assert wrong_with_file(path.name) == ""
+        assert explain_bad_file(path.name) == ""
         topics.append(read_topic(use.input["content"].encode(), path.name))
         assert topics[-1].problems == ()
     return topics
@@ -116,7 +116,7 @@ def test_a_rule_keeps_its_reason_apart() -> None:
 
 
 def test_dates_are_counted_from_the_day_of_the_message() -> None:
-    later = context("This has changed:", "Date: 2026-11-10")
+    later = make_context_message("This has changed:", "Date: 2026-11-10")
     [first, second] = saved(
         user("The API freeze is on Thursday."), later, user("The beta release is on Thursday.")
     )
@@ -184,7 +184,7 @@ def test_an_approval_is_saved_with_what_was_approved(text: str, answered: str, q
 )
 def test_tasks_questions_suppositions_quotations_jokes_and_secrets_are_not_saved(text: str) -> None:
     assert said(text) == []
-    assert answer(asked([DATE, user(text)])) == (Text(NOTHING),)
+    assert make_reply(asked([DATE, user(text)])) == (Text(NOTHING),)
 
 
 def test_only_what_a_person_typed_is_a_source() -> None:
@@ -198,7 +198,7 @@ def test_only_what_a_person_typed_is_a_source() -> None:
 
 def test_what_nobody_typed_is_no_source_even_without_tags() -> None:
     conversation = asked([DATE, user("I live in Berlin.")])
-    added = Conversation(conversation.messages, TOOLS, added=frozenset({1}))
+    added = OfflineConversation(conversation.messages, TOOLS, added=frozenset({1}))
     assert calls(added) == []
 
 
@@ -212,9 +212,9 @@ def test_in_work_on_files_plans_are_about_the_task() -> None:
     done = Message("user", (ToolResult("t1", "done"),))
     plan = user("Let's switch to the flexible itinerary for Kyoto.")
     assert saved(user("change a.py"), edit, done, plan) == []
-    assert saved(context("Git branch: main"), plan) == []
+    assert saved(make_context_message("Git branch: main"), plan) == []
     assert len(saved(plan)) == 1
-    assert len(saved(context("Git branch: none: not a git repository"), plan)) == 1
+    assert len(saved(make_context_message("Git branch: none: not a git repository"), plan)) == 1
 
 
 def test_a_long_text_that_was_pasted_is_no_statement_of_the_person() -> None:
@@ -247,14 +247,14 @@ def test_a_change_is_read_first_and_takes_the_place_of_the_old_fact() -> None:
         "5\tmood: kept\n6\t---\n7\t\n8\tThe user lives in Berlin.\n[a memory, saved today.]"
     )
     then = (assistant(read), Message("user", (ToolResult(read.id, page),)))
-    [write] = calls(Conversation((*start.messages, *then), TOOLS))
+    [write] = calls(OfflineConversation((*start.messages, *then), TOOLS))
     topic = read_topic(write.input["content"].encode(), "home.md")
     assert (write.name, topic.name) == ("Write", "home")
     assert topic.description == "The user lives in Munich now."
     assert "Berlin" not in topic.body
     assert "mood: kept" in write.input["content"]
     ended = (assistant(write), Message("user", (ToolResult(write.id, "Saved home.md."),)))
-    last = answer(Conversation((*start.messages, *then, *ended), TOOLS))
+    last = make_reply(OfflineConversation((*start.messages, *then, *ended), TOOLS))
     assert last == (Text("Saved 1 memory: home.md."),)
 
 
@@ -267,7 +267,7 @@ def test_a_memory_that_is_to_be_forgotten_is_emptied() -> None:
         "5\t---\n6\tIn Berlin."
     )
     then = (assistant(read), Message("user", (ToolResult(read.id, page),)))
-    [write] = calls(Conversation((*start.messages, *then), TOOLS))
+    [write] = calls(OfflineConversation((*start.messages, *then), TOOLS))
     topic = read_topic(write.input["content"].encode(), "home.md")
     assert topic.description == "Withdrawn on 2026-11-03 at the request of the user."
 
@@ -282,14 +282,14 @@ def test_a_refused_write_is_said_and_not_tried_again() -> None:
     start = asked([DATE, user("I live in Berlin.")])
     [write] = calls(start)
     failed = Message("user", (ToolResult(write.id, "not allowed", is_error=True),))
-    blocks = answer(Conversation((*start.messages, assistant(write), failed), TOOLS))
+    blocks = make_reply(OfflineConversation((*start.messages, assistant(write), failed), TOOLS))
     assert blocks == (Text("Saved nothing. 1 not saved."),)
 
 
 def test_without_a_manifest_or_a_tool_to_write_nothing_is_done() -> None:
     bare = user(write_directive("extract", "x-1", "Look back."))
-    assert calls(Conversation((user("I live in Berlin."), bare), TOOLS)) == []
-    assert calls(Conversation(asked([user("I live in Berlin.")]).messages, {})) == []
+    assert calls(OfflineConversation((user("I live in Berlin."), bare), TOOLS)) == []
+    assert calls(OfflineConversation(asked([user("I live in Berlin.")]).messages, {})) == []
 
 
 async def test_what_it_writes_passes_every_check_of_the_layer(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from models.offline_project import ALL_TOOLS
 
-from sevenfold.messages import Json
-from sevenfold.offline import reply_to_wire
-from sevenfold.offline.forced import smallest
+from sevenfold.core.messages import Json
+from sevenfold.offline import encode_reply
+from sevenfold.offline.forced_tools import make_smallest_value
 
 ADDRESS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BOOK: Json = {
@@ -41,7 +41,7 @@ TOOLS = [{"name": n, "input_schema": s} for n, s in ALL_TOOLS.items()]
 def called(text: str, choice: Json, *tools: Json) -> list[tuple[str, Json]]:
     messages = [{"role": "user", "content": text}]
     body = {"messages": messages, "tools": list(tools), "tool_choice": choice}
-    return [(b["name"], b["input"]) for b in reply_to_wire(body) if b["type"] == "tool_use"]
+    return [(b["name"], b["input"]) for b in encode_reply(body) if b["type"] == "tool_use"]
 
 
 def test_the_tool_is_called_with_what_its_schema_requires() -> None:
@@ -83,11 +83,11 @@ def test_nothing_is_called_where_nothing_is_insisted_on(choice: Json) -> None:
     ],
 )  # fmt: skip
 def test_the_smallest_value_of_a_schema(schema: Json, wanted: Any) -> None:
-    assert smallest(schema, schema) == wanted
+    assert make_smallest_value(schema, schema) == wanted
 
 
 def test_a_schema_without_end_has_an_end() -> None:
     node: Json = {"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}
-    assert "next" in smallest(node, node)
+    assert "next" in make_smallest_value(node, node)
     loop: Json = {"$ref": "#"}
-    assert smallest(loop, loop) == "text"
+    assert make_smallest_value(loop, loop) == "text"

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from models.offline_project import Project, Talk
 
-from sevenfold.layers.l5_durable_memory.prompt import memory_prompt, opening
-from sevenfold.memory.agent_writes import set_aside
-from sevenfold.messages import user
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.extraction import learned
-from sevenfold.offline.language import heard
+from sevenfold.core.messages import user
+from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt, format_opening
+from sevenfold.memory.agent_writes import is_memory_ignored
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.extraction import extract_facts
+from sevenfold.offline.language import find_typed_sentences
 from sevenfold.offline.reply import RULES
-from sevenfold.session.frame import context
+from sevenfold.session.frame import make_context_message
 
 FOLDER = "/home/me/.sevenfold/projects/p/memory"
-SYSTEM = memory_prompt(Path(FOLDER), Path(FOLDER).parent)
+SYSTEM = format_memory_prompt(Path(FOLDER), Path(FOLDER).parent)
 INDEX = (
     "- [deploy-day](deploy-day.md) — Deploys happen on Mondays\n"
     "- [tabs](tabs.md) — Use tabs, never spaces\n"
@@ -28,9 +28,12 @@ INDEX = (
 def talk(index: str = INDEX, **files: str) -> Talk:
     """A conversation that opens with an index."""
     stored = {f"{FOLDER}/{name}.md": text for name, text in files.items()}
-    said = opening(index, "") or ""
+    said = format_opening(index, "") or ""
     return Talk(
-        rules=RULES, system=SYSTEM, project=Project(stored), messages=[user(context(said).text)]
+        rules=RULES,
+        system=SYSTEM,
+        project=Project(stored),
+        messages=[user(make_context_message(said).text)],
     )
 
 
@@ -113,15 +116,15 @@ def test_ignored_memory_is_not_quoted() -> None:
     ],
 )
 def test_memory_is_set_aside_until_it_is_wanted_again(typed: list[str], ignored: bool) -> None:
-    assert set_aside(typed) is ignored
+    assert is_memory_ignored(typed) is ignored
 
 
 # --- the daily log --------------------------------------------------------------------------------------
 
 
 def assistant(project: Project | None = None) -> Talk:
-    system = memory_prompt(Path(FOLDER), Path(FOLDER).parent, logs=True)
-    day = user(context("Date: 2026-11-03").text)
+    system = format_memory_prompt(Path(FOLDER), Path(FOLDER).parent, logs=True)
+    day = user(make_context_message("Date: 2026-11-03").text)
     return Talk(rules=RULES, system=system, messages=[day], project=project or Project({}))
 
 
@@ -176,7 +179,9 @@ def test_a_log_that_others_began_is_read_and_only_added_to() -> None:
     ],
 )
 def test_a_wish_for_all_work_is_feedback_and_a_date_is_of_the_project(said: str, type: str) -> None:
-    conversation = Conversation((user(context("Date: 2026-11-03").text), user(said)))
-    [one] = learned(heard(conversation, 0, 2))
+    conversation = OfflineConversation(
+        (user(make_context_message("Date: 2026-11-03").text), user(said))
+    )
+    [one] = extract_facts(find_typed_sentences(conversation, 0, 2))
 
     assert one.type == type

@@ -14,19 +14,19 @@ from layers.noting import Noting
 from models.talk import FORM, LIMITS, NOTES, WORDING, Talk, edited, titled, working
 from msgspec.structs import replace
 
-from sevenfold.events import Failed, Progress
-from sevenfold.layers.l3_session_memory.notes import Form, Limits
-from sevenfold.layers.l3_session_memory.update import NotesKeeping
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.shared.boundary import last_boundary
-from sevenfold.messages import ToolUse, assistant
+from sevenfold.core.events import Failed, Progress
+from sevenfold.core.messages import ToolUse, assistant
+from sevenfold.core.tokens import Thresholds, estimate_tokens, measure_message
+from sevenfold.layers.l3_session_memory.notes import NotesForm, NotesLimits
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.shared.boundary import find_last_boundary
 from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.reply import answer
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import make_reply
 from sevenfold.offline.summaries import CAME_UP
 from sevenfold.testing import NoAccounts
-from sevenfold.tokens import Thresholds, estimate, measure
 
 TITLES = [section.title for section in FORM.sections]
 
@@ -180,7 +180,7 @@ def test_what_somebody_wrote_by_hand_stays() -> None:
 
 
 def test_a_template_of_the_users_own_is_filled_by_what_its_titles_ask_for() -> None:
-    form = Form.of("# 目标\n\n## 文件\n_哪些文件_\n\n# 进展\n\n# Poems\n")
+    form = NotesForm.of("# 目标\n\n## 文件\n_哪些文件_\n\n# 进展\n\n# Poems\n")
     talk = working()
     edits = talk.noted(form.template, wording=replace(WORDING, form=form))
     goal, files, state, poems = form.bodies(edited(form.template, edits))
@@ -199,7 +199,7 @@ def test_all_that_was_said_is_there_and_too_much_of_it_is_cut_in_the_middle_alik
     for n in range(40):
         talk.say(f"Number {n} begins. " + f"middle {n} " * 60 + f"and {n} ends.")
     whole = titled(edited(FORM.template, talk.noted()))["Task specification"]
-    tight = titled(edited(FORM.template, talk.noted(limits=Limits(700, 4_000))))[
+    tight = titled(edited(FORM.template, talk.noted(limits=NotesLimits(700, 4_000))))[
         "Task specification"
     ]
 
@@ -210,7 +210,7 @@ def test_all_that_was_said_is_there_and_too_much_of_it_is_cut_in_the_middle_alik
     assert "“Number 0 begins." in tight.splitlines()[0]
     assert "left out here" in tight.splitlines()[1]
     assert tight.splitlines()[-1].startswith("- “Number 39 begins.")
-    assert estimate(tight) <= 700
+    assert estimate_tokens(tight) <= 700
 
 
 TEXTS = st.text(
@@ -224,9 +224,9 @@ EVENTS = st.lists(
 
 
 @settings(max_examples=80)
-@given(EVENTS, EVENTS, st.sampled_from([Limits(80, 480), Limits(300, 1_800), LIMITS]))
+@given(EVENTS, EVENTS, st.sampled_from([NotesLimits(80, 480), NotesLimits(300, 1_800), LIMITS]))
 def test_whatever_was_said_the_edits_fit_the_form_holds_and_nothing_is_too_long(
-    events: list[tuple[str, str]], more: list[tuple[str, str]], limits: Limits
+    events: list[tuple[str, str]], more: list[tuple[str, str]], limits: NotesLimits
 ) -> None:
     talk, notes = Talk(), FORM.template
     for part in (events, more):
@@ -248,7 +248,7 @@ def test_edits_that_a_reply_cannot_hold_come_with_the_next_update() -> None:
     room = 400
     notes, rounds = FORM.template, 0
     while edits := talk.noted(notes, room=room):
-        assert measure(assistant(*edits)).tokens() <= room
+        assert measure_message(assistant(*edits)).tokens() <= room
         notes, rounds = edited(notes, edits), rounds + 1
     assert rounds > 1
     assert notes == edited(FORM.template, talk.noted())
@@ -278,14 +278,14 @@ def test_the_path_and_the_limits_are_those_of_the_instruction_not_of_the_notes()
     filled = edited(FORM.template, talk.noted())
     body = f"Keep the notes.\n\n<notes>\n{filled.strip()}\n</notes>\n\nThe file is {NOTES}."
     talk.run("make lint", "clean")
-    blocks = answer(Conversation.of(talk.asked("notes", body)))
+    blocks = make_reply(OfflineConversation.of(talk.asked("notes", body)))
 
     assert {b.input["file_path"] for b in blocks if isinstance(b, ToolUse)} == {str(NOTES)}
 
 
 @pytest.mark.parametrize("body", ["Bring them up to date.", "<notes>\n# A\n</notes>", f"{NOTES}"])
 def test_a_directive_without_notes_or_path_is_answered_in_words(body: str) -> None:
-    [block] = answer(Conversation.of(working().asked("notes", body)))
+    [block] = make_reply(OfflineConversation.of(working().asked("notes", body)))
 
     assert "There are no notes in this directive" in getattr(block, "text", "")
 
@@ -327,14 +327,14 @@ async def test_the_keeper_of_notes_takes_its_edits_again_and_again(
 ) -> None:
     talk = Noting(tmp_path)
     engine = OfflineEngine(window)
-    forks = Forks(
+    forks = ForkRunner(
         lambda: engine,
         NoAccounts(),
         talk.clock,
         talk.events.append,
         lambda: Thresholds.of(window, 8_000),
     )
-    keeping = NotesKeeping(talk.book, forks, lambda: engine.capabilities, talk.events.append)
+    keeping = NotesUpdater(talk.book, forks, lambda: engine.capabilities, talk.events.append)
     seen: list[str] = []
     for n in range(5):
         talk.say(f"Look at part {n}, and keep the order of field_{n}.")
@@ -350,7 +350,7 @@ async def test_the_keeper_of_notes_takes_its_edits_again_and_again(
     assert [titled(text)["Session title"] for text in seen] == [
         "Look at part 0, and keep the order of field_0."
     ] * 5
-    assert FORM.too_long(seen[-1], Limits.of(2_000, 12_000, window)) == []
+    assert FORM.too_long(seen[-1], NotesLimits.of(2_000, 12_000, window)) == []
     assert any("edits" in event.said for event in talk.of(Progress))
 
 
@@ -368,14 +368,14 @@ async def test_in_a_session_its_notes_stand_in_for_the_older_part(tmp_path: Path
         view = session.turn.transcript.view
         notes = (session.folder / "session-memory" / "summary.md").read_text(encoding="utf-8")
 
-    boundary = last_boundary(view)
+    boundary = find_last_boundary(view)
     assert boundary is not None
     assert boundary.by == "notes"
     assert here.of(Failed) == []
     assert "“read t0.txt, and never change LICENSE”" in titled(notes)["Task specification"]
     [paid] = [m.text for m in view.messages if m.text.startswith("<session-notes>")]
     assert "never change LICENSE" in paid
-    assert FORM.too_long(notes, Limits.of(2_000, 12_000, 24_000)) == []
+    assert FORM.too_long(notes, NotesLimits.of(2_000, 12_000, 24_000)) == []
 
 
 def test_requests_to_forks_are_no_part_of_the_notes() -> None:

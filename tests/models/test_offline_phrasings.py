@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from models.offline_project import Project, Talk, first_calls, said
 
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
 
 FOUND: list[tuple[str, str, dict[str, Any]]] = [
     ("find till.py", "Glob", {"pattern": "**/till.py"}),

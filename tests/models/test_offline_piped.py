@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from models.offline_project import ALL_TOOLS, Talk, first_calls, said
 
-from sevenfold.messages import Message, Text, user
-from sevenfold.offline import reply_to_wire
+from sevenfold.core.messages import Message, Text, user
+from sevenfold.offline import encode_reply
 
 DIFF = "diff --git a/x b/x\n+hello\n"
 
@@ -36,7 +36,7 @@ def test_what_is_piped_in_is_never_carried_out(text: str) -> None:
     tools = [{"name": name, "input_schema": schema} for name, schema in ALL_TOOLS.items()]
     for content in (text, [{"type": "text", "text": text}]):
         body = {"messages": [{"role": "user", "content": content}], "tools": tools}
-        assert [block["type"] for block in reply_to_wire(body)] == ["text"]
+        assert [block["type"] for block in encode_reply(body)] == ["text"]
 
 
 def test_a_request_beside_it_is_still_carried_out() -> None:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.offline_project import CONFIG, Project, Talk, said
 
-from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.offline.conversation import Conversation
+from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.plan import MOST_CALLS, SAME_CALL
-from sevenfold.offline.reply import Rules, answer
-from sevenfold.offline.steps import Call, Calls
+from sevenfold.offline.reply import EngineRules, make_reply
+from sevenfold.offline.steps import ToolCallsStep, ToolCallStep
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_request_without_end_is_bounded() -> None:
 def test_a_client_that_rewrites_the_calls_does_not_make_the_engine_loop() -> None:
     messages = [user("read a.txt then run make")]
     for n in range(20):
-        blocks = answer(Conversation(tuple(messages), {"Read": {}, "Bash": {}}))
+        blocks = make_reply(OfflineConversation(tuple(messages), {"Read": {}, "Bash": {}}))
         uses = [b for b in blocks if isinstance(b, ToolUse)]
         if not uses:
             break
@@ -187,7 +187,7 @@ def test_a_call_that_lost_its_neighbour_is_not_made_again() -> None:
         assistant(done),
         Message("user", (ToolResult("t1", "1\tx"),)),
     )
-    blocks = answer(Conversation(messages, {"Read": {}}))
+    blocks = make_reply(OfflineConversation(messages, {"Read": {}}))
     assert [b.input for b in blocks if isinstance(b, ToolUse)] == [{"file_path": "b.py"}]
 
 
@@ -226,8 +226,8 @@ def test_ids_differ_after_the_view_was_shortened_to_the_same_length() -> None:
     tools: dict[str, Json] = {"Read": {}}
     long = (user("one"), assistant(Text("1")), user("read a.py"))
     short = (user("summary of one"), assistant(Text("2")), user("read a.py"))
-    (first,) = [b for b in answer(Conversation(long, tools)) if isinstance(b, ToolUse)]
-    (second,) = [b for b in answer(Conversation(short, tools)) if isinstance(b, ToolUse)]
+    (first,) = [b for b in make_reply(OfflineConversation(long, tools)) if isinstance(b, ToolUse)]
+    (second,) = [b for b in make_reply(OfflineConversation(short, tools)) if isinstance(b, ToolUse)]
     assert first.id != second.id
 
 
@@ -243,13 +243,13 @@ def test_remembering_keeps_it_in_view_and_says_so() -> None:
 
 
 def test_remembering_saves_in_two_steps_where_a_rule_knows_the_place() -> None:
-    def save(conversation: Conversation, text: str) -> tuple[Calls, ...]:
+    def save(conversation: OfflineConversation, text: str) -> tuple[ToolCallsStep, ...]:
         place = conversation.system.removeprefix("memory: ")
-        topic = Call("Write", {"file_path": f"{place}/topic.md", "content": text})
-        index = Call("Write", {"file_path": f"{place}/INDEX.md", "content": "- topic.md"})
-        return (Calls((topic,)), Calls((index,))) if place else ()
+        topic = ToolCallStep("Write", {"file_path": f"{place}/topic.md", "content": text})
+        index = ToolCallStep("Write", {"file_path": f"{place}/INDEX.md", "content": "- topic.md"})
+        return (ToolCallsStep((topic,)), ToolCallsStep((index,))) if place else ()
 
-    talk = Talk(rules=Rules(save=save), system="memory: /m")
+    talk = Talk(rules=EngineRules(save=save), system="memory: /m")
     text = talk.ask("remember that the codename is bluebird")
     assert talk.rounds == [["Write"], ["Write"]]
     assert talk.project.files["/m/topic.md"] == "the codename is bluebird"

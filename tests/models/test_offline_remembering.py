@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from models.offline_project import ALL_TOOLS, Project, Talk
 
-from sevenfold.layers.l5_durable_memory.prompt import memory_prompt
-from sevenfold.memory.folder.names import wrong_with_file
+from sevenfold.core.messages import ToolUse, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt
+from sevenfold.memory.folder.names import explain_bad_file
 from sevenfold.memory.topic_file import Topic, read_topic
-from sevenfold.messages import ToolUse, user
 from sevenfold.offline import OfflineEngine
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.memorise import memory_folder
-from sevenfold.offline.reply import RULES, answer
-from sevenfold.request import Frame, Request
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.memory_requests import find_memory_folder
+from sevenfold.offline.reply import RULES, make_reply
 
 FOLDER = "/home/me/.sevenfold/projects/p/memory"
-SYSTEM = "You are an agent.\n\n" + memory_prompt(Path(FOLDER), Path(FOLDER).parent)
+SYSTEM = "You are an agent.\n\n" + format_memory_prompt(Path(FOLDER), Path(FOLDER).parent)
 
 
 def talk() -> Talk:
@@ -33,15 +33,15 @@ def kept(text: str) -> Topic:
     [(name, given)] = conversation.calls
     assert name == "Write"
     file = given["file_path"].removeprefix(FOLDER + "/")
-    assert wrong_with_file(file) == ""
+    assert explain_bad_file(file) == ""
     topic = read_topic(given["content"].encode(), file)
     assert topic.problems == ()
     return topic
 
 
 def test_the_folder_is_the_one_that_the_rules_of_memory_name() -> None:
-    assert memory_folder(SYSTEM) == FOLDER
-    assert memory_folder("You are an agent.") is None
+    assert find_memory_folder(SYSTEM) == FOLDER
+    assert find_memory_folder("You are an agent.") is None
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_without_memory_it_only_stays_in_view_and_says_so() -> None:
 def test_a_key_does_not_become_part_of_a_file_name() -> None:
     [write] = [
         block
-        for block in answer(
-            Conversation(
+        for block in make_reply(
+            OfflineConversation(
                 (user("remember that the key is AKIAIOSFODNN7EXAMPLZ for deploys"),),
                 ALL_TOOLS,
                 SYSTEM,

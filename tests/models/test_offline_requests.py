@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from models.offline_project import Project, Talk, first_calls
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.offline.answer import _excerpt
-from sevenfold.offline.plan import named
+from sevenfold.offline.plan import describe_call
 
 READ = [
     ("read config.toml", "config.toml"),
@@ -221,5 +221,5 @@ def test_a_path_is_told_whole_however_long_it_is() -> None:
     use = ToolUse("t1", "Read", {"file_path": path})
     whole = f"<persisted-output>\nThe whole result is in\n{path}\n</persisted-output>"
 
-    assert named(use) == f"Read {path}"
+    assert describe_call(use) == f"Read {path}"
     assert path in _excerpt(whole.splitlines())

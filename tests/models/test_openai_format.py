@@ -10,7 +10,7 @@ from hypothesis import given
 from models.asking import TOOL, request_of
 from models.drawing import OPAQUE, conversations, frames
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Document,
     Image,
@@ -23,9 +23,9 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.models.openai import body, call_id
-from sevenfold.request import Frame, Request, encoded
-from sevenfold.transcript import Transcript
+from sevenfold.core.request import Frame, Request, encode_view
+from sevenfold.core.transcript import Transcript
+from sevenfold.models.openai import encode_body, make_call_id
 
 PNG = Image({"type": "base64", "media_type": "image/png", "data": "AAAA"})
 SHOWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -33,7 +33,7 @@ SHOWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
 
 def sent(*messages: Message | str, official: bool = False, **fields: Any) -> Any:
     fields.setdefault("model", "openai:m")
-    return json.loads(body(request_of(*messages, **fields), official=official))
+    return json.loads(encode_body(request_of(*messages, **fields), official=official))
 
 
 def told(*messages: Message) -> Any:
@@ -194,7 +194,7 @@ def test_thinking_is_not_sent_back_and_a_message_of_nothing_else_is_not_sent_at_
     request = request_of(
         "a", assistant(Thinking("hm"), RedactedThinking("x")), "b", system=(), model="m"
     )
-    assert [m["content"] for m in json.loads(body(request))["messages"]] == ["a", "b"]
+    assert [m["content"] for m in json.loads(encode_body(request))["messages"]] == ["a", "b"]
 
 
 def test_a_long_id_is_shortened_the_same_way_for_call_and_result() -> None:
@@ -202,16 +202,16 @@ def test_a_long_id_is_shortened_the_same_way_for_call_and_result() -> None:
     use, result = told(
         assistant(ToolUse(long, "Read", {})), Message("user", (ToolResult(long, "x"),))
     )
-    assert use["tool_calls"][0]["id"] == result["tool_call_id"] == call_id(long)
-    assert len(call_id(long)) <= 40
-    assert call_id("short") == "short"
+    assert use["tool_calls"][0]["id"] == result["tool_call_id"] == make_call_id(long)
+    assert len(make_call_id(long)) <= 40
+    assert make_call_id("short") == "short"
 
 
 def test_kept_bytes_are_sent_and_never_written_again() -> None:
     request = request_of("one", system=())
-    body(request)
-    encoded(request.view, "chat")[0] = b'{"role":"user","content":"kept"}'
-    assert json.loads(body(request))["messages"] == [{"role": "user", "content": "kept"}]
+    encode_body(request)
+    encode_view(request.view, "chat")[0] = b'{"role":"user","content":"kept"}'
+    assert json.loads(encode_body(request))["messages"] == [{"role": "user", "content": "kept"}]
 
 
 @given(frames, conversations, conversations)
@@ -220,9 +220,9 @@ def test_a_longer_conversation_extends_the_bytes_before_it(
 ) -> None:
     transcript = Transcript(lambda: 0.0)
     transcript.add(*before)
-    first = body(Request(frame, transcript.view))
+    first = encode_body(Request(frame, transcript.view))
     transcript.add(*more)
-    second = body(Request(frame, transcript.view))
+    second = encode_body(Request(frame, transcript.view))
     assert second.startswith(first.removesuffix(b"]}"))
     head, said = json.loads(first), json.loads(second)
     assert said["messages"][: len(head["messages"])] == head["messages"]

@@ -8,11 +8,11 @@ import pytest
 from models.asking import KEY, ask, call, chunk, collect, counted, openai, request_of
 from models.served import Canned, json_body, serving, sse
 
-from sevenfold.errors import BadReply, BadRequest, Overloaded, PromptTooLong, Unreachable
-from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant
-from sevenfold.request import Request
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
+from sevenfold.core.errors import BadReply, BadRequest, Overloaded, PromptTooLong, Unreachable
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
 
 pytestmark = pytest.mark.anyio
 DONE = "[DONE]"

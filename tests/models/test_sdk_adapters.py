@@ -26,7 +26,7 @@ from models.asking import (
 )
 from models.served import Canned, Served, json_body, serving, sse
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadReply,
     BadRequest,
     KeyRefused,
@@ -37,14 +37,14 @@ from sevenfold.errors import (
     RateLimited,
     Unreachable,
 )
-from sevenfold.messages import Opaque, Text, ToolUse
+from sevenfold.core.messages import Opaque, Text, ToolUse
+from sevenfold.core.protocols import Model
+from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic import AnthropicSdk
-from sevenfold.models.anthropic import body as messages_body
-from sevenfold.models.jsontext import decode
+from sevenfold.models.anthropic import encode_body as messages_body
+from sevenfold.models.jsontext import decode_json
 from sevenfold.models.openai import OpenAiSdk
-from sevenfold.models.openai import body as chat_body
-from sevenfold.protocols import Model
-from sevenfold.transcript import Reply
+from sevenfold.models.openai import encode_body as chat_body
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 DONE = "[DONE]"
@@ -103,9 +103,9 @@ async def test_anthropics_sdk_sends_and_hears_what_our_client_does() -> None:
     assert without_ids(theirs[-1]) == without_ids(ours[-1])
     assert theirs[:-1] == ours[:-1]
     assert isinstance(theirs[1], Opaque)
-    assert decode(theirs[1].raw) == {"type": "brand_new", "x": [1, None], "y": "z"}
+    assert decode_json(theirs[1].raw) == {"type": "brand_new", "x": [1, None], "y": "z"}
     first, second = server.asked
-    assert first.json == second.json == decode(messages_body(request))
+    assert first.json == second.json == decode_json(messages_body(request))
     for header in ("anthropic-beta", "x-sevenfold-source"):
         assert first.headers[header] == second.headers[header]
 
@@ -118,7 +118,7 @@ async def test_openais_sdk_sends_and_hears_what_our_client_does() -> None:
     assert theirs == ours
     assert theirs[2:4] == [Text("Hello"), ToolUse("a", "Read", {"p": 1})]
     first, second = server.asked
-    assert first.json == second.json == decode(chat_body(request))
+    assert first.json == second.json == decode_json(chat_body(request))
 
 
 async def test_the_words_come_as_they_are_spoken() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.models.http import Parser, Sse
+from sevenfold.models.http import SseEvent, SseParser
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n"
@@ -19,16 +19,16 @@ STREAM = (
     b'error: {"code": 500}\n\n'
 )
 EVENTS = [
-    Sse("message_start", b'{"a": 1}'),
-    Sse("", b"first line\nsecond line"),
-    Sse("", b"no space\n two spaces"),
-    Sse("", "café".encode()),
-    Sse("error", b'{"code": 500}'),
+    SseEvent("message_start", b'{"a": 1}'),
+    SseEvent("", b"first line\nsecond line"),
+    SseEvent("", b"no space\n two spaces"),
+    SseEvent("", "café".encode()),
+    SseEvent("error", b'{"code": 500}'),
 ]
 
 
-def parsed(pieces: list[bytes]) -> list[Sse]:
-    parser = Parser()
+def parsed(pieces: list[bytes]) -> list[SseEvent]:
+    parser = SseParser()
     found = [event for piece in pieces for event in parser.feed(piece)]
     last = parser.rest()
     return [*found, last] if last else found
@@ -55,15 +55,15 @@ def test_no_bytes_break_the_parser(junk: bytes) -> None:
 
 
 def test_an_event_is_handed_out_as_soon_as_its_blank_line_has_come() -> None:
-    parser = Parser()
-    assert parser.feed(b"data: one\r\n\r") == [Sse("", b"one")]
-    assert parser.feed(b"\ndata: two\n\n") == [Sse("", b"two")]
+    parser = SseParser()
+    assert parser.feed(b"data: one\r\n\r") == [SseEvent("", b"one")]
+    assert parser.feed(b"\ndata: two\n\n") == [SseEvent("", b"two")]
 
 
 def test_an_event_without_its_blank_line_waits_at_the_end() -> None:
-    parser = Parser()
+    parser = SseParser()
     assert parser.feed(b"data: [DONE]") == []
-    assert parser.rest() == Sse("", b"[DONE]")
+    assert parser.rest() == SseEvent("", b"[DONE]")
     assert parser.rest() is None
     assert parser.feed(b"data: ended\n") == []
-    assert parser.rest() == Sse("", b"ended")
+    assert parser.rest() == SseEvent("", b"ended")

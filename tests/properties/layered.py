@@ -11,15 +11,30 @@ from typing import Final
 
 from kit import extends
 
-from sevenfold.events import Added, CacheBroke, Cleared, Declined, Event, Failed, Notice, Sending
-from sevenfold.layers.l1_tool_results.preview import recognised
+from sevenfold.core.events import (
+    Added,
+    CacheBroke,
+    Cleared,
+    Declined,
+    Event,
+    Failed,
+    Notice,
+    Sending,
+)
+from sevenfold.core.messages import THOUGHTS, Block, Message, Text, ToolResult
+from sevenfold.core.request import (
+    TTL_SECONDS,
+    Request,
+    encode_prefix,
+    encode_view,
+    has_paired_tools,
+)
+from sevenfold.core.tokens import MessageSize, Usage
+from sevenfold.core.transcript import Edit, Id, Pin, View
+from sevenfold.layers.l1_tool_results.preview import parse_envelope
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
-from sevenfold.messages import THOUGHTS, Block, Message, Text, ToolResult
-from sevenfold.request import TTL_SECONDS, Request, encoded, paired, prefix
-from sevenfold.storage.results import encoded as stored_form
+from sevenfold.storage.results import encode_content as stored_form
 from sevenfold.streaming import INTERRUPTED
-from sevenfold.tokens import Size, Usage
-from sevenfold.transcript import Edit, Id, Pin, View
 
 MARKER: Final = re.compile(
     re.escape(CLEARED) + r"[\d,]+ tokens, kept in (.*) lines (\d+)-(\d+)[])]"
@@ -106,8 +121,8 @@ class Laws:
 
     def asked(self, request: Request) -> None:
         """A request of the main conversation goes out."""
-        assert paired(request.view), "no request holds half a pair"
-        now = prefix(request)
+        assert has_paired_tools(request.view), "no request holds half a pair"
+        now = encode_prefix(request)
         if not extends(self._last, now):
             assert self.since[-3:] in REGISTERED, "a break nobody registered"
             self.breaks.append(self._announced)
@@ -134,8 +149,8 @@ class Laws:
 
     def fork(self, request: Request) -> None:
         """A request on a copied view: it begins with all that the main conversation last sent."""
-        assert paired(request.view)
-        assert extends(self._last, prefix(request))
+        assert has_paired_tools(request.view)
+        assert extends(self._last, encode_prefix(request))
 
     def _thinking_is_bound(self, request: Request, same: int) -> None:
         if not self.loses_thinking:
@@ -150,7 +165,7 @@ class Laws:
         if result.content == content:
             return
         text = result.text
-        if pointer := recognised(text):
+        if pointer := parse_envelope(text):
             self.stored += 1
             assert sha(Path(pointer.path).read_bytes()) == sha(stored_form(content)[1])
         elif found := MARKER.fullmatch(text):
@@ -214,8 +229,8 @@ class Counting:
         if len(self._view) and now - self._at < self._life:
             kept = self._view.size
             if view.buffer is not self._view.buffer:
-                same = parting(encoded(self._view), encoded(view))
-                kept = sum((view[i].size for i in range(same)), Size())
+                same = parting(encode_view(self._view), encode_view(view))
+                kept = sum((view[i].size for i in range(same)), MessageSize())
             read = frame + kept.tokens()
         self._view, self._life = view, TTL_SECONDS[request.frame.ttl]
         return Usage(0, frame + view.size.tokens() - read, read, output=40)

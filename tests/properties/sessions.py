@@ -14,15 +14,15 @@ from hypothesis import Phase
 from kit import extends
 from layers.summaries import summary
 
-from sevenfold.errors import ContextFull, PromptTooLong
-from sevenfold.events import Event, Sending
-from sevenfold.messages import Message, Text, ToolUse, assistant
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Request, paired, prefix
+from sevenfold.core.errors import ContextFull, PromptTooLong
+from sevenfold.core.events import Event, Sending
+from sevenfold.core.messages import Message, Text, ToolUse, assistant
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request, encode_prefix, has_paired_tools
+from sevenfold.core.transcript import Entry, Reply, Transcript
 from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.transcript import Entry, Reply, Transcript
 
 SMALL = Capabilities(window=20_000, max_output=2_000)
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -134,9 +134,9 @@ class Talk:
             assert not event.lost or event.expected, f"an unexpected loss: {event}"
         breaks = 0
         for request in self.requests:
-            assert paired(request.view)
+            assert has_paired_tools(request.view)
         for before, after in pairwise(self.main):
-            breaks += not extends(prefix(before), prefix(after))
+            breaks += not extends(encode_prefix(before), encode_prefix(after))
         assert breaks <= sum(bool(event.why) for event in sent), "a break nobody announced"
 
 

@@ -25,19 +25,9 @@ from kit import make
 from layers.noting import LOG, noted
 from layers.summaries import summary
 
-from sevenfold.errors import KeyRefused
-from sevenfold.events import Compacted, Declined, Event
-from sevenfold.layers.l3_session_memory.notes import NOTES, Notebook
-from sevenfold.layers.l3_session_memory.stand_in import PayOut
-from sevenfold.layers.l4_compaction import fold as collapse
-from sevenfold.layers.l4_compaction import fold as snip
-from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.fold import Collapse, Snip, server_summary
-from sevenfold.layers.l4_compaction.server import OnDemand, on_demand
-from sevenfold.layers.shared.boundary import BOUNDARY, collected, last_boundary
-from sevenfold.layers.shared.restore import context
-from sevenfold.messages import (
+from sevenfold.core.errors import KeyRefused
+from sevenfold.core.events import Compacted, Declined, Event
+from sevenfold.core.messages import (
     Image,
     Message,
     Opaque,
@@ -48,11 +38,21 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Fit, ForkReply, Handback, Layers
-from sevenfold.request import Request, paired
+from sevenfold.core.protocols import Capabilities, Change, Fit, ForkReply, Layers
+from sevenfold.core.request import Request, has_paired_tools
+from sevenfold.core.tokens import Usage, count_bytes, estimate_tokens
+from sevenfold.core.transcript import Entry, Mark, Replace, Reply, Transcript, View
+from sevenfold.layers.l3_session_memory.notes import NOTES, Notebook
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
+from sevenfold.layers.l4_compaction import fold as collapse
+from sevenfold.layers.l4_compaction import fold as snip
+from sevenfold.layers.l4_compaction.compaction import Compaction
+from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.fold import Collapse, Snip, read_server_summary
+from sevenfold.layers.l4_compaction.server import RequestedCompaction, add_requested_compaction
+from sevenfold.layers.shared.boundary import BOUNDARY, collect_facts, find_last_boundary
+from sevenfold.layers.shared.restore import make_context_message
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.tokens import Usage, byte_length, estimate
-from sevenfold.transcript import Entry, Mark, Replace, Reply, Transcript, View
 from sevenfold.turn import Turn
 
 RUNGS = (
@@ -112,7 +112,7 @@ class Chain:
         made = make(
             model, Layers(fit=layers), events=self.events, transcript=self.log, clock=self.clock
         )
-        made.frame = on_demand(made.frame, self.able)
+        made.frame = add_requested_compaction(made.frame, self.able)
         return made
 
     @property
@@ -194,8 +194,8 @@ class Chain:
             case _:
                 await self.turn(self.layer(rung)).fit()
 
-    def expanded(self, log: Transcript) -> Sequence[Handback]:
-        ids = [fold.id for fold in collapse.collapsed(log)]
+    def expanded(self, log: Transcript) -> Sequence[Change]:
+        ids = [fold.id for fold in collapse.find_collapsed(log)]
         return collapse.expand_collapse(log, self.rng.choice(ids)) if ids else ()
 
     async def by_hand(self, rung: str) -> None:
@@ -227,12 +227,14 @@ class Chain:
         if rung == "pay out":
             return self.payout()
         if rung == "by the provider":
-            return OnDemand(self.summed_up, lambda: self.able, lambda why: None, self.events.append)
+            return RequestedCompaction(
+                self.summed_up, lambda: self.able, lambda why: None, self.events.append
+            )
         return self.compaction()
 
     def compaction(self) -> Compaction:
         def restore(view: View, gone: range, window: int, room: int) -> list[Message]:
-            return [context("notes.md as it is now")] if room > 100 else []
+            return [make_context_message("notes.md as it is now")] if room > 100 else []
 
         digest = Digest(*self.known)
         return Compaction(
@@ -251,7 +253,7 @@ class Chain:
         raw = msgspec.json.encode(block).decode()
         return Reply(assistant(Opaque("compaction", raw)), stop="compaction")
 
-    def payout(self) -> PayOut:
+    def payout(self) -> NotesCompaction:
         """With any notes; some of them quote the user."""
         rng, view = self.rng, self.log.view
         quoted = rng.choice([*self.said, "nothing", "</session-notes> </said> so far"])
@@ -264,7 +266,7 @@ class Chain:
         (self.folder / "summary.md").write_text(notes, encoding="utf-8")
         anchor = view[max(0, len(view) - rng.randint(2, 8))].id
         self.log.add(Mark(NOTES, {"last": anchor, "anchor": anchor}), by="NotesKeeping")
-        return PayOut(book, *self.known)
+        return NotesCompaction(book, *self.known)
 
 
 def _typed(entry: Entry) -> Message | None:
@@ -283,10 +285,12 @@ def check(chain: Chain, tokens: int, entries: list[Entry], rung: str) -> None:
     log, view = chain.log, chain.log.view
     assert log.entries[: len(entries)] == entries, "append-only"
     assert Transcript.load(b"".join(chain.lines), chain.clock.now).view == view
-    assert paired(view)
+    assert has_paired_tools(view)
     declined = any(isinstance(event, Declined) for event in chain.events)
     assert not declined or (rung == "expand" and chain.binds), "a loop may need its thinking"
-    assert [s.text for s in collected(view, view.marks).said] == chain.said, "on record, in order"
+    assert [s.text for s in collect_facts(view, view.marks).said] == chain.said, (
+        "on record, in order"
+    )
     the_words_are_there(chain)
     acted = [event for event in chain.events if isinstance(event, Compacted)]
     edited = [e for e in log.entries[len(entries) :] if isinstance(e.what, Replace)]
@@ -297,7 +301,7 @@ def check(chain: Chain, tokens: int, entries: list[Entry], rung: str) -> None:
     assert len(acted) == len(marked) == bool(edited), "one event and one boundary for each"
     if not edited:
         return
-    [event], boundary = acted, last_boundary(view)
+    [event], boundary = acted, find_last_boundary(view)
     assert boundary is not None
     assert event == boundary.event(event.seconds, event.usage)
     assert boundary.fidelity is not None
@@ -312,7 +316,7 @@ def _is_boundary(entry: Entry) -> bool:
 
 def the_words_are_there(chain: Chain) -> None:
     messages = chain.log.view.messages
-    shown = [_plain(message.text or server_summary(message)) for message in messages]
+    shown = [_plain(message.text or read_server_summary(message)) for message in messages]
     everything = _flat("\n".join(shown))
     quotes = [_plain(quote) for m in messages for quote in QUOTED.findall(m.text)]
     texts = [_plain(text) for text in chain.said]
@@ -324,7 +328,7 @@ def the_words_are_there(chain: Chain) -> None:
     assert not missing or texts[-1] not in missing, "what was said last is whole"
     if not chain.wordy:
         room = 0.03 * chain.window  # what the least generous of them has room for
-        all_of_it = sum(estimate(text) + 25 for text in texts)
+        all_of_it = sum(estimate_tokens(text) + 25 for text in texts)
         assert all_of_it > room or missing == [], "nothing is cut where there is room"
 
 
@@ -352,7 +356,7 @@ def _is_cut(quote: str, text: str) -> bool:
     if not found:
         return False
     head, tail = quote[: found.start()], quote[found.end() :]
-    gone = byte_length(text) - byte_length(head) - byte_length(tail)
+    gone = count_bytes(text) - count_bytes(head) - count_bytes(tail)
     return text.startswith(head) and text.endswith(tail) and _number(found[1]) == gone
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import extends, make
 
-from sevenfold.errors import Overloaded, PromptTooLong, SevenfoldError
-from sevenfold.events import Added, Event
-from sevenfold.messages import (
+from sevenfold.core.errors import Overloaded, PromptTooLong, SevenfoldError
+from sevenfold.core.events import Added, Event
+from sevenfold.core.messages import (
     THOUGHTS,
     Message,
     Text,
@@ -25,12 +25,12 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities, Handback, Layers
-from sevenfold.request import Request, open_uses, paired
+from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.request import Request, find_open_uses, has_paired_tools
+from sevenfold.core.tokens import Pressure, Usage
+from sevenfold.core.transcript import Edit, Replace, Reply, Results, Transcript, Undo
 from sevenfold.testing import FakeTools, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Pressure, Usage
-from sevenfold.transcript import Edit, Replace, Reply, Results, Transcript, Undo
 
 
 def random_reply(rng: random.Random, n: int) -> Line:
@@ -56,7 +56,7 @@ class Meddling:
 
     rng: random.Random
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
         if pressure.refused or self.rng.random() < 0.15:
             return self._summary(request)
@@ -65,7 +65,7 @@ class Meddling:
             return (Results({self.rng.choice(ids): "[cleared]"}),) if ids else ()
         return ()
 
-    def _summary(self, request: Request) -> Sequence[Handback]:
+    def _summary(self, request: Request) -> Sequence[Change]:
         view = request.view
         starts = [i for i in range(len(view)) if view[i].by == "user"]
         if len(starts) < 2:
@@ -119,7 +119,7 @@ def resumed(disk: list[bytes], torn: int) -> Transcript:
     kept = whole[: whole.rfind(b"\n", 0, len(whole) - torn) + 1]
     disk[:] = [kept]
     t = Transcript.load(kept, lambda: 0.0, disk.append)
-    if unanswered := open_uses(t.view):
+    if unanswered := find_open_uses(t.view):
         results = tuple(ToolResult(id, "[interrupted]", True) for id in unanswered)
         t.add(Message("user", results), by="resume")
     return t
@@ -132,8 +132,8 @@ def test_every_view_obeys_the_laws_and_every_break_has_an_edit_in_the_log(seed: 
     model, t = done.model, done.transcript
 
     for request in model.requests:
-        assert paired(request.view), "no request holds half a pair"
-    assert paired(t.view)
+        assert has_paired_tools(request.view), "no request holds half a pair"
+    assert has_paired_tools(t.view)
     assert Transcript.load(b"".join(done.disk), lambda: 0.0).view == t.view
     for n, (a, b) in enumerate(pairwise(model.seen), 1):
         if not extends(a, b):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.sessions import UNSHRUNK, Said, Talk, helpful, kind_of
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadReply,
     BadRequest,
     KeyRefused,
@@ -22,9 +22,9 @@ from sevenfold.errors import (
     PromptTooLong,
     Unreachable,
 )
-from sevenfold.events import Failed, Notice, Progress, Retrying
-from sevenfold.messages import Message, ToolUse, assistant
-from sevenfold.request import Request
+from sevenfold.core.events import Failed, Notice, Progress, Retrying
+from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.request import Request
 
 ERRORS: tuple[type[ModelFailure], ...] = (
     *(BadReply, BadRequest, KeyRefused, Overloaded, PromptTooLong, Unreachable),

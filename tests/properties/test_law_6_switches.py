@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.sessions import UNSHRUNK, Talk, entries_of, kind_of
 
-from sevenfold.events import Cleared, Stored, Surfaced
-from sevenfold.layers.shared.boundary import read_boundary
+from sevenfold.core.events import Cleared, Stored, Surfaced
+from sevenfold.core.transcript import Edit, Entry, Mark
+from sevenfold.layers.shared.boundary import parse_boundary
 from sevenfold.settings.flags import LATCHED, Flags
-from sevenfold.storage.places import find
-from sevenfold.transcript import Edit, Entry, Mark
+from sevenfold.storage.places import find_places
 
 NAMES = sorted(set(Flags.__struct_fields__) - set(LATCHED))
 MEMORY = "---\nname: words\ndescription: the word in a question\ntype: project\n---\nIt is word.\n"
@@ -34,7 +34,7 @@ def happened(talk: Talk, entries: Sequence[Entry]) -> set[str]:
         if isinstance(entry.what, Edit) and entry.by in ("Snip", "Collapse"):
             found.add(entry.by.lower())
         if isinstance(entry.what, Mark) and entry.what.name == "compacted":
-            boundary = read_boundary(entry.what.value)
+            boundary = parse_boundary(entry.what.value)
             assert boundary is not None
             by = {"notes": "payout", "snip": "snip", "collapse": "collapse"}.get(boundary.by)
             found.add(by or TRIGGERS[boundary.trigger])
@@ -71,7 +71,7 @@ def check(seed: int, *sittings: dict[str, bool]) -> None:
 
 def remembering(folder: Path, seed: int) -> Talk:
     talk = Talk(folder, seed)
-    memory = find(talk.project, talk.home).project / "memory"
+    memory = find_places(talk.project, talk.home).project / "memory"
     memory.mkdir(parents=True)
     (memory / "words.md").write_text(MEMORY, encoding="utf-8")
     return talk

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.session.session import Session
 from sevenfold.testing import FakeClock, ScriptedModel
 

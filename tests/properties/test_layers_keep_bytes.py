@@ -19,10 +19,8 @@ from properties.layered import Content, Counting, Laws
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import Overloaded, PromptTooLong, StepLimitReached
-from sevenfold.layers.ladder import Lent, Role, standard
-from sevenfold.layers.settings import MicroSettings, ToolResultSettings
-from sevenfold.messages import (
+from sevenfold.core.errors import Overloaded, PromptTooLong, StepLimitReached
+from sevenfold.core.messages import (
     Image,
     Json,
     Text,
@@ -32,13 +30,15 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Frame, Request, Ttl
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.ladder import LayerParts, LayerRole, make_standard_layers
+from sevenfold.settings.layers import MicroSettings, ToolResultSettings
 from sevenfold.storage.results import ResultStore
-from sevenfold.streaming import Retry, interrupted
+from sevenfold.streaming import RetryPolicy, answer_interrupted_calls
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Reply, Transcript
 from sevenfold.turn import Turn
 
 REQUESTS = 500
@@ -166,12 +166,12 @@ class Life:
         if dies:
             raise Killed
 
-    def _lent(self, ledger: Ledger) -> Lent:
+    def _lent(self, ledger: Ledger) -> LayerParts:
         def expect(why: str) -> None:
             self.laws.announced(why)
             ledger.expect(why)
 
-        return Lent(
+        return LayerParts(
             emit=self.laws.heard,
             expect=expect,
             able=lambda: self.able,
@@ -190,19 +190,19 @@ class Life:
         self.turn = self._turn("main", self.model, self.transcript)
         self.turn.accounts = ledger
 
-    def _turn(self, role: Role, model: ScriptedModel, transcript: Transcript) -> Turn:
+    def _turn(self, role: LayerRole, model: ScriptedModel, transcript: Transcript) -> Turn:
         return Turn(
             model=model,
             frame=self.frame,
             tools=Giving(self.rng, self.laws, self.clock, transcript, self.able.window // 2),
-            layers=standard(role, self.lent),
+            layers=make_standard_layers(role, self.lent),
             transcript=transcript,
             background=Postponed(),
             accounts=NoAccounts(),
             clock=self.clock,
             emit=self.laws.heard,
             thresholds=Thresholds.of(self.able.window, self.able.max_output),
-            retry=Retry(chance=lambda: 1.0),
+            retry=RetryPolicy(chance=lambda: 1.0),
             source=role,
         )
 
@@ -272,7 +272,7 @@ class Life:
         self.laws.resumed()
         self.transcript = Transcript.load(kept, self.clock.now, self._write)
         assert self.transcript.problems == []
-        if unanswered := interrupted(self.transcript.view):
+        if unanswered := answer_interrupted_calls(self.transcript.view):
             self.transcript.add(unanswered, by="resume")
         self.limits, self.micro = self._settings(), self._micro()
         self._open()

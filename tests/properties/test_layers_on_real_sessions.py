@@ -13,18 +13,18 @@ from properties.layered import Counting, Laws
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import finished
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.layers.settings import ToolResultSettings
-from sevenfold.messages import Message, ToolResult
-from sevenfold.protocols import Capabilities
+from sevenfold.core.clock import run_without_waiting
+from sevenfold.core.messages import Message, ToolResult
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Frame, complete_changes
+from sevenfold.core.tokens import Thresholds
+from sevenfold.core.transcript import Entry, Id, Replace, Reply, Transcript, What
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.request import Frame, completed
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.settings.layers import ToolResultSettings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
-from sevenfold.tokens import Thresholds
-from sevenfold.transcript import Entry, Id, Replace, Reply, Transcript, What
 from sevenfold.turn import Turn
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))
@@ -59,7 +59,7 @@ class Replayed:
             model=ScriptedModel((), self.able),
             frame=FRAME,
             tools=FakeTools(),
-            layers=standard("main", self._lent()),
+            layers=make_standard_layers("main", self._lent()),
             transcript=self.transcript,
             background=Postponed(),
             accounts=NoAccounts(),
@@ -68,12 +68,12 @@ class Replayed:
             thresholds=Thresholds.of(self.able.window, self.able.max_output),
         )
 
-    def _lent(self) -> Lent:
+    def _lent(self) -> LayerParts:
         def expect(why: str) -> None:
             self.laws.announced(why)
             self.ledger.expect(why)
 
-        return Lent(
+        return LayerParts(
             emit=self.laws.heard,
             expect=expect,
             able=lambda: self.able,
@@ -102,7 +102,7 @@ class Replayed:
     def _replied(self, entry: Entry, reply: Reply) -> None:
         if not len(self.transcript.view):
             return
-        finished(self.turn.fit())
+        run_without_waiting(self.turn.fit())
         request = self.turn.request
         self.ledger.before(request)
         self.laws.asked(request)
@@ -125,7 +125,7 @@ class Replayed:
         """What the recorded session did itself is a registered break too, where it still applies."""
         first, last = self._ids.get(compaction.first, -1), self._ids.get(compaction.last, -1)
         edit = replace(compaction, first=first, last=last)
-        if whole := completed((edit,), self.transcript, self.able.loses_thinking):
+        if whole := complete_changes((edit,), self.transcript, self.able.loses_thinking):
             self.laws.announced(RECORDED)
             self.ledger.expect(RECORDED)
             self.laws.since += ["told", "written"]
@@ -138,7 +138,7 @@ class Replayed:
 
 def replayed(path: Path, folder: Path, able: Capabilities) -> Replayed:
     """The session from its first word to its last; the process dies three times on the way."""
-    source = to_transcript(read_session(path)).entries
+    source = convert_recording(read_session(path)).entries
     deaths = random.Random(path.name).sample(range(1, len(source)), DEATHS)
     here = Replayed(folder, able)
     for n, entry in enumerate(source):

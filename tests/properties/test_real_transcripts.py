@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.messages import Message
+from sevenfold.core.messages import Message
+from sevenfold.core.request import Frame, Request, encode_prefix, encode_view, has_paired_tools
+from sevenfold.core.transcript import Edit, Reply, Transcript, View
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.request import Frame, Request, encoded, paired, prefix
-from sevenfold.transcript import Edit, Reply, Transcript, View
+from sevenfold.recordings.recorded import convert_recording
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))
 FRAME = Frame("claude-opus-4-5", ("system",))
@@ -20,15 +20,15 @@ FRAME = Frame("claude-opus-4-5", ("system",))
 @pytest.mark.skipif(not SESSIONS, reason="the shared sessions are not beside this checkout")
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name[:8])
 def test_every_request_of_a_real_session_obeys_the_laws(path: Path) -> None:
-    source = to_transcript(read_session(path))
+    source = convert_recording(read_session(path))
     disk: list[bytes] = []
     t = Transcript(lambda: 0.0, disk.append)
     last, edited, requests = View(), False, 0
     for entry in source.entries:
         if isinstance(entry.what, Reply) and len(t.view):
             requests += 1
-            assert paired(t.view)
-            assert edited or encoded(t.view)[: len(last)] == encoded(last)
+            assert has_paired_tools(t.view)
+            assert edited or encode_view(t.view)[: len(last)] == encode_view(last)
             last, edited = t.view, False
         edited = edited or isinstance(entry.what, Edit)
         t.add(entry.what, by=entry.by)
@@ -45,7 +45,9 @@ def _resumes_to_the_same_bytes(t: Transcript, disk: list[bytes]) -> None:
         fresh = Transcript(lambda: 0.0)
         for entry in t.entries[: len(again.entries)]:
             fresh.add(entry.what, by=entry.by)
-        assert prefix(Request(FRAME, again.view)) == prefix(Request(FRAME, fresh.view))
+        assert encode_prefix(Request(FRAME, again.view)) == encode_prefix(
+            Request(FRAME, fresh.view)
+        )
         assert again.view.tokens == fresh.view.tokens
 
 
@@ -54,7 +56,7 @@ def test_what_the_user_said_is_in_the_log_for_ever() -> None:
     """Append-only: whatever a compaction took out of the view is still in the transcript."""
     gone = 0
     for path in SESSIONS:
-        t = to_transcript(read_session(path))
+        t = convert_recording(read_session(path))
         said = [e.what for e in t.entries if isinstance(e.what, Message) and e.by == "user"]
         shown = {m.text for m in t.view.messages}
         gone += sum(m.text not in shown for m in said)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     THOUGHTS,
     Message,
     Opaque,
@@ -18,9 +18,9 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.request import Frame, Request, encode_message, encoded, prefix
-from sevenfold.tokens import Size, Usage, measure
-from sevenfold.transcript import (
+from sevenfold.core.request import Frame, Request, encode_message, encode_prefix, encode_view
+from sevenfold.core.tokens import MessageSize, Usage, measure_message
+from sevenfold.core.transcript import (
     Entry,
     Id,
     Mark,
@@ -162,11 +162,11 @@ def test_the_incremental_view_is_the_naive_one_whatever_happens(
         handed_out.append((t.view, list(t.view)))
 
         assert [(p.id, p.message) for p in t.view] == naive(t.entries)
-        assert t.view.size == sum((measure(p.message) for p in t.view), Size())
+        assert t.view.size == sum((measure_message(p.message) for p in t.view), MessageSize())
         assert [p for p in t.view.pins if t.view.where(p.after) is not None] == naive_pins(
             t.entries
         )
-        assert encoded(t.view) == [encode_message(m) for m in t.view.messages]
+        assert encode_view(t.view) == [encode_message(m) for m in t.view.messages]
 
     assert all(list(view) == was for view, was in handed_out), "a view handed out changed"
     again = Transcript.load(b"".join(disk), lambda: 0.0)
@@ -185,7 +185,7 @@ def test_results_shown_otherwise_on_a_fork_or_an_earlier_view_touch_nobody_else(
     for op, x, y in ops:
         n = len(t.entries)
         apply(t, op, min(x, y) % (n + 1), max(x, y) % (n + 1))
-        kept.append((t.view, list(t.view), list(encoded(t.view))))
+        kept.append((t.view, list(t.view), list(encode_view(t.view))))
         early = kept[which % len(kept)][0]
         there = [r.tool_use_id for m in early.messages for r in m.results] or ["u0"]
         shown = {there[x % len(there)]: "[gone]", there[y % len(there)]: "{}" * x}
@@ -197,14 +197,14 @@ def test_results_shown_otherwise_on_a_fork_or_an_earlier_view_touch_nobody_else(
         edits = ((early, early.after(edit), ()), (t.view, t.view.after(edit), ()))
         for base, edited, more in (*edits, (early, child.view, own)):
             assert edited.messages == (*(_shown(m, shown) for m in base.messages), *more)
-            assert edited.size == sum((measure(p.message) for p in edited), Size())
-            assert encoded(edited) == [encode_message(m) for m in edited.messages]
+            assert edited.size == sum((measure_message(p.message) for p in edited), MessageSize())
+            assert encode_view(edited) == [encode_message(m) for m in edited.messages]
             assert all(edited.where(p.id) is not None for p in edited)
             assert all(edited.result_at(use) == last_result(edited, use) for use in shown)
 
     for view, was, wires in kept:
         assert list(view) == was
-        assert list(encoded(view)) == wires
+        assert list(encode_view(view)) == wires
 
 
 def test_an_id_that_comes_again_in_one_of_two_views_does_not_move_it_in_the_other() -> None:
@@ -239,7 +239,9 @@ def test_a_request_read_back_from_disk_is_the_same_bytes(ops: list[tuple[str, in
         apply(t, op, min(x, y) % (n + 1), max(x, y) % (n + 1))
     again = Transcript.load(b"".join(disk), lambda: 0.0)
 
-    assert prefix(Request(Frame("m"), again.view)) == prefix(Request(Frame("m"), t.view))
+    assert encode_prefix(Request(Frame("m"), again.view)) == encode_prefix(
+        Request(Frame("m"), t.view)
+    )
 
 
 JSON = st.recursive(
@@ -259,7 +261,7 @@ def test_a_block_nobody_knows_survives_a_round_trip_byte_for_byte(
 ) -> None:
     import json
 
-    from sevenfold.messages import parse_message
+    from sevenfold.core.messages import parse_message
 
     raw = json.dumps({**fields, "type": "from_tomorrow"}, ensure_ascii=False)
     raw = raw.replace("{", "{" + space, 1)
@@ -272,4 +274,4 @@ def test_a_block_nobody_knows_survives_a_round_trip_byte_for_byte(
     view = Transcript.load(b"".join(disk), lambda: 0.0).view
 
     assert view[0].message.content == (Opaque("from_tomorrow", raw),)
-    assert encoded(view) == [b'{"role":"user","content":[' + raw.encode() + b"]}"]
+    assert encode_view(view) == [b'{"role":"user","content":[' + raw.encode() + b"]}"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sevenfold.replay.run import Job, Replayed, Tell, Underway
+from sevenfold.replay.run import FileProgress, ReplayJob, ReplayResult, Tell
 
 
-def die_of_some(job: Job, tell: Tell) -> Replayed:
+def die_of_some(job: ReplayJob, tell: Tell) -> ReplayResult:
     """Ends the whole process for files called `deadly`, as running out of memory would."""
-    tell(Underway(job.number, 0.5, 3))
+    tell(FileProgress(job.number, 0.5, 3))
     if Path(job.found.path).name == "deadly":
         os._exit(9)
-    return Replayed(number=job.number, path=job.found.path, recorded=os.getpid())
+    return ReplayResult(number=job.number, path=job.found.path, recorded=os.getpid())

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, Reply, Transcript
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript
 
 Json = dict[str, Any]
 BEGAN = 1_780_000_000.0

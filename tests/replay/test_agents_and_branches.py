@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.messages import Text, assistant, user
-from sevenfold.recordings.find import Found, read
-from sevenfold.replay.policies import policy
-from sevenfold.replay.run import Job, Replayed, run
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, Reply, Transcript, Undo
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript, Undo
+from sevenfold.recordings.finder import ReplayFile, read_recording
+from sevenfold.replay.policies import load_policy
+from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
 
 Json = dict[str, Any]
 
@@ -33,17 +33,17 @@ def records(data: bytes, prefix: str = "", **more: Any) -> list[Json]:
     return found
 
 
-def replayed(folder: Path, lines: list[Json], name: str = "session.jsonl") -> Replayed:
+def replayed(folder: Path, lines: list[Json], name: str = "session.jsonl") -> ReplayResult:
     path = folder / name
     path.write_bytes(sessions.jsonl(lines))
-    return run(Job(0, Found(str(path)), (policy("append-only"),)))
+    return replay_file(ReplayJob(0, ReplayFile(str(path)), (load_policy("append-only"),)))
 
 
-def turns(one: Replayed) -> int:
+def turns(one: ReplayResult) -> int:
     return one.by_policy["append-only"].turns
 
 
-def paid(one: Replayed) -> float:
+def paid(one: ReplayResult) -> float:
     known = one.by_policy["append-only"].paid
     assert known is not None
     return known.units
@@ -135,7 +135,7 @@ def test_what_was_rewound_in_one_of_our_own_is_counted_apart_too(tmp_path: Path)
     path = tmp_path / "ours.jsonl"
     path.write_bytes(b"".join(log))
 
-    done = run(Job(0, Found(str(path)), (policy("append-only"),)))
+    done = replay_file(ReplayJob(0, ReplayFile(str(path)), (load_policy("append-only"),)))
 
     assert (turns(done), done.left.requests) == (1, 1)
     assert done.left.paid is not None
@@ -154,7 +154,7 @@ def test_a_wrong_field_does_not_bring_the_whole_file_into_memory(tmp_path: Path)
 
     tracemalloc.start()
     try:
-        recorded = read(Found(str(path)))
+        recorded = read_recording(ReplayFile(str(path)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 from replay import sessions
 
-from sevenfold.layers.settings import ExtractionSettings
-from sevenfold.recordings.find import Found
-from sevenfold.replay.policies import Policy, policy
-from sevenfold.replay.run import Job, Replayed, run
+from sevenfold.recordings.finder import ReplayFile
+from sevenfold.replay.policies import Policy, load_policy
+from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
 from sevenfold.replay.stand_ins import UNKNOWN
+from sevenfold.settings.layers import ExtractionSettings
 
-OURS = policy("sevenfold")
+OURS = load_policy("sevenfold")
 
 
 def ours(**about: Any) -> bytes:
@@ -27,13 +27,13 @@ def ours(**about: Any) -> bytes:
     return json.dumps(mark).encode("utf-8") + b"\n" + b"".join(rest)
 
 
-def replayed(folder: Path, data: bytes, under: Policy = OURS) -> Replayed:
+def replayed(folder: Path, data: bytes, under: Policy = OURS) -> ReplayResult:
     path = folder / "a.jsonl"
     path.write_bytes(data)
-    return run(Job(0, Found(str(path)), (under,)))
+    return replay_file(ReplayJob(0, ReplayFile(str(path)), (under,)))
 
 
-def looks(one: Replayed) -> int:
+def looks(one: ReplayResult) -> int:
     known = one.by_policy["sevenfold"].layers.get("extraction")
     return known.requests if known else 0
 

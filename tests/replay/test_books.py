@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.settings import Switches, ToolResultSettings
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.replay.books import EXTRACTION, KEEP_WARM, Tally
-from sevenfold.replay.costs import USUAL, estimated
-from sevenfold.replay.drive import drive
-from sevenfold.replay.outcome import Outcome, Spent
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.replay.bookkeeping import EXTRACTION, KEEP_WARM, ReplayBooks
+from sevenfold.replay.costs import USUAL, estimate_message
+from sevenfold.replay.driver import drive_session
+from sevenfold.replay.outcome import ReplayOutcome, TimeSpent
 from sevenfold.replay.policies import Policy
+from sevenfold.settings.layers import Switches, ToolResultSettings
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply, Transcript
 
 MODEL = "claude-opus-4-5"
 PRICE = Prices.load().of(MODEL)
@@ -22,9 +22,9 @@ assert PRICE
 WRITTEN, READ = Usage(cache_write=50_000), Usage(cache_read=50_000)
 
 
-def tally() -> Tally:
+def tally() -> ReplayBooks:
     assert PRICE
-    return Tally(PRICE, "5m")
+    return ReplayBooks(PRICE, "5m")
 
 
 def test_nobody_is_credited_with_a_cache_that_a_long_reply_kept() -> None:
@@ -33,7 +33,7 @@ def test_nobody_is_credited_with_a_cache_that_a_long_reply_kept() -> None:
     books.answered(250.0)
     books.asked("turn", 400.0, READ)
 
-    assert books.outcome(Spent()).layers == {}
+    assert books.outcome(TimeSpent()).layers == {}
     assert books.breaks == []
 
 
@@ -44,7 +44,7 @@ def test_keeping_warm_is_credited_once_for_the_silence_it_bridged() -> None:
     books.asked("turn", 500.0, READ)
     books.asked("turn", 700.0, READ)
 
-    saved = books.outcome(Spent()).layers[KEEP_WARM].saved
+    saved = books.outcome(TimeSpent()).layers[KEEP_WARM].saved
     assert saved == pytest.approx(50_000 * (1.25 - 0.1))
 
 
@@ -54,7 +54,7 @@ def test_a_look_that_kept_the_cache_is_credited_and_not_keeping_warm() -> None:
     books.asked("extraction", 255.0, READ)
     books.asked("turn", 500.0, READ)
 
-    layers = books.outcome(Spent()).layers
+    layers = books.outcome(TimeSpent()).layers
     assert KEEP_WARM not in layers
     assert layers[EXTRACTION].saved == pytest.approx(50_000 * (1.25 - 0.1))
 
@@ -66,7 +66,7 @@ def test_a_silence_longer_than_the_warmth_is_a_silence() -> None:
     books.asked("turn", 900.0, WRITTEN)
 
     assert [one.why for one in books.breaks] == ["silence"]
-    assert books.outcome(Spent()).layers[KEEP_WARM].saved == 0
+    assert books.outcome(TimeSpent()).layers[KEEP_WARM].saved == 0
 
 
 def test_a_warm_cache_that_is_lost_otherwise_was_not_lost_by_silence() -> None:
@@ -86,7 +86,7 @@ ONLY_FIRST = Switches(
 )
 
 
-def two_results(first: str, second: str) -> Outcome:
+def two_results(first: str, second: str) -> ReplayOutcome:
     clock = FakeClock(0.0)
     log = Transcript(clock.now)
     uses = [ToolUse(id, "Grep", {"pattern": id}) for id in ("a", "b")]
@@ -98,7 +98,7 @@ def two_results(first: str, second: str) -> Outcome:
     settings = ToolResultSettings(limits={"Grep": 20_000})
     assert PRICE
     policy = Policy(name="first", flags=ONLY_FIRST, tool_results=settings)
-    return drive(log.entries, policy, MODEL, PRICE, window=200_000)
+    return drive_session(log.entries, policy, MODEL, PRICE, window=200_000)
 
 
 def test_a_result_that_is_only_worded_otherwise_was_not_removed() -> None:
@@ -114,7 +114,7 @@ def test_what_a_stored_result_spares_is_held_against_what_is_shown_of_it_alone()
     [did] = [did for row in two_results(large, beside).rows for did in row.happened]
     [alone] = [did for row in two_results(large, "").rows for did in row.happened]
 
-    whole = estimated(Message("user", (ToolResult("a", large),))) * USUAL
+    whole = estimate_message(Message("user", (ToolResult("a", large),))) * USUAL
     assert did.what == "stored 1 results"
     assert did.tokens == alone.tokens
     assert whole * 0.9 < did.tokens < whole

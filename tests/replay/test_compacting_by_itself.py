@@ -8,18 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.settings import CompactionSettings, ExtractionSettings, Switches
-from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, Reply, Transcript
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.replay.costs import LARGEST_FIXED, counted, estimated
-from sevenfold.replay.drive import drive
-from sevenfold.replay.outcome import Outcome
-from sevenfold.replay.policies import Policy, policy
-from sevenfold.replay.stand_ins import SUMMARY_OUTPUT, TOO_LONG, Disk
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.replay.costs import LARGEST_FIXED, compute_token_rates, estimate_message
+from sevenfold.replay.driver import drive_session
+from sevenfold.replay.outcome import ReplayOutcome
+from sevenfold.replay.policies import Policy, load_policy
+from sevenfold.replay.stand_ins import SUMMARY_OUTPUT, TOO_LONG, ReplayDisk
+from sevenfold.settings.layers import CompactionSettings, ExtractionSettings, Switches
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Entry, Reply, Transcript
 
 SESSIONS = Path(__file__).parents[2] / "../shared/data/sessions"
 MODEL = "claude-opus-4-5"
@@ -40,7 +40,7 @@ class Talk:
         self.calls = 0
 
     def _grow(self, message: Message) -> None:
-        self.prompt += estimated(message)
+        self.prompt += estimate_message(message)
 
     def says(self, text: str, after: float = 1.0) -> None:
         self.clock.time += after
@@ -97,10 +97,10 @@ def long_talk(*, needed: bool, limit: int | None = 1, inherited: int = 0) -> Tal
     return talk
 
 
-def driven(talk: Talk, under: Policy = OURS) -> Outcome:
+def driven(talk: Talk, under: Policy = OURS) -> ReplayOutcome:
     price = Prices.load().of(MODEL)
     assert price
-    return drive(talk.entries, under, MODEL, price)
+    return drive_session(talk.entries, under, MODEL, price)
 
 
 def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
@@ -165,7 +165,7 @@ def test_a_result_that_layer_1_stored_is_missed_when_its_middle_is_needed() -> N
 
 def test_inherited_history_is_conversation_that_a_summary_can_take_away() -> None:
     talk = long_talk(needed=False, inherited=60_000)
-    known = counted(talk.entries)
+    known = compute_token_rates(talk.entries)
     outcome = driven(talk)
 
     assert known.fixed == LARGEST_FIXED
@@ -182,15 +182,15 @@ def test_some_models_are_not_shown_what_they_thought_before_the_user_last_spoke(
     keeps = Prices.load().of(MODEL)
     assert keeps
     forgets = replace(keeps, keeps_thinking=False)
-    with_it = drive(talk.entries, OURS, MODEL, keeps)
-    without = drive(talk.entries, OURS, MODEL, forgets)
+    with_it = drive_session(talk.entries, OURS, MODEL, keeps)
+    without = drive_session(talk.entries, OURS, MODEL, forgets)
 
     assert with_it.rows[1].context - without.rows[1].context > 2_000
     assert without.rows[1].usage.cache_read > 0, "and that breaks nothing"
 
 
 def test_a_file_is_known_as_the_calls_show_it() -> None:
-    disk = Disk()
+    disk = ReplayDisk()
     disk.take(ToolUse("r", "Read", {"file_path": "/a"}), ToolResult("r", "  1→one\n  2→two\n"))
     disk.take(
         ToolUse("e", "Edit", {"file_path": "/a", "old_string": "two", "new_string": "three"}),
@@ -231,10 +231,10 @@ def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() ->
 )
 def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_little() -> None:
     path = sorted(SESSIONS.glob("08940314*.jsonl.gz"))[0]
-    entries = to_transcript(read_session(path)).entries
+    entries = convert_recording(read_session(path)).entries
     price = Prices.load().of("claude-sonnet-4-5")
     assert price
-    outcome = drive(entries, policy("sevenfold"), price.model, price)
+    outcome = drive_session(entries, load_policy("sevenfold"), price.model, price)
 
     assert price.units(outcome.charged) < 0.9 * price.units(outcome.paid)
     assert outcome.extra_per_100 < 8
@@ -246,13 +246,13 @@ def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_
     talk = long_talk(needed=False)
     price = Prices.load().of(MODEL)
     assert price
-    quiet = drive(talk.entries, OURS, MODEL, price)
+    quiet = drive_session(talk.entries, OURS, MODEL, price)
     learning = replace(
         OURS,
         flags=replace(OURS.flags, extraction=True),
         extraction=ExtractionSettings(patient=False),
     )
-    learns = drive(talk.entries, learning, MODEL, price)
+    learns = drive_session(talk.entries, learning, MODEL, price)
 
     spoken = [e for e in talk.entries if isinstance(e.what, Message) and e.by == "user"]
     rows = [row for row in learns.rows if row.kind == "extraction"]
@@ -268,7 +268,7 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
     assert price
     learning = replace(OURS, flags=replace(OURS.flags, extraction=True))
     talk = long_talk(needed=False)
-    learns = drive(talk.entries, learning, MODEL, price)
+    learns = drive_session(talk.entries, learning, MODEL, price)
     rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
     assert 0 < learns.count("extraction") < len(rests), "several turns in one look"
 
@@ -277,7 +277,7 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
         for n, entry in enumerate(talk.entries)
     ]
     every = replace(learning, extraction=ExtractionSettings(patient=False))
-    patient, at_once = (drive(silent, one, MODEL, price) for one in (learning, every))
+    patient, at_once = (drive_session(silent, one, MODEL, price) for one in (learning, every))
     lost = [len([b for b in one.breaks if b.why == "silence"]) for one in (patient, at_once)]
     assert lost[0] <= lost[1]
     assert price.units(patient.charged) < price.units(at_once.charged)

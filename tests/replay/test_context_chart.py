@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from sevenfold.replay.report.charts import LEFT, RIGHT, WIDTH, chart
-from sevenfold.replay.results import Figures, Point
+from sevenfold.replay.report.charts import LEFT, RIGHT, WIDTH, draw_chart
+from sevenfold.replay.results import ChartPoint, ReplayFigures
 
 
-def drawn(turns: int, *more: Point) -> str:
-    points = [Point(n, float(n), "turn", 1_000, 900) for n in range(turns)]
-    figures = Figures(turns=turns, points=(*points, *more))
-    return chart("c", "a session", {"sevenfold": figures}, "sevenfold")
+def drawn(turns: int, *more: ChartPoint) -> str:
+    points = [ChartPoint(n, float(n), "turn", 1_000, 900) for n in range(turns)]
+    figures = ReplayFigures(turns=turns, points=(*points, *more))
+    return draw_chart("c", "a session", {"sevenfold": figures}, "sevenfold")
 
 
 def bars(svg: str) -> list[tuple[float, float]]:
@@ -42,7 +42,7 @@ def test_one_request_is_in_the_singular() -> None:
 
 
 def test_what_comes_after_the_last_request_belongs_to_it() -> None:
-    svg = drawn(13, Point(13, 99.0, "extraction", 1_000, 900))
+    svg = drawn(13, ChartPoint(13, 99.0, "extraction", 1_000, 900))
 
     assert "request 13: extraction: a request for extraction" in svg
     assert "the 13 requests" in svg

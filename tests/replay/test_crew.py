@@ -9,17 +9,17 @@ from contextlib import closing
 import pytest
 from replay.deadly import die_of_some
 
-from sevenfold.recordings.find import Found
-from sevenfold.replay.run import LOST, Job, Underway, replay
+from sevenfold.recordings.finder import ReplayFile
+from sevenfold.replay.run import LOST, FileProgress, ReplayJob, replay_files
 
 
-def jobs(*names: str) -> list[Job]:
-    return [Job(n, Found(name), ()) for n, name in enumerate(names)]
+def jobs(*names: str) -> list[ReplayJob]:
+    return [ReplayJob(n, ReplayFile(name), ()) for n, name in enumerate(names)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_file_is_answered_for(processes: int) -> None:
-    done = list(replay(jobs("a", "b", "c", "d", "e"), processes, die_of_some))
+    done = list(replay_files(jobs("a", "b", "c", "d", "e"), processes, die_of_some))
 
     assert sorted(one.number for one in done) == [0, 1, 2, 3, 4]
     here = {one.recorded == os.getpid() for one in done}
@@ -28,9 +28,9 @@ def test_every_file_is_answered_for(processes: int) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_it_is_told_how_far_each_file_is(processes: int) -> None:
-    heard: list[Underway] = []
+    heard: list[FileProgress] = []
 
-    done = list(replay(jobs("a", "b", "c"), processes, die_of_some, heard.append))
+    done = list(replay_files(jobs("a", "b", "c"), processes, die_of_some, heard.append))
 
     assert len(done) == 3
     assert sorted(one.number for one in heard) == [0, 1, 2]
@@ -39,7 +39,7 @@ def test_it_is_told_how_far_each_file_is(processes: int) -> None:
 
 @pytest.mark.real
 def test_a_process_that_dies_takes_one_file_with_it_and_the_rest_goes_on() -> None:
-    done = list(replay(jobs("a", "deadly", "b", "deadly", "c"), 2, die_of_some))
+    done = list(replay_files(jobs("a", "deadly", "b", "deadly", "c"), 2, die_of_some))
 
     assert {one.path: one.errors for one in done if one.path != "deadly"} == {
         "a": (),
@@ -51,7 +51,7 @@ def test_a_process_that_dies_takes_one_file_with_it_and_the_rest_goes_on() -> No
 
 @pytest.mark.real
 def test_whoever_stops_asking_leaves_no_process_behind() -> None:
-    with closing(replay(jobs("a", "b", "c", "d"), 2, die_of_some)) as answers:
+    with closing(replay_files(jobs("a", "b", "c", "d"), 2, die_of_some)) as answers:
         next(answers)
 
     assert multiprocessing.active_children() == []

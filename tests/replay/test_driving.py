@@ -9,22 +9,22 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import frontier_at
+from sevenfold.cache.prefix import make_frontier_mark
 from sevenfold.cache.prices import Prices
-from sevenfold.layers.ladder import Lent
-from sevenfold.layers.settings import Switches
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Handback, Layers
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Change, Layers
+from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.core.tokens import Pressure, Thresholds, Usage
+from sevenfold.core.transcript import Replace, Reply, Results, Transcript
+from sevenfold.layers.ladder import LayerParts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.model import to_transcript
-from sevenfold.replay.costs import counted, estimated
-from sevenfold.replay.drive import ANALYSIS, CALL_OUTPUT, Drive, drive
-from sevenfold.replay.outcome import Outcome
-from sevenfold.replay.policies import Policy, policy
-from sevenfold.request import Frame, Request, Ttl
+from sevenfold.recordings.recorded import convert_recording
+from sevenfold.replay.costs import compute_token_rates, estimate_message
+from sevenfold.replay.driver import ANALYSIS, CALL_OUTPUT, SessionDrive, drive_session
+from sevenfold.replay.outcome import ReplayOutcome
+from sevenfold.replay.policies import Policy, load_policy
+from sevenfold.settings.layers import Switches
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Pressure, Thresholds, Usage
-from sevenfold.transcript import Replace, Reply, Results, Transcript
 
 SESSIONS = Path(__file__).parents[2] / "../shared/data/sessions"
 UNSEEN = 10_000
@@ -50,7 +50,7 @@ class Recorded:
         return UNSEEN + sum(self.parts)
 
     def _grow(self, message: Message) -> None:
-        self.parts.append(round(estimated(message) * RATE))
+        self.parts.append(round(estimate_message(message) * RATE))
 
     def says(self, characters: int, after: float = 1.0) -> None:
         self.clock.time += after
@@ -82,7 +82,7 @@ class Recorded:
         self._grow(message)
 
 
-def nothing(lent: Lent) -> Layers:
+def nothing(lent: LayerParts) -> Layers:
     return Layers()
 
 
@@ -95,11 +95,11 @@ KEEPING_WARM = 70
 
 def driven(
     recorded: Recorded,
-    layers: Callable[[Lent], Layers] = nothing,
+    layers: Callable[[LayerParts], Layers] = nothing,
     ttl: Ttl = "5m",
     keep_warm: int = 0,
     compacts: bool = False,
-) -> Outcome:
+) -> ReplayOutcome:
     assert PRICE
     frame, thresholds = Frame(MODEL, ttl=ttl), Thresholds.of(200_000, 32_000)
     entries = recorded.log.entries
@@ -108,7 +108,7 @@ def driven(
         compactions="own" if compacts else "recorded",
         flags=Switches(extraction=False),
     )
-    return Drive(entries, policy, frame, thresholds, PRICE, layers=layers).run()
+    return SessionDrive(entries, policy, frame, thresholds, PRICE, layers=layers).run()
 
 
 class Clear:
@@ -117,17 +117,17 @@ class Clear:
     def __init__(self, when: dict[str, int]) -> None:
         self._when = when
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
         replies = sum(placed.by == "model" for placed in view)
         due = [use for use, n in self._when.items() if n == replies and view.result_at(use)]
         if not due:
             return ()
         first = view.result_at(due[0]) or 0
-        return Results(dict.fromkeys(due, "[cleared]")), frontier_at(view, first, len(view))
+        return Results(dict.fromkeys(due, "[cleared]")), make_frontier_mark(view, first, len(view))
 
 
-def clear(**when: int) -> Callable[[Lent], Layers]:
+def clear(**when: int) -> Callable[[LayerParts], Layers]:
     return lambda lent: Layers(fit=(Clear(when),))
 
 
@@ -139,7 +139,7 @@ def test_the_real_tokens_are_worked_out_from_what_was_reported() -> None:
     recorded.says(4_000)
     recorded.result("r1", "x" * 40_000)
     recorded.replies()
-    known = counted(recorded.log.entries)
+    known = compute_token_rates(recorded.log.entries)
 
     assert known.unseen == UNSEEN
     assert known.known == 4_000
@@ -154,7 +154,7 @@ def test_a_difference_that_makes_no_sense_teaches_nothing() -> None:
     recorded.result("r1", "x" * 40_000)
     recorded.parts.append(90_000)  # something that is not in the file
     recorded.replies()
-    known = counted(recorded.log.entries)
+    known = compute_token_rates(recorded.log.entries)
 
     assert known.rates == {}
     assert known.usual == RATE
@@ -166,9 +166,12 @@ def test_after_a_compaction_what_is_unseen_is_worked_out_anew() -> None:
     recorded.result("r1", "x" * 40_000)
     summary = user("s" * 8_000)
     [id] = recorded.log.add(Replace(0, recorded.log.entries[-1].id, (summary,)), by="compaction")
-    recorded.parts = [round(estimated(summary) * RATE), -3_000]  # inherited history is gone too
+    recorded.parts = [
+        round(estimate_message(summary) * RATE),
+        -3_000,
+    ]  # inherited history is gone too
     recorded.replies()
-    known = counted(recorded.log.entries)
+    known = compute_token_rates(recorded.log.entries)
 
     assert known.unseen == UNSEEN
     assert known.resets == {id: UNSEEN - 3_000}
@@ -256,7 +259,7 @@ def test_a_compaction_costs_the_request_that_asked_for_it_and_shortens_the_rest(
     long = recorded.prompt
     summary = user("s" * 8_000)
     recorded.log.add(Replace(0, recorded.log.entries[-1].id, (summary,)), by="compaction")
-    recorded.parts = [round(estimated(summary) * RATE)]
+    recorded.parts = [round(estimate_message(summary) * RATE)]
     recorded.replies()
     outcome = driven(recorded)
 
@@ -306,7 +309,7 @@ def test_a_result_that_was_cleared_and_needed_costs_one_request_more() -> None:
 
     *_, at_edit, _ = reading().prompts
     result = round((10_000 + 20) * RATE)
-    marker, call = 28, round(estimated(assistant(CALL)) * RATE)
+    marker, call = 28, round(estimate_message(assistant(CALL)) * RATE)
     assert after.extra_requests == 1
     assert after.turns == before.turns == 7
     assert (after.regret.needed, after.regret.robust) == (1, 1)
@@ -397,11 +400,11 @@ def test_an_empty_session_costs_nothing() -> None:
 def test_append_only_is_charged_what_was_really_charged() -> None:
     every: list[float] = []
     for path in sorted(SESSIONS.glob("*.jsonl.gz"))[::3]:
-        entries = to_transcript(read_session(path)).entries
+        entries = convert_recording(read_session(path)).entries
         models = {e.what.model for e in entries if isinstance(e.what, Reply)}
         [price] = {found for model in models if (found := Prices.load().of(model))}
-        append_only = replace(policy("append-only"), compactions="recorded")
-        outcome = drive(entries, append_only, price.model, price)
+        append_only = replace(load_policy("append-only"), compactions="recorded")
+        outcome = drive_session(entries, append_only, price.model, price)
         every += outcome.errors
         if len(outcome.errors) > 20:
             assert median(outcome.errors) < 0.05, path.name

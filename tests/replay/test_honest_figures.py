@@ -9,21 +9,21 @@ from msgspec.structs import replace
 from replay import sessions
 
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from sevenfold.recordings.find import Found
-from sevenfold.replay.books import MICRO, Tally
-from sevenfold.replay.costs import Provider, priced
-from sevenfold.replay.drive import drive
-from sevenfold.replay.outcome import Happened, Kind, Outcome, Row, Spent
-from sevenfold.replay.policies import ClearRule, Policy, policy, without
-from sevenfold.replay.report.charts import waterfall
-from sevenfold.replay.report.page import page
-from sevenfold.replay.results import Figures, figures
-from sevenfold.replay.run import Job, Replayed, run
-from sevenfold.request import Frame, Request
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, PlacedMessage, Replace, Reply, Transcript
+from sevenfold.recordings.finder import ReplayFile
+from sevenfold.replay.bookkeeping import MICRO, ReplayBooks
+from sevenfold.replay.costs import CacheProvider, find_session_price
+from sevenfold.replay.driver import drive_session
+from sevenfold.replay.outcome import Kind, LayerAction, ReplayOutcome, RequestRow, TimeSpent
+from sevenfold.replay.policies import ClearRule, Policy, exclude_layers, load_policy
+from sevenfold.replay.report.charts import draw_waterfall
+from sevenfold.replay.report.page import format_page
+from sevenfold.replay.results import ReplayFigures, compute_figures
+from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
 from sevenfold.testing import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Entry, Placed, Replace, Reply, Transcript
 
 PRICES = Prices.load()
 
@@ -34,8 +34,8 @@ def price(model: str) -> Price:
     return found
 
 
-def row(model: str = "", usage: int = 1_000, recorded: int = 0, kind: Kind = "turn") -> Row:
-    return Row(0.0, kind, Usage(usage), Usage(recorded), model=model)
+def row(model: str = "", usage: int = 1_000, recorded: int = 0, kind: Kind = "turn") -> RequestRow:
+    return RequestRow(0.0, kind, Usage(usage), Usage(recorded), model=model)
 
 
 # --- prices -----------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_each_request_is_counted_at_the_price_of_the_model_that_answered_it() ->
     dear, cheap = price("claude-opus-4-5"), price("claude-haiku-4-5")
     rows = row(dear.model, 1_000, 2_000), row(cheap.model, 1_000, 2_000)
 
-    known = figures(Outcome(rows), dear, priced=True, others={cheap.model: cheap})
+    known = compute_figures(ReplayOutcome(rows), dear, priced=True, others={cheap.model: cheap})
 
     assert known.paid is not None
     assert known.paid.amount == pytest.approx(2_000 * (dear.input + cheap.input) / 1e6)
@@ -58,27 +58,29 @@ def test_models_without_a_price_are_named_with_their_requests() -> None:
     replies = [Reply(assistant(Text("x")), Usage(9), model=model) for model in models]
     entries = [Entry(n, 0.0, reply) for n, reply in enumerate(replies)]
 
-    found = priced(entries, PRICES, None)
+    found = find_session_price(entries, PRICES, None)
 
     assert list(found.others) == ["claude-haiku-4-5"]
     assert found.error == (
         "no price is known for who-knows, which answered 1 of 4 requests: "
         "they are counted at the price of claude-opus-4-5"
     )
-    asked = priced(entries, PRICES, "claude-haiku-4-5")
+    asked = find_session_price(entries, PRICES, "claude-haiku-4-5")
     assert (asked.others, asked.error) == ({}, "")
 
 
-def replayed(folder: Path, data: bytes, *policies: Policy, at: str | None = None) -> Replayed:
+def replayed(folder: Path, data: bytes, *policies: Policy, at: str | None = None) -> ReplayResult:
     path = folder / "a.jsonl"
     path.write_bytes(data)
-    return run(Job(0, Found(str(path)), policies or (policy("append-only"),), at))
+    return replay_file(
+        ReplayJob(0, ReplayFile(str(path)), policies or (load_policy("append-only"),), at)
+    )
 
 
 def test_at_a_price_that_was_asked_for_nothing_is_called_paid(tmp_path: Path) -> None:
     one = replayed(tmp_path, sessions.claude_code(), at="claude-haiku-4-5")
 
-    html = page([one], [policy("append-only")], sessions.BEGAN)
+    html = format_page([one], [load_policy("append-only")], sessions.BEGAN)
 
     assert one.by_policy["append-only"].paid_at == "claude-haiku-4-5"
     assert "recorded, priced as claude-haiku-4-5" in html
@@ -91,7 +93,7 @@ def test_at_a_price_that_was_asked_for_nothing_is_called_paid(tmp_path: Path) ->
 def test_only_requests_that_say_what_was_paid_are_compared_with_it() -> None:
     rows = row("", 1_000, 1_000), row("", 50_000), row("", 10, kind="notes")
 
-    known = figures(Outcome(rows), price("claude-opus-4-5"), priced=True)
+    known = compute_figures(ReplayOutcome(rows), price("claude-opus-4-5"), priced=True)
 
     assert known.of_paid == pytest.approx(1.01)
     assert (known.paid_requests, known.turns) == (1, 2)
@@ -113,10 +115,14 @@ def test_a_file_in_which_usage_is_missing_here_and_there_says_so(tmp_path: Path)
 
 
 def test_a_layer_that_only_asks_has_done_so_as_often() -> None:
-    put_in = Row(9.0, "turn", Usage(1), happened=(Happened("compaction", "replaced", 900),))
+    put_in = RequestRow(
+        9.0, "turn", Usage(1), happened=(LayerAction("compaction", "replaced", 900),)
+    )
     rows = [row(kind=kind) for kind in ("notes", "notes", "extraction", "keep warm", "summary")]
 
-    layers = figures(Outcome((*rows, put_in)), price("claude-opus-4-5"), priced=True).layers
+    layers = compute_figures(
+        ReplayOutcome((*rows, put_in)), price("claude-opus-4-5"), priced=True
+    ).layers
 
     assert {name: (layer.times, layer.requests) for name, layer in layers.items()} == {
         "session memory": (2, 2),
@@ -127,14 +133,14 @@ def test_a_layer_that_only_asks_has_done_so_as_often() -> None:
 
 
 def test_reading_back_and_the_recording_are_no_layers() -> None:
-    did = Happened("read back", "needed", -5), Happened("recording", "left out 9 tokens")
+    did = LayerAction("read back", "needed", -5), LayerAction("recording", "left out 9 tokens")
 
-    assert figures(Outcome((Row(0.0, "turn", Usage(1), happened=did),)), price("gpt-5"),
-                   priced=True).layers == {}  # fmt: skip
+    outcome = ReplayOutcome((RequestRow(0.0, "turn", Usage(1), happened=did),))
+    assert compute_figures(outcome, price("gpt-5"), priced=True).layers == {}
 
 
 def test_the_first_bar_of_a_waterfall_says_that_it_is_an_estimate() -> None:
-    assert "without its layers, estimated" in waterfall("w", "mine", Figures())
+    assert "without its layers, estimated" in draw_waterfall("w", "mine", ReplayFigures())
 
 
 def test_what_the_recording_left_out_by_itself_is_saved_by_nobody() -> None:
@@ -152,20 +158,20 @@ def test_what_the_recording_left_out_by_itself_is_saved_by_nobody() -> None:
             if n == 9 and shrinks:
                 prompt = 20_000
         log.add(Reply(assistant(Text("done")), Usage(cache_write=prompt)), by="model")
-        clears = replace(policy("clear-every-10"), clear=ClearRule(every=3, keep=1))
-        outcome = drive(log.entries, clears, "claude-opus-4-5", price("claude-opus-4-5"))
+        clears = replace(load_policy("clear-every-10"), clear=ClearRule(every=3, keep=1))
+        outcome = drive_session(log.entries, clears, "claude-opus-4-5", price("claude-opus-4-5"))
         return outcome.layers[MICRO].saved
 
     assert saved(shrinks=True) < 0.9 * saved(shrinks=False)
 
 
 def test_savings_end_where_the_recording_has_removed_as_much() -> None:
-    books = Tally(price("claude-opus-4-5"), "5m")
+    books = ReplayBooks(price("claude-opus-4-5"), "5m")
     books.happened(MICRO, "cleared", 1_000)
     books.recording_compacted(1_000)
     books.asked("turn", 0.0, Usage(cache_read=9_000))
 
-    assert books.outcome(Spent()).layers[MICRO].saved == 0
+    assert books.outcome(TimeSpent()).layers[MICRO].saved == 0
 
 
 # --- policies that do what they say -----------------------------------------------------------------------
@@ -189,7 +195,9 @@ def long_session() -> list[Entry]:
 
 
 def costs(entries: list[Entry], chosen: Policy) -> list[tuple[str, int]]:
-    outcome = drive(entries, chosen, "claude-opus-4-5", price("claude-opus-4-5"), window=1_000_000)
+    outcome = drive_session(
+        entries, chosen, "claude-opus-4-5", price("claude-opus-4-5"), window=1_000_000
+    )
     return [(row.kind, row.context) for row in outcome.rows]
 
 
@@ -204,16 +212,20 @@ def test_a_rule_that_counts_stands_in_place_of_layer_2() -> None:
 
 def test_with_compact_off_the_compactions_of_the_recording_are_carried_out() -> None:
     entries = long_session()
-    off = replace(policy("sevenfold"), flags=replace(policy("sevenfold").flags, compact=False))
+    off = replace(
+        load_policy("sevenfold"), flags=replace(load_policy("sevenfold").flags, compact=False)
+    )
 
-    assert costs(entries, off) == costs(entries, without(policy("sevenfold"), ["compaction"]))
     assert costs(entries, off) == costs(
-        entries, replace(policy("sevenfold"), compactions="recorded")
+        entries, exclude_layers(load_policy("sevenfold"), ["compaction"])
+    )
+    assert costs(entries, off) == costs(
+        entries, replace(load_policy("sevenfold"), compactions="recorded")
     )
 
 
 def test_keeping_warm_for_ever_ends_when_somebody_speaks(tmp_path: Path) -> None:
-    warm = replace(policy("append-only"), name="warm", keep_warm=10**9)
+    warm = replace(load_policy("append-only"), name="warm", keep_warm=10**9)
 
     assert replayed(tmp_path, sessions.claude_code(), warm).by_policy["warm"].turns == 4
 
@@ -222,14 +234,14 @@ def test_keeping_warm_for_ever_ends_when_somebody_speaks(tmp_path: Path) -> None
 
 
 def test_only_what_changed_its_weight_is_weighed_again() -> None:
-    weighed: list[Placed] = []
+    weighed: list[PlacedMessage] = []
 
-    def weigh(placed: Placed) -> int:
+    def weigh(placed: PlacedMessage) -> int:
         weighed.append(placed)
         return 100
 
     log = Transcript(FakeClock(0.0).now)
-    provider = Provider(2_000, weigh)
+    provider = CacheProvider(2_000, weigh)
     for n in range(50):
         log.add(user(f"question {n}"))
         log.add(Reply(assistant(Thinking(f"hm {n}"), Text("so")), Usage()), by="model")

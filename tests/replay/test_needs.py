@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.transcript import Entry, Id, Mark, Replace, Reply, Transcript
 from sevenfold.replay.needs import (
     MOST_SOURCES,
-    Missed,
-    Need,
-    lines_of,
-    missed,
-    needs_of,
-    words_of,
+    MissedSource,
+    ReplyNeed,
+    find_long_lines,
+    find_missed,
+    find_needs,
+    find_rare_words,
 )
-from sevenfold.transcript import Entry, Id, Mark, Replace, Reply, Transcript
 
 LINE = "return compute_total(order)"
 
@@ -42,9 +42,9 @@ class Recorded:
         new = {"file_path": "/x", "old_string": old, "new_string": "pass"}
         return self.replies("", ToolUse(id, "Edit", new))
 
-    def needs(self, reply: Id) -> tuple[Need, ...]:
+    def needs(self, reply: Id) -> tuple[ReplyNeed, ...]:
         """Of results alone: what stands elsewhere too is not needed from them."""
-        found = needs_of(self.log.entries).get(reply, ())
+        found = find_needs(self.log.entries).get(reply, ())
         return tuple(need for need in found if need.of_results)
 
 
@@ -55,11 +55,11 @@ def session() -> Recorded:
     return recorded
 
 
-def lines(needs: tuple[Need, ...]) -> list[tuple[str, ...]]:
+def lines(needs: tuple[ReplyNeed, ...]) -> list[tuple[str, ...]]:
     return [need.sources for need in needs if need.line]
 
 
-def words(needs: tuple[Need, ...]) -> list[tuple[str, ...]]:
+def words(needs: tuple[ReplyNeed, ...]) -> list[tuple[str, ...]]:
     return [need.sources for need in needs if not need.line]
 
 
@@ -150,7 +150,7 @@ def test_words_in_the_arguments_of_a_call_count_however_deep_they_are(session: R
     ],
 )
 def test_only_words_with_a_shape_of_their_own_are_rare(text: str, found: set[str]) -> None:
-    assert words_of(text) == found
+    assert find_rare_words(text) == found
 
 
 def test_a_word_that_stands_in_many_results_is_not_rare(session: Recorded) -> None:
@@ -189,22 +189,22 @@ def test_an_older_copy_is_not_missed_while_a_newer_one_is_there(session: Recorde
     needs = session.needs(session.edits(LINE))
 
     assert lines(needs) == [("r1", "r2")]
-    assert missed(needs, {"r1"}) == []
-    assert missed(needs, {"r2"}) == [], "the older one will do"
-    assert [one.use_id for one in missed(needs, {"r1", "r2"})] == ["r2"], "of both, the newest"
+    assert find_missed(needs, {"r1"}) == []
+    assert find_missed(needs, {"r2"}) == [], "the older one will do"
+    assert [one.use_id for one in find_missed(needs, {"r1", "r2"})] == ["r2"], "of both, the newest"
 
 
 def test_one_word_may_be_an_accident_and_two_or_a_line_are_none() -> None:
-    word, line = Need(("r1",), False), Need(("r1",), True)
+    word, line = ReplyNeed(("r1",), False), ReplyNeed(("r1",), True)
 
-    assert missed([word], {"r1"}) == [Missed("r1", False)]
-    assert missed([word, word], {"r1"}) == [Missed("r1", True)]
-    assert missed([line], {"r1"}) == [Missed("r1", True)]
-    assert missed([word, Need(("r2",), False)], {"r1", "r2", "r3"}) == [
-        Missed("r1", False),
-        Missed("r2", False),
+    assert find_missed([word], {"r1"}) == [MissedSource("r1", False)]
+    assert find_missed([word, word], {"r1"}) == [MissedSource("r1", True)]
+    assert find_missed([line], {"r1"}) == [MissedSource("r1", True)]
+    assert find_missed([word, ReplyNeed(("r2",), False)], {"r1", "r2", "r3"}) == [
+        MissedSource("r1", False),
+        MissedSource("r2", False),
     ]
-    assert missed([word, line], set()) == []
+    assert find_missed([word, line], set()) == []
 
 
 def test_a_compaction_begins_anew(session: Recorded) -> None:
@@ -223,8 +223,8 @@ def test_a_compaction_begins_anew(session: Recorded) -> None:
 
 def test_marks_and_other_records_say_nothing() -> None:
     entries = [Entry(0, 0.0, Mark("m", LINE)), Entry(1, 0.0, Reply(assistant(Text("some_word"))))]
-    assert needs_of(entries) == {}
+    assert find_needs(entries) == {}
 
 
 def test_lines_are_compared_without_numbers_and_margins() -> None:
-    assert lines_of("  1→\tdef some_function():  \r\n short\n\n") == {"def some_function():"}
+    assert find_long_lines("  1→\tdef some_function():  \r\n short\n\n") == {"def some_function():"}

@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.errors import Mistake, SettingsError
-from sevenfold.layers.settings import Switches
+from sevenfold.core.errors import Mistake, SettingsError
 from sevenfold.replay.policies import (
     BUILT_IN,
     ELSEWHERE,
     LAYERS,
     ClearRule,
     Policy,
-    active,
-    in_vain,
-    policy,
-    without,
+    exclude_layers,
+    find_useless_exclusions,
+    list_active_layers,
+    load_policy,
 )
+from sevenfold.settings.layers import Switches
 from sevenfold.settings.schema import Settings
 
 
 def test_each_of_ours_has_its_name_and_says_what_it_does() -> None:
     for name in BUILT_IN:
-        assert policy(name).name == name
-        assert policy(name).description
+        assert load_policy(name).name == name
+        assert load_policy(name).description
 
 
 def test_sevenfold_is_what_the_product_does_when_nothing_is_set() -> None:
-    ours, product = policy("sevenfold"), Settings()
+    ours, product = load_policy("sevenfold"), Settings()
 
     assert ours.flags == product.flags
     assert ours.tool_results == product.tool_results
@@ -42,11 +42,13 @@ def test_sevenfold_is_what_the_product_does_when_nothing_is_set() -> None:
 
 
 def test_the_others_differ_from_it_as_their_names_say() -> None:
-    assert policy("clear-every-10").clear == ClearRule(every=10, keep=5)
-    assert policy("summarise-at-80").auto_compact_percent == 80
-    assert policy("claude-code").micro.policy == "plain"
-    assert not any(policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold")
-    quiet = policy("append-only").flags
+    assert load_policy("clear-every-10").clear == ClearRule(every=10, keep=5)
+    assert load_policy("summarise-at-80").auto_compact_percent == 80
+    assert load_policy("claude-code").micro.policy == "plain"
+    assert not any(
+        load_policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold"
+    )
+    quiet = load_policy("append-only").flags
     assert {quiet.tool_results, quiet.micro_cost, quiet.micro_time, quiet.notes} == {False}
 
 
@@ -57,7 +59,7 @@ def test_a_file_of_ones_own_is_laid_over_what_the_product_does(tmp_path: Path) -
         encoding="utf-8",
     )
 
-    mine = policy(str(path))
+    mine = load_policy(str(path))
 
     assert (mine.name, mine.cache_ttl, mine.keep_warm) == ("mine", "1h", 2)
     assert mine.micro == replace(Policy().micro, keep_recent=9)
@@ -89,20 +91,20 @@ def test_a_mistake_is_named_by_file_and_line(
     path.write_text(text, encoding="utf-8")
 
     with pytest.raises(SettingsError, match=why) as caught:
-        policy(str(path))
+        load_policy(str(path))
     assert str(caught.value).startswith(f"{path}:{line}: ")
 
 
 def test_a_name_that_is_no_policy_gets_a_suggestion() -> None:
     with pytest.raises(Mistake, match="did you mean 'append-only'"):
-        policy("apend-only")
+        load_policy("apend-only")
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_can_be_left_out(layer: str) -> None:
-    on = replace(policy("sevenfold"), keep_warm=2, clear=ClearRule(every=3))
+    on = replace(load_policy("sevenfold"), keep_warm=2, clear=ClearRule(every=3))
 
-    less = without(on, [layer.replace("_", "-")])
+    less = exclude_layers(on, [layer.replace("_", "-")])
 
     also = " and with it notes" if layer == "compaction" else ""
     assert less.name == f"sevenfold without {layer}{also}"
@@ -112,23 +114,25 @@ def test_a_layer_can_be_left_out(layer: str) -> None:
 
 
 def test_the_plain_rule_is_left_out_with_its_layer() -> None:
-    assert without(policy("claude-code"), ["micro"]).micro.policy == "cost"
+    assert exclude_layers(load_policy("claude-code"), ["micro"]).micro.policy == "cost"
 
 
 def test_without_compaction_the_recorded_ones_are_carried_out() -> None:
-    assert policy("sevenfold").compacts
-    assert not without(policy("sevenfold"), ["compaction"]).compacts
-    assert not without(policy("sevenfold"), ["compact"]).compacts
+    assert load_policy("sevenfold").compacts
+    assert not exclude_layers(load_policy("sevenfold"), ["compaction"]).compacts
+    assert not exclude_layers(load_policy("sevenfold"), ["compact"]).compacts
 
 
 def test_the_name_says_that_notes_go_with_compaction_where_there_were_any() -> None:
-    names = [without(policy(p), ["compaction"]).name for p in ("sevenfold", "append-only")]
+    names = [
+        exclude_layers(load_policy(p), ["compaction"]).name for p in ("sevenfold", "append-only")
+    ]
 
     assert names == [
         "sevenfold without compaction and with it notes",
         "append-only without compaction",
     ]
-    both = without(policy("sevenfold"), ["compaction", "notes"])
+    both = exclude_layers(load_policy("sevenfold"), ["compaction", "notes"])
     assert both.name == "sevenfold without compaction, notes"
 
 
@@ -153,27 +157,27 @@ def test_the_name_says_that_notes_go_with_compaction_where_there_were_any() -> N
     ],
 )
 def test_what_is_off_in_a_policy_is_left_out_in_vain(name: str, layer: str, off: bool) -> None:
-    assert bool(in_vain(policy(name), [layer])) is off
+    assert bool(find_useless_exclusions(load_policy(name), [layer])) is off
 
 
 def test_every_layer_and_flag_that_can_be_left_out_is_known_to_be_on_or_off() -> None:
     flags = set(Switches.__struct_fields__) - ELSEWHERE
 
-    assert set(active(Policy())) == {*flags, *LAYERS}
+    assert set(list_active_layers(Policy())) == {*flags, *LAYERS}
 
 
 def test_a_single_flag_can_be_left_out_and_nothing_unknown() -> None:
-    assert not without(policy("sevenfold"), ["payout"]).flags.payout
+    assert not exclude_layers(load_policy("sevenfold"), ["payout"]).flags.payout
     with pytest.raises(Mistake, match="did you mean 'micro'"):
-        without(policy("sevenfold"), ["mirco"])
+        exclude_layers(load_policy("sevenfold"), ["mirco"])
 
 
 @pytest.mark.parametrize("flag", sorted(ELSEWHERE))
 def test_what_a_replay_does_not_carry_out_cannot_be_left_out(flag: str) -> None:
     assert flag in Switches.__struct_fields__
     with pytest.raises(Mistake, match=f"does not carry out '{flag}'.*layers 1 to 4"):
-        without(policy("sevenfold"), [flag])
+        exclude_layers(load_policy("sevenfold"), [flag])
 
 
 def test_without_anything_left_out_it_is_the_same() -> None:
-    assert without(policy("sevenfold"), []) == policy("sevenfold")
+    assert exclude_layers(load_policy("sevenfold"), []) == load_policy("sevenfold")

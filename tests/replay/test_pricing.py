@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import Mistake
-from sevenfold.messages import Text, assistant, user
-from sevenfold.replay.costs import LARGE, asked_for, priced
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Entry, Reply
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, Reply
+from sevenfold.replay.costs import LARGE, find_session_price, find_wanted_model
 
 PRICES = Prices.load()
 
@@ -20,7 +20,9 @@ def session(*models: str, prompt: int = 1_000) -> list[Entry]:
 
 
 def test_the_model_that_answered_most_is_the_model() -> None:
-    found = priced(session("gpt-5", "claude-opus-4-5", "claude-opus-4-5", ""), PRICES, None)
+    found = find_session_price(
+        session("gpt-5", "claude-opus-4-5", "claude-opus-4-5", ""), PRICES, None
+    )
 
     assert (found.model, found.price.model, found.known) == (
         "claude-opus-4-5",
@@ -30,14 +32,14 @@ def test_the_model_that_answered_most_is_the_model() -> None:
 
 
 def test_the_price_that_is_asked_for_goes_before_the_models_own() -> None:
-    found = priced(session("gpt-5"), PRICES, "claude-opus-4-5")
+    found = find_session_price(session("gpt-5"), PRICES, "claude-opus-4-5")
 
     assert (found.model, found.price.model, found.error) == ("gpt-5", "claude-opus-4-5", "")
 
 
 @pytest.mark.parametrize(("model", "why"), [("who", "no price is known for who"), ("", "no model")])
 def test_an_unknown_price_is_said_and_nothing_is_guessed(model: str, why: str) -> None:
-    found = priced(session(model), PRICES, None)
+    found = find_session_price(session(model), PRICES, None)
 
     assert not found.known
     assert why in found.error
@@ -46,9 +48,9 @@ def test_an_unknown_price_is_said_and_nothing_is_guessed(model: str, why: str) -
 
 
 def test_a_price_that_is_not_known_cannot_be_asked_for() -> None:
-    assert asked_for(PRICES, "claude-opus-4-5") == "claude-opus-4-5"
+    assert find_wanted_model(PRICES, "claude-opus-4-5") == "claude-opus-4-5"
     with pytest.raises(Mistake, match="did you mean 'claude-opus-4-5'"):
-        asked_for(PRICES, "claude-opus-4-55")
+        find_wanted_model(PRICES, "claude-opus-4-55")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_a_price_that_is_not_known_cannot_be_asked_for() -> None:
 def test_the_window_is_the_models_where_it_has_only_one(
     model: str, prompt: int, window: int | None
 ) -> None:
-    found = priced(session(model, prompt=prompt), PRICES, None)
+    found = find_session_price(session(model, prompt=prompt), PRICES, None)
 
     assert found.window == window
     assert prompt <= (found.window or LARGE)
@@ -75,6 +77,6 @@ def test_the_window_is_the_models_where_it_has_only_one(
     "model", ["who", "openai:gpt-5", "local:a.gguf", "claude-opus-4-5-20251101"]
 )
 def test_layers_decide_by_the_same_price_whatever_the_model_is_called(model: str) -> None:
-    found = priced(session(model), PRICES, "claude-opus-4-5")
+    found = find_session_price(session(model), PRICES, "claude-opus-4-5")
 
     assert found.prices.of(found.model) == found.price

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 
-from sevenfold.replay.run import CLEAR, Progress
+from sevenfold.replay.run import CLEAR, ReplayProgress
 
 
 def test_it_says_rate_and_remaining_time() -> None:
     now, out = [100.0], io.StringIO()
-    progress = Progress(out, files=4, size=4_000, now=lambda: now[0])
+    progress = ReplayProgress(out, files=4, size=4_000, now=lambda: now[0])
     progress.start()
     assert out.getvalue() == f"{CLEAR}replaying: 0 of 4 files"
 
@@ -21,7 +21,7 @@ def test_it_says_rate_and_remaining_time() -> None:
 
 def test_long_times_are_in_minutes_and_hours() -> None:
     now = [0.0]
-    progress = Progress(io.StringIO(), files=9, size=1_000_000, now=lambda: now[0])
+    progress = ReplayProgress(io.StringIO(), files=9, size=1_000_000, now=lambda: now[0])
     progress.start()
     now[0] = 60
     progress.add(100_000, 1)
@@ -32,7 +32,7 @@ def test_long_times_are_in_minutes_and_hours() -> None:
 
 def test_it_is_not_drawn_for_every_file_and_leaves_the_line_clean() -> None:
     now, out = [0.0], io.StringIO()
-    progress = Progress(out, files=900, size=900, now=lambda: now[0])
+    progress = ReplayProgress(out, files=900, size=900, now=lambda: now[0])
     progress.start()
     for _ in range(800):
         now[0] += 0.001
@@ -46,7 +46,7 @@ def test_it_is_not_drawn_for_every_file_and_leaves_the_line_clean() -> None:
 
 def test_the_last_file_leaves_no_time() -> None:
     now = [0.0]
-    progress = Progress(io.StringIO(), files=1, size=10, now=lambda: now[0])
+    progress = ReplayProgress(io.StringIO(), files=1, size=10, now=lambda: now[0])
     progress.start()
     now[0] = 1
     progress.add(10, 5)
@@ -56,7 +56,7 @@ def test_the_last_file_leaves_no_time() -> None:
 
 def test_one_file_has_a_rate_and_a_remaining_time_before_it_is_done() -> None:
     now, out = [0.0], io.StringIO()
-    progress = Progress(out, files=1, size=1_000, now=lambda: now[0])
+    progress = ReplayProgress(out, files=1, size=1_000, now=lambda: now[0])
     progress.start()
     assert out.getvalue() == f"{CLEAR}replaying: 0 of 1 file"
 

@@ -12,12 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replay import sessions
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.recordings.claude_code import ClaudeCode
-from sevenfold.recordings.find import READERS, Found, Unreadable, files_in, read
-from sevenfold.recordings.messages import Messages
-from sevenfold.recordings.model import Recorded, to_transcript
-from sevenfold.recordings.read import steadied
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.recordings.claude_code import ClaudeCodeReader
+from sevenfold.recordings.finder import (
+    READERS,
+    ReplayFile,
+    Unreadable,
+    find_replay_files,
+    read_recording,
+)
+from sevenfold.recordings.messages import MessagesReader
+from sevenfold.recordings.reader import make_times_monotonic
+from sevenfold.recordings.recorded import RecordedSession, convert_recording
 
 EACH = {
     "sevenfold": sessions.sevenfold(),
@@ -27,15 +33,15 @@ EACH = {
 }
 
 
-def found(path: Path, data: bytes) -> Found:
+def found(path: Path, data: bytes) -> ReplayFile:
     path.write_bytes(data)
-    return Found(str(path))
+    return ReplayFile(str(path))
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_a_torn_file_is_read_up_to_the_tear_which_is_said(name: str, tmp_path: Path) -> None:
-    whole = read(found(tmp_path / "whole", EACH[name]))
-    torn = read(found(tmp_path / "torn", EACH[name][:-30]))
+    whole = read_recording(found(tmp_path / "whole", EACH[name]))
+    torn = read_recording(found(tmp_path / "torn", EACH[name][:-30]))
 
     assert whole is not None
     assert torn is not None
@@ -48,7 +54,7 @@ def test_a_torn_archive_is_read_up_to_the_tear_which_is_said(name: str, tmp_path
     noise = bytes(range(256)) * 40
     packed = gzip.compress(EACH[name] + b"\n" * 100 + noise.hex().encode())[:-20]
 
-    with_problems = read(found(tmp_path / "torn.gz", packed))
+    with_problems = read_recording(found(tmp_path / "torn.gz", packed))
 
     assert with_problems is not None
     assert any("damaged" in problem.why for problem in with_problems.problems)
@@ -70,19 +76,19 @@ def test_what_is_no_session_is_refused_with_the_reason(
     data: bytes, why: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Unreadable, match=why):
-        read(found(tmp_path / "file", data))
+        read_recording(found(tmp_path / "file", data))
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="no such file"):
-        read(Found(str(tmp_path / "nothing")))
+        read_recording(ReplayFile(str(tmp_path / "nothing")))
 
 
 def test_a_session_in_which_nothing_was_said_is_refused(tmp_path: Path) -> None:
     head = sessions.jsonl([{"type": "session_meta", "timestamp": "x", "payload": {"id": "a"}}])
 
     with pytest.raises(Unreadable, match="nothing in it was said"):
-        read(found(tmp_path / "file", head))
+        read_recording(found(tmp_path / "file", head))
 
 
 def test_a_transcript_from_the_future_is_refused(tmp_path: Path) -> None:
@@ -90,14 +96,14 @@ def test_a_transcript_from_the_future_is_refused(tmp_path: Path) -> None:
     line = sessions.jsonl([{"id": 0, "at": 1.0, "what": mark}])
 
     with pytest.raises(SevenfoldError, match="format 99"):
-        read(found(tmp_path / "file", line))
+        read_recording(found(tmp_path / "file", line))
 
 
 def test_half_characters_and_broken_utf8_are_mended(tmp_path: Path) -> None:
     data = json.dumps(sessions.messages()).replace("what a says", "half \\ud83d of one").encode()
     broken = data.replace(b"be brief", b"be \xff\xfe brief")
 
-    recorded = read(found(tmp_path / "file", broken))
+    recorded = read_recording(found(tmp_path / "file", broken))
 
     assert recorded is not None
     assert recorded.problems == ()
@@ -109,7 +115,7 @@ def test_results_that_nobody_asked_for_are_dropped_and_said() -> None:
     twice = {"role": "tool", "tool_call_id": "c1", "content": "again"}
     data = json.dumps([*sessions.messages(), stray, twice, "text", {"role": "odd"}]).encode()
 
-    recorded = Messages().read(data)
+    recorded = MessagesReader().read(data)
 
     assert [problem.why for problem in recorded.problems] == [
         "no tool use nobody: its result was dropped",
@@ -132,9 +138,9 @@ def test_a_folder_may_hold_every_format_and_other_things_too(tmp_path: Path) -> 
     (tmp_path / "settings.json").write_text('{"model": "x"}', encoding="utf-8")
     (tmp_path / "notes.md").write_text("hello", encoding="utf-8")
 
-    there = list(files_in([tmp_path, deep, deep / "codex.jsonl"]))
+    there = list(find_replay_files([tmp_path, deep, deep / "codex.jsonl"]))
 
-    formats = {Path(f.path).name: r.format if (r := read(f)) else None for f in there}
+    formats = {Path(f.path).name: r.format if (r := read_recording(f)) else None for f in there}
     assert formats == {
         "b.json.gz": "messages",
         "settings.json": None,
@@ -149,20 +155,20 @@ def test_a_damaged_session_in_a_folder_is_not_passed_over(tmp_path: Path) -> Non
     (tmp_path / "a.jsonl").write_bytes(b"")
     (tmp_path / "b.jsonl").write_bytes(b"\x00\x01" * 500)
 
-    for file in files_in([tmp_path]):
+    for file in find_replay_files([tmp_path]):
         with pytest.raises(Unreadable):
-            read(file)
+            read_recording(file)
 
 
 # --- times ------------------------------------------------------------------------------------------------
 
 
-def timed(*times: str | float) -> Recorded:
+def timed(*times: str | float) -> RecordedSession:
     said = [{"role": "user", "content": "x", "timestamp": at} for at in times]
-    return Messages().read(json.dumps(said).encode())
+    return MessagesReader().read(json.dumps(said).encode())
 
 
-def at(recorded: Recorded) -> list[float]:
+def at(recorded: RecordedSession) -> list[float]:
     return [entry.at for entry in recorded.entries]
 
 
@@ -170,7 +176,7 @@ def at(recorded: Recorded) -> list[float]:
 def test_a_time_that_cannot_be_counts_as_the_one_before(absurd: str | float) -> None:
     first, last = sessions.BEGAN, sessions.BEGAN + 60
 
-    recorded = steadied(timed(first, absurd, last))
+    recorded = make_times_monotonic(timed(first, absurd, last))
 
     assert at(recorded) == [first, first, last]
     [problem] = recorded.problems
@@ -178,7 +184,7 @@ def test_a_time_that_cannot_be_counts_as_the_one_before(absurd: str | float) -> 
 
 
 def test_an_absurd_first_time_counts_as_the_first_that_can_be() -> None:
-    recorded = steadied(timed(9e9, sessions.BEGAN, sessions.BEGAN + 1))
+    recorded = make_times_monotonic(timed(9e9, sessions.BEGAN, sessions.BEGAN + 1))
 
     assert at(recorded) == [sessions.BEGAN, sessions.BEGAN, sessions.BEGAN + 1]
 
@@ -186,7 +192,7 @@ def test_an_absurd_first_time_counts_as_the_first_that_can_be() -> None:
 def test_times_that_go_back_are_held_and_said_when_it_is_much() -> None:
     begin = sessions.BEGAN
 
-    recorded = steadied(timed(begin + 9_000, begin + 8_990, begin, begin + 9_010))
+    recorded = make_times_monotonic(timed(begin + 9_000, begin + 8_990, begin, begin + 9_010))
 
     assert at(recorded) == [begin + 9_000, begin + 9_000, begin + 9_000, begin + 9_010]
     [problem] = recorded.problems
@@ -194,7 +200,7 @@ def test_times_that_go_back_are_held_and_said_when_it_is_much() -> None:
 
 
 def test_where_no_time_can_be_nobody_was_idle() -> None:
-    recorded = steadied(timed(-7.0, 1e10))
+    recorded = make_times_monotonic(timed(-7.0, 1e10))
 
     assert at(recorded) == [0.0, 0.0]
     [problem] = recorded.problems
@@ -202,15 +208,15 @@ def test_where_no_time_can_be_nobody_was_idle() -> None:
 
 
 def test_times_in_milliseconds_are_times() -> None:
-    assert at(steadied(timed(sessions.BEGAN * 1000))) == [sessions.BEGAN]
+    assert at(make_times_monotonic(timed(sessions.BEGAN * 1000))) == [sessions.BEGAN]
 
 
 def test_a_file_without_times_is_left_as_it_is() -> None:
-    recorded = ClaudeCode().read(
+    recorded = ClaudeCodeReader().read(
         sessions.jsonl([{"type": "user", "uuid": "u", "message": {"content": "hello"}}])
     )
 
-    assert steadied(recorded) is recorded
+    assert make_times_monotonic(recorded) is recorded
 
 
 # --- anything ---------------------------------------------------------------------------------------------
@@ -280,4 +286,4 @@ def test_no_reader_breaks_on_anything(values: list[Any], cut: int) -> None:
     for data in (lines[cut:], json.dumps(values).encode()[: -cut or None]):
         for reader in READERS:
             reader.recognises(data)
-            to_transcript(steadied(reader.read(data)))
+            convert_recording(make_times_monotonic(reader.read(data)))

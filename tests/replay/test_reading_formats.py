@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from replay import sessions
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Message,
     RedactedThinking,
     Text,
@@ -19,14 +19,19 @@ from sevenfold.messages import (
     assistant,
     user,
 )
-from sevenfold.recordings.claude_code import ClaudeCode
-from sevenfold.recordings.codex import Codex
-from sevenfold.recordings.find import READERS, reader_of
-from sevenfold.recordings.messages import Messages
-from sevenfold.recordings.model import Clearing, Compaction, Recorded, to_transcript
-from sevenfold.recordings.own import Own
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Replace, Reply, Results, Transcript, Undo
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Replace, Reply, Results, Transcript, Undo
+from sevenfold.recordings.claude_code import ClaudeCodeReader
+from sevenfold.recordings.codex import CodexReader
+from sevenfold.recordings.finder import READERS, find_reader
+from sevenfold.recordings.messages import MessagesReader
+from sevenfold.recordings.own_sessions import OwnReader
+from sevenfold.recordings.recorded import (
+    RecordedClearing,
+    RecordedCompaction,
+    RecordedSession,
+    convert_recording,
+)
 
 EACH = {
     "sevenfold": sessions.sevenfold(),
@@ -36,7 +41,7 @@ EACH = {
 }
 
 
-def said(recorded: Recorded) -> list[Message]:
+def said(recorded: RecordedSession) -> list[Message]:
     return [entry.message for entry in recorded.active if entry.message is not None]
 
 
@@ -49,10 +54,10 @@ def test_a_file_is_recognised_by_its_own_reader_and_by_no_other(name: str) -> No
 
 @pytest.mark.parametrize("name", EACH)
 def test_every_format_gives_a_conversation_in_which_each_use_is_answered(name: str) -> None:
-    reader = reader_of(EACH[name])
+    reader = find_reader(EACH[name])
     assert reader is not None
 
-    transcript = to_transcript(reader.read(EACH[name]))
+    transcript = convert_recording(reader.read(EACH[name]))
 
     assert transcript.problems == []
     replies = [e.what for e in transcript.entries if isinstance(e.what, Reply)]
@@ -68,14 +73,14 @@ def test_a_gzipped_file_says_the_same(name: str, tmp_path: Path) -> None:
     plain, packed = tmp_path / "plain", tmp_path / "packed.gz"
     plain.write_bytes(EACH[name])
     packed.write_bytes(gzip.compress(EACH[name]))
-    reader = reader_of(EACH[name])
+    reader = find_reader(EACH[name])
     assert reader is not None
 
     assert reader.read(packed) == reader.read(plain)
 
 
 def test_usage_is_counted_once_for_a_reply_that_is_several_records() -> None:
-    recorded = ClaudeCode().read(sessions.claude_code(rounds=3))
+    recorded = ClaudeCodeReader().read(sessions.claude_code(rounds=3))
 
     used = [s.what.usage for s in recorded.requests if isinstance(s.what, Reply)]
     assert len(used) == 4
@@ -86,7 +91,7 @@ def test_usage_is_counted_once_for_a_reply_that_is_several_records() -> None:
 
 
 def test_a_rollout_is_read_from_what_the_model_saw_and_not_from_what_the_screen_showed() -> None:
-    recorded = Codex().read(sessions.codex(rounds=1))
+    recorded = CodexReader().read(sessions.codex(rounds=1))
 
     use = ToolUse("call_0", "shell", {"cmd": "ls 0"})
     assert said(recorded) == [
@@ -101,7 +106,7 @@ def test_a_rollout_is_read_from_what_the_model_saw_and_not_from_what_the_screen_
 
 
 def test_cached_tokens_of_a_rollout_are_taken_out_of_its_input_and_said_again_count_once() -> None:
-    recorded = Codex().read(sessions.codex(rounds=2))
+    recorded = CodexReader().read(sessions.codex(rounds=2))
 
     replies = [s.what for s in recorded.requests if isinstance(s.what, Reply)]
     assert [reply.usage for reply in replies] == [
@@ -121,10 +126,10 @@ def test_a_compacted_rollout_goes_on_from_what_was_left() -> None:
         "type": "compacted",
         "payload": {"message": "", "replacement_history": left},
     }
-    recorded = Codex().read(sessions.codex() + sessions.jsonl([record]))
+    recorded = CodexReader().read(sessions.codex() + sessions.jsonl([record]))
 
     assert [entry.what for entry in recorded.compactions] == [
-        Compaction("auto", 0, Message("user", (Text("kept"),)))
+        RecordedCompaction("auto", 0, Message("user", (Text("kept"),)))
     ]
 
 
@@ -143,9 +148,9 @@ def test_a_rollout_of_the_first_versions_has_no_envelope() -> None:
     ]
     data = sessions.jsonl(records)
 
-    reader = reader_of(data)
+    reader = find_reader(data)
 
-    assert isinstance(reader, Codex)
+    assert isinstance(reader, CodexReader)
     assert said(reader.read(data)) == [
         user("hello"),
         assistant(Thinking("a greeting"), ToolUse("s", "shell", {"command": ["ls"]})),
@@ -171,9 +176,9 @@ def test_messages_may_be_a_list_an_object_or_lines(written: object) -> None:
     assert callable(written)
     data = written(sessions.messages()).encode("utf-8")
 
-    reader = reader_of(data)
+    reader = find_reader(data)
 
-    assert isinstance(reader, Messages)
+    assert isinstance(reader, MessagesReader)
     assert said(reader.read(data)) == [
         user("be brief"),
         user("read a"),
@@ -186,7 +191,7 @@ def test_messages_may_be_a_list_an_object_or_lines(written: object) -> None:
 def test_the_model_is_the_one_that_stands_beside_the_messages() -> None:
     data = json.dumps({"messages": sessions.messages(), "model": "gpt-5"}).encode()
 
-    assert {entry.model for entry in Messages().read(data).requests} == {"gpt-5"}
+    assert {entry.model for entry in MessagesReader().read(data).requests} == {"gpt-5"}
 
 
 def test_ids_that_are_used_again_belong_to_the_newest_use() -> None:
@@ -202,7 +207,7 @@ def test_ids_that_are_used_again_belong_to_the_newest_use() -> None:
         ]
     ).encode()
 
-    results = [r for m in said(Messages().read(data)) for r in m.results]
+    results = [r for m in said(MessagesReader().read(data)) for r in m.results]
 
     assert [(r.tool_use_id, r.content) for r in results] == [("c", "first"), ("c~2", "second")]
 
@@ -216,7 +221,7 @@ def test_calls_without_ids_and_arguments_that_are_no_json_are_kept() -> None:
         ]
     ).encode()
 
-    use, result = said(Messages().read(data))[1:]
+    use, result = said(MessagesReader().read(data))[1:]
 
     assert use == assistant(ToolUse("function-2", "f", {"input": "not json"}))
     assert result == Message("user", (ToolResult("function-2", "done"),))
@@ -237,7 +242,7 @@ def test_blocks_as_the_messages_api_has_them_are_read_too() -> None:
         ]
     ).encode()
 
-    assert said(Messages().read(data))[1:] == [
+    assert said(MessagesReader().read(data))[1:] == [
         assistant(ToolUse("t", "f", {})),
         Message("user", (ToolResult("t", "x"),)),
     ]
@@ -246,12 +251,12 @@ def test_blocks_as_the_messages_api_has_them_are_read_too() -> None:
 # --- our own ----------------------------------------------------------------------------------------------
 
 
-def written(build: object) -> Recorded:
+def written(build: object) -> RecordedSession:
     log: list[bytes] = []
     transcript = Transcript(lambda: sessions.BEGAN, log.append)
     assert callable(build)
     build(transcript)
-    return Own().read(b"".join(log))
+    return OwnReader().read(b"".join(log))
 
 
 def test_a_transcript_of_ours_is_read_with_its_compaction_and_what_it_kept() -> None:
@@ -265,9 +270,11 @@ def test_a_transcript_of_ours_is_read_with_its_compaction_and_what_it_kept() -> 
     recorded = written(build)
 
     [compaction], [clearing] = recorded.compactions, recorded.clearings
-    assert compaction.what == Compaction("Compaction", 0, user("what was said"), kept_from="2")
-    assert clearing.what == Clearing(("nobody",), "Microcompaction")
-    view = to_transcript(recorded).view
+    assert compaction.what == RecordedCompaction(
+        "Compaction", 0, user("what was said"), kept_from="2"
+    )
+    assert clearing.what == RecordedClearing(("nobody",), "Microcompaction")
+    view = convert_recording(recorded).view
     assert [placed.message.text for placed in view] == ["what was said", "new"]
 
 
@@ -286,7 +293,7 @@ def test_what_was_undone_was_never_said_and_what_was_redone_was() -> None:
 
 
 def test_a_transcript_of_ours_keeps_model_and_usage() -> None:
-    recorded = Own().read(sessions.sevenfold())
+    recorded = OwnReader().read(sessions.sevenfold())
 
     replies = [s.what for s in recorded.requests if isinstance(s.what, Reply)]
     assert {reply.model for reply in replies} == {"claude-sonnet-4-5"}

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.recordings.find import Found, read
-from sevenfold.recordings.model import Recorded
-from sevenfold.replay.policies import policy
-from sevenfold.replay.run import Job, run
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.recordings.finder import ReplayFile, read_recording
+from sevenfold.recordings.recorded import RecordedSession
+from sevenfold.replay.policies import load_policy
+from sevenfold.replay.run import ReplayJob, replay_file
 
 Json = dict[str, Any]
 
@@ -26,15 +26,15 @@ def changed(data: bytes, line: int, change: Callable[[Json], object]) -> bytes:
     return sessions.jsonl(records)
 
 
-def read_from(folder: Path, data: bytes) -> Recorded:
+def read_from(folder: Path, data: bytes) -> RecordedSession:
     path = folder / "session.jsonl"
     path.write_bytes(data)
-    recorded = read(Found(str(path)))
+    recorded = read_recording(ReplayFile(str(path)))
     assert recorded is not None
     return recorded
 
 
-def words(recorded: Recorded) -> list[object]:
+def words(recorded: RecordedSession) -> list[object]:
     return [s.what.message if isinstance(s.what, Reply) else s.what for s in recorded.entries]
 
 
@@ -97,7 +97,9 @@ def test_usage_that_cannot_be_is_left_out_and_the_rest_is_replayed(
 
     data = changed(sessions.claude_code(), 11, absurd)
     recorded = read_from(tmp_path, data)
-    done = run(Job(0, Found(str(tmp_path / "session.jsonl")), (policy("sevenfold"),)))
+    done = replay_file(
+        ReplayJob(0, ReplayFile(str(tmp_path / "session.jsonl")), (load_policy("sevenfold"),))
+    )
 
     last = recorded.entries[-1].what
     assert isinstance(last, Reply)

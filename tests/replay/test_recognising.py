@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.recordings.find import Found, Unreadable, files_in, read
+from sevenfold.recordings.finder import ReplayFile, Unreadable, find_replay_files, read_recording
 
 LONG = "be good and brief " * 9_000
 """Over 64 KiB and over 128."""
 
 
-def written(folder: Path, data: bytes, name: str = "a.jsonl") -> Found:
+def written(folder: Path, data: bytes, name: str = "a.jsonl") -> ReplayFile:
     path = folder / name
     path.write_bytes(data)
-    return Found(str(path), len(data), named=False)
+    return ReplayFile(str(path), len(data), named=False)
 
 
 def long_claude() -> bytes:
@@ -54,7 +54,7 @@ def content_first() -> list[dict[str, Any]]:
     ids=["claude-code", "ours", "a message a line", "content before role", "tools before messages"],
 )
 def test_a_long_first_line_hides_no_session(data: bytes, format: str, tmp_path: Path) -> None:
-    recorded = read(written(tmp_path, data))
+    recorded = read_recording(written(tmp_path, data))
 
     assert recorded is not None
     assert recorded.format == format
@@ -66,14 +66,16 @@ def test_a_conversation_in_another_format_is_not_passed_over_in_silence(tmp_path
     answer = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
 
     with pytest.raises(Unreadable, match="looks like a conversation, but in none of the known"):
-        read(written(tmp_path, json.dumps(answer).encode("utf-8"), "answer.json"))
+        read_recording(written(tmp_path, json.dumps(answer).encode("utf-8"), "answer.json"))
 
 
 @pytest.mark.parametrize(
     "other", [{"name": "x"}, {"users": [{"role": "user"}]}, [1, 2], {"a": LONG}]
 )
 def test_other_json_in_a_folder_is_passed_over(other: object, tmp_path: Path) -> None:
-    assert read(written(tmp_path, json.dumps(other).encode("utf-8"), "other.json")) is None
+    assert (
+        read_recording(written(tmp_path, json.dumps(other).encode("utf-8"), "other.json")) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_other_json_in_a_folder_is_passed_over(other: object, tmp_path: Path) ->
     ],
 )
 def test_two_formats_in_one_file_are_said(data: bytes, lines: str, tmp_path: Path) -> None:
-    recorded = read(written(tmp_path, data))
+    recorded = read_recording(written(tmp_path, data))
 
     assert recorded is not None
     [problem] = [p.why for p in recorded.problems if "another format" in p.why]
@@ -104,8 +106,8 @@ def test_what_we_keep_about_memories_is_no_session_of_a_folder(tmp_path: Path) -
     (state / "search" / "index.jsonl").write_bytes(LEDGER)
     (tmp_path / "-w" / "one.jsonl").write_bytes(sessions.sevenfold())
 
-    assert [Path(one.path).name for one in files_in([tmp_path])] == ["one.jsonl"]
-    assert len(list(files_in([state]))) == 2, "who names it means it"
+    assert [Path(one.path).name for one in find_replay_files([tmp_path])] == ["one.jsonl"]
+    assert len(list(find_replay_files([state]))) == 2, "who names it means it"
 
 
 def test_json_that_begins_otherwise_is_passed_over_unless_somebody_talks_in_it(
@@ -113,8 +115,8 @@ def test_json_that_begins_otherwise_is_passed_over_unless_somebody_talks_in_it(
 ) -> None:
     said = b"//\n" + json.dumps(sessions.messages()).encode("utf-8")
 
-    assert read(written(tmp_path, LEDGER, "seen.json")) is None
-    assert read(written(tmp_path, b"// a comment", "tsconfig.json.gz")) is None
+    assert read_recording(written(tmp_path, LEDGER, "seen.json")) is None
+    assert read_recording(written(tmp_path, b"// a comment", "tsconfig.json.gz")) is None
     for data, name in ((LEDGER, "lines.jsonl"), (said, "talk.json")):
         with pytest.raises(Unreadable):
-            read(written(tmp_path, data, name))
+            read_recording(written(tmp_path, data, name))

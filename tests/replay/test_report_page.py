@@ -10,20 +10,20 @@ import pytest
 from msgspec.structs import replace
 from replay import reports, sessions
 
-from sevenfold.replay.policies import policy
+from sevenfold.replay.policies import load_policy
 from sevenfold.replay.report.charts import (
-    amount,
-    label_places,
-    safe,
-    scatter,
-    span,
-    steps,
-    tokens,
-    waterfall,
+    choose_axis_steps,
+    draw_scatter,
+    draw_waterfall,
+    escape_text,
+    format_cost,
+    format_duration,
+    format_tokens,
+    place_labels,
 )
-from sevenfold.replay.report.page import MOST_DRAWN, page
-from sevenfold.replay.results import Cost, Figures, Layer
-from sevenfold.replay.run import Replayed
+from sevenfold.replay.report.page import MOST_DRAWN, format_page
+from sevenfold.replay.results import LayerFigure, ReplayCost, ReplayFigures
+from sevenfold.replay.run import ReplayResult
 
 EMPTY = frozenset({"meta", "link", "br", "hr", "img", "input"})
 
@@ -75,18 +75,18 @@ def test_it_says_what_is_not_in_it_and_whose_line_is_which(html: str) -> None:
 
 
 def test_what_was_paid_is_said_to_be_of_some_sessions_where_it_is() -> None:
-    some = Figures(
-        cost=Cost(300.0), paid=Cost(100.0), compared=Cost(80.0), files=3, paid_files=1
+    some = ReplayFigures(
+        cost=ReplayCost(300.0), paid=ReplayCost(100.0), compared=ReplayCost(80.0), files=3, paid_files=1
     )  # fmt: skip
 
-    html = page(
-        [Replayed(number=0, path="x", by_policy={"sevenfold": some})],
-        [policy("sevenfold")],
+    html = format_page(
+        [ReplayResult(number=0, path="x", by_policy={"sevenfold": some})],
+        [load_policy("sevenfold")],
         sessions.BEGAN,
     )
 
     assert "20.0% less than was paid in the 1 of 3 sessions that say" in html
-    assert "paid, 1 of 3 sessions" in waterfall("w", "x", some)
+    assert "paid, 1 of 3 sessions" in draw_waterfall("w", "x", some)
 
 
 def test_nothing_is_fetched_and_nothing_runs(html: str, tags: Tags) -> None:
@@ -104,7 +104,7 @@ def test_a_hostile_title_is_text_and_cannot_turn_the_line_round(html: str) -> No
     assert "<script" not in html
     assert "<img" not in html
     assert "\u202e" not in html
-    assert safe(reports.HOSTILE, 60) in html
+    assert escape_text(reports.HOSTILE, 60) in html
 
 
 def test_ids_are_unique_and_every_reference_leads_somewhere(tags: Tags) -> None:
@@ -150,7 +150,7 @@ def test_only_the_costliest_of_many_sessions_are_drawn_and_all_are_listed(tmp_pa
     one = reports.replayed(tmp_path)[0]
     many = [replace(one, number=n) for n in range(MOST_DRAWN + 20)]
 
-    html = page(many, [policy("sevenfold")], sessions.BEGAN)
+    html = format_page(many, [load_policy("sevenfold")], sessions.BEGAN)
 
     assert len(re.findall(r'<figure id="s\d+">', html)) == MOST_DRAWN
     assert f"The {MOST_DRAWN} sessions that cost most, of {MOST_DRAWN + 20}." in html
@@ -159,9 +159,9 @@ def test_only_the_costliest_of_many_sessions_are_drawn_and_all_are_listed(tmp_pa
 
 
 def test_a_page_without_a_single_session_is_still_a_page() -> None:
-    broken = Replayed(number=0, path="x", errors=("no",))
+    broken = ReplayResult(number=0, path="x", errors=("no",))
 
-    html = page([broken], [policy("sevenfold")], sessions.BEGAN)
+    html = format_page([broken], [load_policy("sevenfold")], sessions.BEGAN)
 
     parsed = Tags()
     parsed.feed(html)
@@ -170,9 +170,13 @@ def test_a_page_without_a_single_session_is_still_a_page() -> None:
 
 
 def test_a_waterfall_goes_from_no_layers_to_what_it_costs_with_them() -> None:
-    layers = {"compaction": Layer(2, 500, 900.0, 100.0), "notes": Layer()}
+    layers = {"compaction": LayerFigure(2, 500, 900.0, 100.0), "notes": LayerFigure()}
 
-    svg = waterfall("w", "mine", Figures(cost=Cost(1_000.0), paid=Cost(1_500.0), layers=layers))
+    svg = draw_waterfall(
+        "w",
+        "mine",
+        ReplayFigures(cost=ReplayCost(1_000.0), paid=ReplayCost(1_500.0), layers=layers),
+    )
 
     told = svg.split("<desc")[1].split("</desc>")[0]
     assert (
@@ -183,20 +187,31 @@ def test_a_waterfall_goes_from_no_layers_to_what_it_costs_with_them() -> None:
 
 
 def test_numbers_are_short() -> None:
-    assert [tokens(n) for n in (0, 950, 12_345, 2_000_000)] == ["0", "950", "12.3k", "2M"]
-    assert [span(s) for s in (5, 600, 7_200, 400_000)] == ["5 s", "10 min", "2.0 h", "5 days"]
-    assert steps(167_000) == [0, 50_000, 100_000, 150_000]
-    assert steps(0) == [0]
-    assert amount(Cost(5_000.0)) == "5k"
-    assert amount(Cost(1.0, 1_234.5, "EUR")) == "EUR 1,234.50"
+    assert [format_tokens(n) for n in (0, 950, 12_345, 2_000_000)] == ["0", "950", "12.3k", "2M"]
+    assert [format_duration(s) for s in (5, 600, 7_200, 400_000)] == [
+        "5 s",
+        "10 min",
+        "2.0 h",
+        "5 days",
+    ]
+    assert choose_axis_steps(167_000) == [0, 50_000, 100_000, 150_000]
+    assert choose_axis_steps(0) == [0]
+    assert format_cost(ReplayCost(5_000.0)) == "5k"
+    assert format_cost(ReplayCost(1.0, 1_234.5, "EUR")) == "EUR 1,234.50"
 
 
 def test_what_is_saved_stands_under_what_it_would_cost_and_not_under_what_was_paid() -> None:
-    one = Figures(cost=Cost(80.0), paid=Cost(100.0), compared=Cost(80.0), files=1, paid_files=1)
+    one = ReplayFigures(
+        cost=ReplayCost(80.0),
+        paid=ReplayCost(100.0),
+        compared=ReplayCost(80.0),
+        files=1,
+        paid_files=1,
+    )
 
-    html = page(
-        [Replayed(number=0, path="x", by_policy={"sevenfold": one})],
-        [policy("sevenfold")],
+    html = format_page(
+        [ReplayResult(number=0, path="x", by_policy={"sevenfold": one})],
+        [load_policy("sevenfold")],
         sessions.BEGAN,
     )
 
@@ -210,7 +225,7 @@ def test_names_in_the_scatter_lie_neither_on_each_other_nor_on_a_dot(number: int
     dots = [(60.0 + 3 * n, 100.0 + 2 * n) for n in range(number - 1)] + [(400.0, 20.0)]
     names = [f"sevenfold without {n}" for n in range(number)]
 
-    places = label_places(dots, names, (50.0, 10.0, 470.0, 300.0))
+    places = place_labels(dots, names, (50.0, 10.0, 470.0, 300.0))
 
     boxes = [place.box for place in places]
     assert all(box[0] >= 50 and box[1] >= 10 and box[2] <= 470 and box[3] <= 300 for box in boxes)
@@ -222,10 +237,10 @@ def test_names_in_the_scatter_lie_neither_on_each_other_nor_on_a_dot(number: int
 
 
 def test_policies_that_come_out_alike_have_one_dot_with_all_their_names_behind_it() -> None:
-    alike = Figures(cost=Cost(80.0), paid=Cost(100.0), turns=9)
-    other = Figures(cost=Cost(40.0), paid=Cost(100.0), turns=9)
+    alike = ReplayFigures(cost=ReplayCost(80.0), paid=ReplayCost(100.0), turns=9)
+    other = ReplayFigures(cost=ReplayCost(40.0), paid=ReplayCost(100.0), turns=9)
 
-    svg = scatter({"one": alike, "two": alike, "three": alike, "far": other})
+    svg = draw_scatter({"one": alike, "two": alike, "three": alike, "far": other})
 
     assert svg.count("<circle") == 2
     assert ">one and 2 more</text>" in svg

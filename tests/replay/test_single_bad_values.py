@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.recordings.find import Found, read
-from sevenfold.recordings.model import Recorded
-from sevenfold.replay.run import Job, run
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.recordings.finder import ReplayFile, read_recording
+from sevenfold.recordings.recorded import RecordedSession
+from sevenfold.replay.run import ReplayJob, replay_file
 
 Json = dict[str, Any]
 DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000
 
 
-def recorded_of(folder: Path, data: bytes) -> Recorded:
+def recorded_of(folder: Path, data: bytes) -> RecordedSession:
     path = folder / "a.jsonl"
     path.write_bytes(data)
-    found = read(Found(str(path)))
+    found = read_recording(ReplayFile(str(path)))
     assert found is not None
     return found
 
 
-def usages(recorded: Recorded) -> list[Usage]:
+def usages(recorded: RecordedSession) -> list[Usage]:
     return [said.what.usage for said in recorded.entries if isinstance(said.what, Reply)]
 
 
@@ -99,7 +99,7 @@ def test_a_session_of_a_tool_that_dates_everything_and_is_not_dated_is_wrong(
     (tmp_path / "every.jsonl").write_bytes(sessions.jsonl(every))
 
     some = recorded_of(tmp_path, sessions.jsonl(one))
-    none = run(Job(0, Found(str(tmp_path / "every.jsonl")), ()))
+    none = replay_file(ReplayJob(0, ReplayFile(str(tmp_path / "every.jsonl")), ()))
 
     assert [p.why for p in some.problems] == [
         "1 time cannot be read: each counts as the one before it"
@@ -187,12 +187,14 @@ def test_usage_in_a_list_of_messages_is_read(tmp_path: Path) -> None:
 
 
 def test_a_session_that_begins_with_a_reply_has_all_its_requests(tmp_path: Path) -> None:
-    from sevenfold.replay.policies import policy
+    from sevenfold.replay.policies import load_policy
 
     records = [json.loads(line) for line in sessions.claude_code().splitlines()]
     (tmp_path / "a.jsonl").write_bytes(sessions.jsonl(records[1:]))
 
-    done = run(Job(0, Found(str(tmp_path / "a.jsonl")), (policy("append-only"),)))
+    done = replay_file(
+        ReplayJob(0, ReplayFile(str(tmp_path / "a.jsonl")), (load_policy("append-only"),))
+    )
 
     figures = done.by_policy["append-only"]
     assert figures.turns == figures.paid_requests == 4

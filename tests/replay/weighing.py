@@ -10,11 +10,11 @@ import resource
 import sys
 from pathlib import Path
 
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant, user
-from sevenfold.recordings.find import Found
-from sevenfold.replay.policies import policy
-from sevenfold.replay.run import Job, replay
-from sevenfold.transcript import Entry, Mark, Reply, What, encode_entry
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.transcript import Entry, Mark, Reply, What, encode_entry
+from sevenfold.recordings.finder import ReplayFile
+from sevenfold.replay.policies import load_policy
+from sevenfold.replay.run import ReplayJob, replay_files
 
 BEGAN = 1_780_000_000.0
 READ = 30_000
@@ -71,15 +71,15 @@ def _largest(who: int) -> int:
 
 
 def weighed(folder: Path, size: int, times: int, processes: int) -> dict[str, object]:
-    chosen = (policy("sevenfold"),)
+    chosen = (load_policy("sevenfold"),)
     small, large = folder / "small.jsonl", folder / "large.jsonl"
     write_session(small, READ)
     write_session(large, size)
-    first = [Job(0, Found(str(small)), chosen)]
-    list(replay(first, 1))  # everything is imported now, and what is kept for good is there
+    first = [ReplayJob(0, ReplayFile(str(small)), chosen)]
+    list(replay_files(first, 1))  # everything is imported now, and what is kept for good is there
     before, peaks, requests = peak(), list[int](), 0
-    jobs = (Job(n, Found(str(large)), chosen) for n in range(times))
-    for done in replay(jobs, processes):
+    jobs = (ReplayJob(n, ReplayFile(str(large)), chosen) for n in range(times))
+    for done in replay_files(jobs, processes):
         assert not [error for error in done.errors if "usage" not in error], done.errors
         requests += done.recorded
         peaks.append(peak())

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import SettingsError
+from sevenfold.core.errors import SettingsError
 from sevenfold.settings import (
     Environment,
     Settings,
-    memory_off,
-    memory_path,
+    explain_memory_off,
+    find_configured_path,
 )
-from sevenfold.settings.checks import describe
-from sevenfold.settings.reference import settings_reference
-from sevenfold.settings.schema import settings_from
+from sevenfold.settings.checks import describe_settings
+from sevenfold.settings.reference import write_settings_reference
+from sevenfold.settings.schema import make_settings
 
 KEYS = {
     "ANTHROPIC_API_KEY": "sk-ant-secret",
@@ -71,7 +71,7 @@ def test_every_variable_has_its_place() -> None:
     assert (e.anthropic_key, e.anthropic_token, e.openai_key) == tuple(KEYS.values())
     assert (e.bare, e.remote, e.disable_memory, e.no_color) == (True, True, False, True)
     assert (e.remote_memory_dir, e.memory_path) == ("/remote", "/memory")
-    settings = settings_from(e.as_settings())
+    settings = make_settings(e.as_settings())
     assert settings == Settings(
         anthropic_base_url="http://127.0.0.1:1",
         openai_base_url="http://127.0.0.1:2/v1",
@@ -150,7 +150,7 @@ def test_the_off_switches_of_memory_in_their_order(
 ) -> None:
     environment = Environment.read({"HOME": "/h", **variables})
 
-    assert memory_off(environment, Settings(memory_enabled=enabled)) == off
+    assert explain_memory_off(environment, Settings(memory_enabled=enabled)) == off
 
 
 def test_where_memory_lives_is_first_the_variable_then_the_setting() -> None:
@@ -158,7 +158,7 @@ def test_where_memory_lives_is_first_the_variable_then_the_setting() -> None:
     told = Environment.read({"HOME": "/h", "SEVENFOLD_MEMORY_PATH": "/m"})
     settings = Settings(memory_directory="/s")
 
-    found = [memory_path(e, s) for e in (plain, told) for s in (Settings(), settings)]
+    found = [find_configured_path(e, s) for e in (plain, told) for s in (Settings(), settings)]
 
     assert found == [None, "/s", "/m", "/m"]
 
@@ -169,17 +169,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
 def test_the_page_about_settings_is_what_the_code_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == settings_reference()
+    assert PAGE.read_text(encoding="utf-8") == write_settings_reference()
 
 
 def test_every_setting_has_a_meaning_and_a_default_that_is_right() -> None:
     import json
 
-    for key, words, default, meaning in describe():
+    for key, words, default, meaning in describe_settings():
         assert words
         assert meaning.endswith(".")
         values: object = json.loads(default)
         for part in reversed(key.split(".")):
             values = {part: values}
         assert isinstance(values, dict)
-        assert settings_from(values) == Settings()
+        assert make_settings(values) == Settings()

@@ -13,7 +13,7 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.flag_evaluation import FlagResolutionDetails
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
 
-from sevenfold.events import Event, Failed
+from sevenfold.core.events import Event, Failed
 from sevenfold.settings import Switches
 from sevenfold.settings.flags import DOMAIN, Flags
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import SettingsError
+from sevenfold.core.errors import SettingsError
 from sevenfold.hooks.contract import HookCommand, HookMatcher
-from sevenfold.layers.settings import Switches
-from sevenfold.settings import Environment, Loaded, Settings, load
+from sevenfold.settings import Environment, LoadedSettings, Settings, load_settings
+from sevenfold.settings.layers import Switches
 from sevenfold.settings.schema import STRICTEST_FIRST
 
 HOOK = [{"matcher": "Bash", "hooks": [{"type": "command", "command": "touch pwned"}]}]
@@ -63,9 +63,11 @@ class Places:
     def write(self, path: Path, values: object) -> None:
         path.write_text(json.dumps(values, indent=2), encoding="utf-8")
 
-    def load(self, trusted: bool = False, overrides: Any = None, **variables: str) -> Loaded:
+    def load(
+        self, trusted: bool = False, overrides: Any = None, **variables: str
+    ) -> LoadedSettings:
         environment = Environment.read({"SEVENFOLD_HOME": str(self.home), **variables})
-        return load(self.root, environment, overrides or {}, trusted, policy=self.policy)
+        return load_settings(self.root, environment, overrides or {}, trusted, policy=self.policy)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def test_without_any_file_the_defaults_hold(places: Places) -> None:
-    assert places.load() == Loaded(Settings())
+    assert places.load() == LoadedSettings(Settings())
 
 
 def test_the_order_is_policy_command_line_environment_local_user_project(places: Places) -> None:
@@ -494,7 +496,9 @@ def test_a_session_in_the_home_folder_reads_the_users_file_once_and_as_the_users
     file = home / "settings.json"
     file.write_text('{"model": "claude-x", "env": {"A": "1"}}', encoding="utf-8")
 
-    loaded = load(tmp_path, Environment.read({"HOME": str(tmp_path)}), policy=tmp_path / "none")
+    loaded = load_settings(
+        tmp_path, Environment.read({"HOME": str(tmp_path)}), policy=tmp_path / "none"
+    )
 
     assert (loaded.settings.model, loaded.settings.env) == ("claude-x", {"A": "1"})
     assert (loaded.files_read, loaded.ignored) == ((file,), ())
@@ -511,11 +515,11 @@ def test_settings_are_values(places: Places) -> None:
 LOADING = """
 import sys
 from pathlib import Path
-from sevenfold.settings import Environment, load
+from sevenfold.settings import Environment, load_settings
 
 folder = Path(sys.argv[1])
 environment = Environment.read({"SEVENFOLD_HOME": str(folder / "home")})
-loaded = load(folder / "project", environment, {}, True, policy=folder / "etc" / "settings.json")
+loaded = load_settings(folder / "project", environment, {}, True, policy=folder / "etc" / "settings.json")
 print(len(loaded.settings.permissions.additional_directories))
 """
 

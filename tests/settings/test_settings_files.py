@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import SettingsError
-from sevenfold.settings.checks import check
-from sevenfold.settings.files import is_tracked, leads_outside, parse, read
+from sevenfold.core.errors import SettingsError
+from sevenfold.settings.checks import check_document
+from sevenfold.settings.files import is_outside, is_tracked, parse_document, read_document
 
 NAME = "settings.json"
 
 
 def wrong(text: str) -> str:
     with pytest.raises(SettingsError) as raised:
-        check(parse(text, NAME))
+        check_document(parse_document(text, NAME))
     return str(raised.value)
 
 
@@ -75,7 +75,7 @@ def test_what_the_standard_reader_reads_is_read_the_same(
 
     text = json.dumps(values, indent=indent)
 
-    document = parse(text, NAME)
+    document = parse_document(text, NAME)
 
     assert document.values == json.loads(text)
     for key, line in document.lines.items():
@@ -87,7 +87,7 @@ def test_what_the_standard_reader_reads_is_read_the_same(
 def test_any_text_is_either_read_or_refused_in_a_sentence(text: str) -> None:
     said = ""
     try:
-        parse(text, NAME)
+        parse_document(text, NAME)
     except SettingsError as error:
         said = str(error)
 
@@ -153,15 +153,15 @@ def test_a_wrong_value_names_file_line_type_and_fix(text: str, said: str) -> Non
     ],
 )
 def test_what_can_be_overlooked_is_a_warning_with_a_suggestion(text: str, said: str) -> None:
-    assert any(said in warning for warning in check(parse(text, NAME)))
+    assert any(said in warning for warning in check_document(parse_document(text, NAME)))
 
 
 def test_a_schema_key_for_editors_is_no_mistake() -> None:
-    assert check(parse('{"$schema": "https://example.com/s.json"}', NAME)) == []
+    assert check_document(parse_document('{"$schema": "https://example.com/s.json"}', NAME)) == []
 
 
 def test_a_hostile_key_cannot_write_to_the_terminal() -> None:
-    (warning,) = check(parse('{"\\u001b[2Jboo\\u202e": 1}', NAME))
+    (warning,) = check_document(parse_document('{"\\u001b[2Jboo\\u202e": 1}', NAME))
 
     assert warning.isprintable()
     assert "boo" in warning
@@ -170,7 +170,7 @@ def test_a_hostile_key_cannot_write_to_the_terminal() -> None:
 def test_ten_thousand_unknown_keys_do_not_fill_the_screen() -> None:
     text = "{" + ",".join(f'"k{n}": 1' for n in range(10_000)) + "}"
 
-    warnings = check(parse(text, NAME))
+    warnings = check_document(parse_document(text, NAME))
 
     assert len(warnings) == 21
     assert warnings[-1] == "settings.json: 9980 more keys are ignored."
@@ -181,18 +181,18 @@ def test_more_rules_than_anybody_writes_are_a_mistake(name: str) -> None:
     def rules(count: int) -> str:
         return json.dumps({"permissions": {name: [f"Read(x{n})" for n in range(count)]}})
 
-    assert check(parse(rules(500), NAME)) == []
+    assert check_document(parse_document(rules(500), NAME)) == []
     assert f"settings.json:1: permissions.{name} has over 500 rules." in wrong(rules(501))
 
 
 def test_a_file_that_is_not_there_is_no_file(tmp_path: Path) -> None:
-    assert read(tmp_path / NAME) is None
+    assert read_document(tmp_path / NAME) is None
 
 
 def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b'\xef\xbb\xbf{"model": "x"}')
 
-    document = read(tmp_path / NAME)
+    document = read_document(tmp_path / NAME)
 
     assert document is not None
     assert document.values == {"model": "x"}
@@ -206,7 +206,7 @@ def test_what_is_not_text_or_too_large_or_no_file_is_refused_by_name(tmp_path: P
 
     for path, said in ((latin, ":2: this is not UTF-8"), (large, "larger"), (pipe, "not a file")):
         with pytest.raises(SettingsError, match=said) as raised:
-            read(path)
+            read_document(path)
         assert str(path) in str(raised.value)
 
 
@@ -214,7 +214,7 @@ def test_an_unreadable_file_is_an_error_and_not_an_empty_one(tmp_path: Path) -> 
     (tmp_path / NAME).mkdir()
 
     with pytest.raises(SettingsError, match=NAME):
-        read(tmp_path / NAME)
+        read_document(tmp_path / NAME)
 
 
 def test_links_out_of_the_project_are_seen(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ def test_links_out_of_the_project_are_seen(tmp_path: Path) -> None:
     (root / "loop").symlink_to(root / "loop")
 
     bad = ["out", "folder/file", "dangling", "loop"]
-    assert [leads_outside(root / name, root) for name in bad] == [True] * 4
-    assert [leads_outside(root / name, root) for name in ("in", "file", "none")] == [False] * 3
+    assert [is_outside(root / name, root) for name in bad] == [True] * 4
+    assert [is_outside(root / name, root) for name in ("in", "file", "none")] == [False] * 3
 
 
 # --- what git tracks ------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Refused
-from sevenfold.session.place import Trust
+from sevenfold.core.errors import Refused
+from sevenfold.settings.place import TrustedFolders
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def trust(home: Path, tmp_path: Path) -> Trust:
-    return Trust(home, tmp_path / "user")
+def trust(home: Path, tmp_path: Path) -> TrustedFolders:
+    return TrustedFolders(home, tmp_path / "user")
 
 
 def folder(path: Path) -> Path:
@@ -28,33 +28,33 @@ def folder(path: Path) -> Path:
     return path
 
 
-def test_nothing_is_trusted_at_first(trust: Trust, tmp_path: Path) -> None:
+def test_nothing_is_trusted_at_first(trust: TrustedFolders, tmp_path: Path) -> None:
     assert not trust.is_trusted(tmp_path)
     assert (trust.list(), trust.problem) == ((), None)
 
 
 def test_a_trusted_folder_is_trusted_with_what_is_in_it_and_nothing_beside_it(
-    trust: Trust, tmp_path: Path, home: Path
+    trust: TrustedFolders, tmp_path: Path, home: Path
 ) -> None:
     project = folder(tmp_path / "work" / "project")
     inner, beside = folder(project / "inner"), folder(tmp_path / "work" / "project-2")
 
     trust.add(project)
 
-    again = Trust(home, tmp_path / "user")
+    again = TrustedFolders(home, tmp_path / "user")
     assert [again.is_trusted(path) for path in (project, inner)] == [True, True]
     assert [again.is_trusted(path) for path in (beside, tmp_path / "work")] == [False, False]
     assert again.covering(inner) == project
 
 
-def test_the_list_is_the_users_alone(trust: Trust, tmp_path: Path, home: Path) -> None:
+def test_the_list_is_the_users_alone(trust: TrustedFolders, tmp_path: Path, home: Path) -> None:
     trust.add(folder(tmp_path / "project"))
 
     assert stat.S_IMODE((home / "trust.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
-def test_a_link_is_as_trusted_as_what_it_leads_to(trust: Trust, tmp_path: Path) -> None:
+def test_a_link_is_as_trusted_as_what_it_leads_to(trust: TrustedFolders, tmp_path: Path) -> None:
     project, other = folder(tmp_path / "project"), folder(tmp_path / "other")
     (tmp_path / "link").symlink_to(project)
     (project / "out").symlink_to(other)
@@ -64,7 +64,7 @@ def test_a_link_is_as_trusted_as_what_it_leads_to(trust: Trust, tmp_path: Path) 
     assert not trust.is_trusted(project / "out")
 
 
-def test_revoking_ends_it_also_below(trust: Trust, tmp_path: Path) -> None:
+def test_revoking_ends_it_also_below(trust: TrustedFolders, tmp_path: Path) -> None:
     one, two = folder(tmp_path / "a" / "one"), folder(tmp_path / "two")
     trust.add(one)
     trust.add(two)
@@ -74,7 +74,7 @@ def test_revoking_ends_it_also_below(trust: Trust, tmp_path: Path) -> None:
     assert not trust.revoke(tmp_path / "a")
 
 
-def test_trusting_twice_lists_once(trust: Trust, tmp_path: Path) -> None:
+def test_trusting_twice_lists_once(trust: TrustedFolders, tmp_path: Path) -> None:
     project = folder(tmp_path / "project")
 
     trust.add(project)
@@ -83,7 +83,9 @@ def test_trusting_twice_lists_once(trust: Trust, tmp_path: Path) -> None:
     assert trust.list() == (project,)
 
 
-def test_folders_that_hold_everything_cannot_be_trusted(trust: Trust, tmp_path: Path) -> None:
+def test_folders_that_hold_everything_cannot_be_trusted(
+    trust: TrustedFolders, tmp_path: Path
+) -> None:
     user = folder(tmp_path / "user")
     anybody = folder(tmp_path / "anybody")
     anybody.chmod(0o1777)
@@ -100,7 +102,7 @@ def test_folders_that_hold_everything_cannot_be_trusted(trust: Trust, tmp_path: 
 
 
 def test_what_was_written_into_the_list_by_hand_is_held_to_the_same_rules(
-    trust: Trust, tmp_path: Path, home: Path
+    trust: TrustedFolders, tmp_path: Path, home: Path
 ) -> None:
     trust.add(folder(tmp_path / "project"))
     (home / "trust.json").write_text('{"trusted": ["/", "", ".", "relative"]}', encoding="utf-8")
@@ -109,7 +111,9 @@ def test_what_was_written_into_the_list_by_hand_is_held_to_the_same_rules(
     assert not trust.is_trusted(tmp_path / "project")
 
 
-def test_a_folder_that_is_not_there_cannot_be_trusted(trust: Trust, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_cannot_be_trusted(
+    trust: TrustedFolders, tmp_path: Path
+) -> None:
     with pytest.raises(Refused, match="there is no such folder"):
         trust.add(tmp_path / "none")
     assert not trust.is_trusted(tmp_path / "none")
@@ -119,7 +123,7 @@ def test_a_folder_that_is_not_there_cannot_be_trusted(trust: Trust, tmp_path: Pa
     "damage", [b"", b"{", b"[]", b'{"trusted": "/"}', b'{"trusted": ["\xff"]}', b"[" * 100_000]
 )
 def test_a_damaged_list_trusts_nothing_says_so_and_is_kept(
-    trust: Trust, tmp_path: Path, home: Path, damage: bytes
+    trust: TrustedFolders, tmp_path: Path, home: Path, damage: bytes
 ) -> None:
     project = folder(tmp_path / "project")
     trust.add(project)
@@ -135,7 +139,7 @@ def test_a_damaged_list_trusts_nothing_says_so_and_is_kept(
 
 
 def test_a_list_that_others_can_write_is_not_the_users_word(
-    trust: Trust, tmp_path: Path, home: Path
+    trust: TrustedFolders, tmp_path: Path, home: Path
 ) -> None:
     project = folder(tmp_path / "project")
     trust.add(project)
@@ -149,7 +153,7 @@ def test_a_list_that_others_can_write_is_not_the_users_word(
 
 
 def test_a_list_that_cannot_be_read_trusts_nothing(
-    trust: Trust, tmp_path: Path, home: Path
+    trust: TrustedFolders, tmp_path: Path, home: Path
 ) -> None:
     project = folder(tmp_path / "project")
     folder(home / "trust.json")
@@ -162,10 +166,10 @@ def test_a_list_that_cannot_be_read_trusts_nothing(
 WORKER = """
 import sys
 from pathlib import Path
-from sevenfold.session.place import Trust
+from sevenfold.settings.place import TrustedFolders
 
 user, step, *folders = sys.argv[1:]
-trust = Trust(Path(user) / ".sevenfold", Path(user))
+trust = TrustedFolders(Path(user) / ".sevenfold", Path(user))
 print("ready", flush=True)
 sys.stdin.readline()
 for folder in folders:
@@ -174,7 +178,7 @@ for folder in folders:
 
 
 def test_nothing_is_lost_when_two_processes_add_and_revoke_at_once(
-    trust: Trust, tmp_path: Path
+    trust: TrustedFolders, tmp_path: Path
 ) -> None:
     old = [folder(tmp_path / f"old{n}") for n in range(150)]
     new = [folder(tmp_path / f"new{n}") for n in range(150)]

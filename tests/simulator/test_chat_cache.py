@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from simulator.wire import api
 
-from sevenfold.simulator import Api, Outcome
-from sevenfold.simulator.chat_completions import ChatCompletions, to_messages_form
+from sevenfold.simulator import Api, ApiOutcome
+from sevenfold.simulator.chat_completions import ChatCompletions, to_messages_request
 
 Json = dict[str, Any]
 
 
-def ask(chat: ChatCompletions, *messages: Json, **more: Any) -> Outcome:
+def ask(chat: ChatCompletions, *messages: Json, **more: Any) -> ApiOutcome:
     pending = chat.prepare({"model": "gpt-4o", "messages": list(messages), **more})
-    if isinstance(pending, Outcome):
+    if isinstance(pending, ApiOutcome):
         return pending
     return chat.finish(pending, chat.reply_to(pending))
 
@@ -29,7 +29,7 @@ def user(text: str) -> Json:
     return {"role": "user", "content": text}
 
 
-def cached(outcome: Outcome) -> int:
+def cached(outcome: ApiOutcome) -> int:
     assert outcome.status == 200, outcome.body
     return int(outcome.body["usage"]["prompt_tokens_details"]["cached_tokens"])
 
@@ -106,7 +106,7 @@ def test_the_ledger_has_a_row_with_a_price() -> None:
 
 
 def test_a_conversation_with_tools_is_turned_into_the_messages_form() -> None:
-    form = to_messages_form(
+    form = to_messages_request(
         {
             "model": "m",
             "stop": "END",

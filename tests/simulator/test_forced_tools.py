@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from simulator.wire import api, body, user
 
-from sevenfold.offline import reply_to_wire
-from sevenfold.simulator import Replies, echo
+from sevenfold.offline import encode_reply
+from sevenfold.simulator import Replies, make_echo
 from sevenfold.simulator.chat_completions import ChatCompletions
 
 SCHEMA = {
@@ -34,7 +34,7 @@ def completion(replies: Replies, choice: Any, said: str = "hello") -> Any:
     return chat.finish(pending, chat.reply_to(pending)).body["choices"][0]
 
 
-@pytest.mark.parametrize("replies", [echo, reply_to_wire])
+@pytest.mark.parametrize("replies", [make_echo, encode_reply])
 def test_a_tool_that_is_insisted_on_is_called(replies: Replies) -> None:
     sim, _ = api(replies=replies)
     choice = {"type": "tool", "name": "get_weather"}
@@ -44,7 +44,7 @@ def test_a_tool_that_is_insisted_on_is_called(replies: Replies) -> None:
     assert (use["name"], use["input"]) == ("get_weather", {"place": "text", "unit": "C"})
 
 
-@pytest.mark.parametrize("replies", [echo, reply_to_wire])
+@pytest.mark.parametrize("replies", [make_echo, encode_reply])
 @pytest.mark.parametrize(
     "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
 )
@@ -57,11 +57,11 @@ def test_a_function_that_is_insisted_on_is_called(replies: Replies, choice: Any)
 
 @pytest.mark.parametrize("choice", [None, "auto", "none"])
 def test_a_function_that_is_not_insisted_on_is_not_called(choice: Any) -> None:
-    assert completion(reply_to_wire, choice)["finish_reason"] == "stop"
+    assert completion(encode_reply, choice)["finish_reason"] == "stop"
 
 
 def test_the_offline_engine_brings_ids_of_its_own() -> None:
-    sim, _ = api(replies=reply_to_wire)
+    sim, _ = api(replies=encode_reply)
     request = body(user("run ls"), tools=[BASH])
     used = [b for b in sim.answer(request).body["content"] if b["type"] == "tool_use"]
     assert used[0]["id"].startswith("toolu_off_")

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator.wire import MODEL, api, split
 
-from sevenfold.simulator.api import read_marked
-from sevenfold.simulator.cache import as_blocks, block_tokens, tool_tokens
+from sevenfold.simulator.api import read_marked_prompt
+from sevenfold.simulator.cache import count_block_tokens, count_tool_tokens, to_blocks
 
 MINIMUM = 1_024
 MARKS = st.sampled_from([None, None, None, {"type": "ephemeral"}])
@@ -83,8 +83,8 @@ def test_the_parts_of_the_usage_always_add_up_to_the_tokens_of_the_blocks(
 ) -> None:
     sim, _ = api()
     for request in requests:
-        total = sum(tool_tokens(t) for t in request["tools"])
-        total += sum(block_tokens(b) for b in all_blocks(request)[len(request["tools"]) :])
+        total = sum(count_tool_tokens(t) for t in request["tools"])
+        total += sum(count_block_tokens(b) for b in all_blocks(request)[len(request["tools"]) :])
         assert sum(split(sim.answer(request))) == total
         assert sim.count_tokens(request) == {"input_tokens": total}
 
@@ -95,7 +95,7 @@ def test_nothing_is_read_that_was_not_written(requests: list[dict[str, Any]], pa
     written: dict[bytes, int] = {}
     for request in requests:
         _, _, read = split(sim.answer(request))
-        prompt = read_marked(request)
+        prompt = read_marked_prompt(request)
         if read:
             assert read in {
                 tokens for digest, tokens in written.items() if digest in set(prompt.digests)
@@ -112,7 +112,7 @@ def test_the_same_request_again_reads_all_that_its_marks_could_keep(
     sim, clock = api()
     sim.answer(request)
     clock.advance(300)
-    prompt = read_marked(request)
+    prompt = read_marked_prompt(request)
     kept = [prompt.upto[at] for at, _ in prompt.marks if prompt.upto[at] >= MINIMUM]
     plain, wrote, read = split(sim.answer(request))
     assert (wrote, read) == (0, max(kept, default=0))
@@ -125,11 +125,11 @@ def test_a_changed_byte_in_a_block_is_never_read_past(
 ) -> None:
     sim, _ = api()
     sim.answer(request)
-    prompt = read_marked(request)
+    prompt = read_marked_prompt(request)
     texts_at = [
         (m, b)
         for m, message in enumerate(request["messages"])
-        for b, block in enumerate(as_blocks(message["content"]))
+        for b, block in enumerate(to_blocks(message["content"]))
         if block["type"] == "text"
     ]
     m, b = data.draw(st.sampled_from(texts_at))

@@ -7,9 +7,9 @@ from typing import SupportsIndex, overload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.simulator.cache import Prompt, PromptCache, Scope
+from sevenfold.simulator.cache import CachedPrompt, CacheScope, PromptCache
 
-ME: Scope = ("key", "model")
+ME: CacheScope = ("key", "model")
 STEPS = st.tuples(
     st.sampled_from([ME, ("other", "model")]),
     st.sampled_from(["a" * 30, "a" * 12 + "b" * 8, "b" * 6]),
@@ -35,24 +35,26 @@ class Counted(list[bytes]):
 class Plain(PromptCache):
     """Walks every position of the prefix."""
 
-    def _refresh(self, scope: Scope, prompt: Prompt, hit: int, now: float) -> None:
+    def _refresh(self, scope: CacheScope, prompt: CachedPrompt, hit: int, now: float) -> None:
         for digest in prompt.digests[:hit]:
             entry = self._entries.get((scope, digest))
             if entry is not None and entry.expires >= now:
                 entry.expires = now + entry.ttl
 
 
-def prompt(blocks: str, marks: list[tuple[int, int]]) -> Prompt:
+def prompt(blocks: str, marks: list[tuple[int, int]]) -> CachedPrompt:
     digests = [blocks[: n + 1].encode("utf-8") for n in range(len(blocks))]
     upto = [100 * (n + 1) for n in range(len(blocks))]
     kept = sorted({at: ttl for at, ttl in marks if at < len(blocks)}.items())
-    return Prompt(digests, upto, [("messages", n, 0, "text") for n in range(len(blocks))], kept)
+    return CachedPrompt(
+        digests, upto, [("messages", n, 0, "text") for n in range(len(blocks))], kept
+    )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, min_size=2, max_size=25))
 def test_what_is_found_is_the_same_as_if_everything_were_looked_at(
-    steps: list[tuple[Scope, str, list[tuple[int, int]], int]],
+    steps: list[tuple[CacheScope, str, list[tuple[int, int]], int]],
 ) -> None:
     ours, plain, now = PromptCache(), Plain(), 0.0
     for scope, blocks, marks, wait in steps:

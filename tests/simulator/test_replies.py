@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulator.wire import api, body, user
 
-from sevenfold.simulator import Reply
+from sevenfold.simulator import ScriptReply
 
 CALL = {"type": "tool_use", "name": "Bash", "input": {"command": "x" * 400}}
 
@@ -28,7 +28,7 @@ def test_without_anything_better_it_repeats_what_the_user_said() -> None:
 def test_an_answer_may_be_text_blocks_or_a_reply() -> None:
     block = {"type": "text", "text": "hi"}
     assert reply("hi")["content"] == reply([block])["content"] == [block]
-    assert reply(Reply([block], "pause_turn"))["stop_reason"] == "pause_turn"
+    assert reply(ScriptReply([block], "pause_turn"))["stop_reason"] == "pause_turn"
 
 
 def test_a_tool_call_gets_an_id_and_the_right_stop_reason() -> None:

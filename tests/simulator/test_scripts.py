@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulator.wire import api, body, user
 
-from sevenfold.errors import ScriptError
+from sevenfold.core.errors import ScriptError
 from sevenfold.simulator import Script, parse_steps, read_script
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
+from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 
 anthropic = pytest.importorskip("anthropic")
 pytestmark = pytest.mark.real
@@ -24,7 +24,7 @@ LONG = "x" * 8_000
 
 @pytest.fixture
 def sim() -> Iterator[Simulator]:
-    with running(clock=ManualClock()) as simulator:
+    with run_in_thread(clock=ManualClock()) as simulator:
         yield simulator
 
 

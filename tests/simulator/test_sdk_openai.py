@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.simulator import ManualClock, Simulator, parse_steps, running
+from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 
 openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.real
@@ -27,7 +27,7 @@ CALL = (
 
 @pytest.fixture
 def sim() -> Iterator[Simulator]:
-    with running(clock=ManualClock()) as simulator:
+    with run_in_thread(clock=ManualClock()) as simulator:
         yield simulator
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from simulator.wire import SMALL, body, text, user
 
-from sevenfold.errors import Mistake, ScriptError
+from sevenfold.core.errors import Mistake, ScriptError
 from sevenfold.simulator import ManualClock, Simulator
 
 pytestmark = pytest.mark.anyio

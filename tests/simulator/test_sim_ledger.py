@@ -6,8 +6,8 @@ import pytest
 from simulator.wire import HOUR, SMALL, api, assistant, body, text, user
 
 from sevenfold.cache.prices import Prices
-from sevenfold.simulator import Row
-from sevenfold.tokens import Usage
+from sevenfold.core.tokens import Usage
+from sevenfold.simulator import LedgerRow
 
 
 def test_a_row_says_what_the_cache_did_and_what_it_cost() -> None:
@@ -100,7 +100,7 @@ def test_the_first_block_that_differs_is_named(change: dict[str, object], where:
 def test_each_source_is_compared_with_itself() -> None:
     sim, _ = api()
 
-    def ask(source: str, said: str) -> Row:
+    def ask(source: str, said: str) -> LedgerRow:
         return sim.answer(body(user(said)), {"x-api-key": "k", "x-sevenfold-source": source}).row
 
     ask("main", "one")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from simulator.wire import api, assistant, body, refusal, result, use, user
 
-from sevenfold.simulator import Outcome
+from sevenfold.simulator import ApiOutcome
 
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
-def answered(request: Any, headers: dict[str, str] | None = None, **options: Any) -> Outcome:
+def answered(request: Any, headers: dict[str, str] | None = None, **options: Any) -> ApiOutcome:
     sim, _ = api(**options)
     return sim.answer(request, headers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sevenfold.cache.prices import Prices
-from sevenfold.simulator import Api, ManualClock, Outcome
+from sevenfold.simulator import Api, ApiOutcome, ManualClock
 
 Json = dict[str, Any]
 PRICES = Prices.load()
@@ -55,7 +55,7 @@ def api(**options: Any) -> tuple[Api, ManualClock]:
     return Api(clock, **{"prices": PRICES, **options}), clock
 
 
-def split(outcome: Outcome) -> tuple[int, int, int]:
+def split(outcome: ApiOutcome) -> tuple[int, int, int]:
     """Plain input, written, read."""
     assert outcome.status == 200, outcome.body
     usage = outcome.body["usage"]
@@ -66,7 +66,7 @@ def split(outcome: Outcome) -> tuple[int, int, int]:
     )
 
 
-def refusal(outcome: Outcome) -> str:
+def refusal(outcome: ApiOutcome) -> str:
     assert outcome.status == 400, outcome.body
     assert outcome.body["error"]["type"] == "invalid_request_error"
     return str(outcome.body["error"]["message"])

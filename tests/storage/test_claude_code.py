@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.errors import StorageFailure
-from sevenfold.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, user
-from sevenfold.recordings.claude_code import ClaudeCode, read_session
-from sevenfold.recordings.model import (
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, user
+from sevenfold.core.request import has_paired_tools
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.recordings.claude_code import ClaudeCodeReader, read_session
+from sevenfold.recordings.recorded import (
     CLEARED,
     INTERRUPTED,
-    Clearing,
-    Compaction,
-    Recorded,
-    Said,
-    to_transcript,
+    RecordedClearing,
+    RecordedCompaction,
+    RecordedEvent,
+    RecordedSession,
+    convert_recording,
 )
-from sevenfold.request import paired
 from sevenfold.storage import jsonl as lines
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
 
 Json = dict[str, Any]
 
@@ -91,11 +91,11 @@ def encoded(*records: Json | bytes) -> bytes:
     )
 
 
-def read(*records: Json | bytes) -> Recorded:
+def read(*records: Json | bytes) -> RecordedSession:
     return read_session(encoded(*records))
 
 
-def words(entries: tuple[Said, ...]) -> list[str]:
+def words(entries: tuple[RecordedEvent, ...]) -> list[str]:
     return [e.message.text for e in entries if e.message]
 
 
@@ -175,8 +175,8 @@ def test_results_of_parallel_tools_stand_together_behind_the_reply_in_the_order_
         piece("a4", "r3", "m2", text("all three")),
     )
     assert [s.uuid for s in recorded.active] == ["u1", "a1", "r2", "a4"]
-    view = to_transcript(recorded).view
-    assert paired(view)
+    view = convert_recording(recorded).view
+    assert has_paired_tools(view)
     assert [r.text for r in view[2].message.results] == ["one", "two", "three"]
     assert [p.by for p in view] == ["user", "model", "tools", "model"]
 
@@ -193,7 +193,7 @@ def test_the_active_branch_ends_at_the_last_leaf_and_the_others_can_be_reached()
     assert words(recorded.active) == ["start", "ok", "the right way", "found"]
     assert recorded.tips == ("a2", "a3")
     assert words(recorded.branch("a2")) == ["start", "ok", "the wrong way", "lost"]
-    assert to_transcript(recorded, "a2").view[-1].message.text == "lost"
+    assert convert_recording(recorded, "a2").view[-1].message.text == "lost"
     assert recorded.branch("nowhere") == ()
 
 
@@ -237,9 +237,9 @@ def test_a_compaction_is_a_replacement_of_all_before_it_by_the_summary() -> None
         piece("a2", "u2", "m2", text("going on")),
     )
     (compaction,) = recorded.compactions
-    assert compaction.what == Compaction("auto", 155_000, user("In short: …"))
+    assert compaction.what == RecordedCompaction("auto", 155_000, user("In short: …"))
     assert [s.uuid for s in recorded.active] == ["u1", "a1", "b1", "u2", "a2"]
-    transcript = to_transcript(recorded)
+    transcript = convert_recording(recorded)
     assert [m.text for m in transcript.view.messages] == ["In short: …", "go on", "going on"]
     said_before = [e.what.text for e in transcript.entries if isinstance(e.what, Message)]
     assert said_before == ["long", "go on"]
@@ -270,7 +270,7 @@ def test_messages_that_a_compaction_kept_stay_behind_the_summary() -> None:
         {**BOUNDARY, "logicalParentUuid": "a2", "compactMetadata": kept},
         SUMMARY,
     )
-    view = to_transcript(recorded).view
+    view = convert_recording(recorded).view
     assert [m.text for m in view.messages] == ["In short: …", "new", "kept"]
 
 
@@ -278,13 +278,13 @@ def test_a_summary_whose_boundary_was_lost_still_replaces() -> None:
     recorded = read(
         said("u1", None, "long"), b'{"type":"system","uu', SUMMARY, said("u2", "c1", "on")
     )
-    assert [m.text for m in to_transcript(recorded).view.messages] == ["In short: …", "on"]
+    assert [m.text for m in convert_recording(recorded).view.messages] == ["In short: …", "on"]
     assert [p.line for p in recorded.problems] == [2]
 
 
 def test_a_boundary_whose_summary_was_lost_removes_nothing_and_is_reported() -> None:
     recorded = read(said("u1", None, "long"), {**BOUNDARY, "logicalParentUuid": "u1"}, b"{")
-    transcript = to_transcript(recorded)
+    transcript = convert_recording(recorded)
     assert [m.text for m in transcript.view.messages] == ["long"]
     assert [p.line for p in transcript.problems] == [3, 2]
 
@@ -292,7 +292,7 @@ def test_a_boundary_whose_summary_was_lost_removes_nothing_and_is_reported() -> 
 def test_a_file_that_begins_with_a_compaction_begins_with_its_summary() -> None:
     recorded = read(BOUNDARY, SUMMARY, said("u2", "c1", "on"))
     assert recorded.continues == "a1"
-    assert [m.text for m in to_transcript(recorded).view.messages] == ["In short: …", "on"]
+    assert [m.text for m in convert_recording(recorded).view.messages] == ["In short: …", "on"]
 
 
 def test_cleared_results_are_cleared_in_the_view_and_still_in_the_transcript() -> None:
@@ -310,8 +310,8 @@ def test_cleared_results_are_cleared_in_the_view_and_still_in_the_transcript() -
         said("u2", "b1", "next"),
     )
     (clearing,) = recorded.clearings
-    assert clearing.what == Clearing(("t1", "gone"), "auto", 65_398, 45_149)
-    transcript = to_transcript(recorded)
+    assert clearing.what == RecordedClearing(("t1", "gone"), "auto", 65_398, 45_149)
+    transcript = convert_recording(recorded)
     assert transcript.view[2].message.results[0].text == CLEARED
     assert any(
         isinstance(e.what, Message) and e.what.results and e.what.results[0].text == "very long"
@@ -416,7 +416,7 @@ def test_replies_that_no_model_gave_are_told_apart() -> None:
     assert recorded.requests == ()
     (error,) = recorded.api_errors
     assert (error.line, error.status, error.why, error.attempt) == (4, 529, "Overloaded", 2)
-    view = to_transcript(recorded).view
+    view = convert_recording(recorded).view
     assert [m.text for m in view.messages] == ["<caveat/>", "No response requested.", "again"]
     assert view.reported is None
 
@@ -430,8 +430,8 @@ def test_a_use_that_was_never_answered_is_answered_as_interrupted() -> None:
         said("u2", "a2", "[Request interrupted by user for tool use]"),
         piece("a3", "u2", "m2", use("t3")),
     )
-    view = to_transcript(recorded).view
-    assert paired(view)
+    view = convert_recording(recorded).view
+    assert has_paired_tools(view)
     answers = [(r.tool_use_id, r.text, r.is_error) for p in view for r in p.message.results]
     assert answers == [("t1", INTERRUPTED, True), ("t2", "two", False), ("t3", INTERRUPTED, True)]
     assert view[3].message.text == "[Request interrupted by user for tool use]"
@@ -447,7 +447,7 @@ def test_a_result_of_nothing_is_dropped_and_reported_and_what_came_with_it_stays
     )
     assert [(p.line, "t0" in p.why) for p in recorded.problems] == [(2, True), (3, True)]
     assert words(recorded.active) == ["go", "and this", "end"]
-    assert paired(to_transcript(recorded).view)
+    assert has_paired_tools(convert_recording(recorded).view)
 
 
 def test_a_second_result_of_the_same_use_is_dropped_and_reported() -> None:
@@ -470,9 +470,9 @@ def test_tools_that_reuse_their_ids_are_told_apart_by_what_they_follow() -> None
         piece("a3", "r2", "m3", use("call_0")),
         result("r3", None, "call_0", "three"),
     )
-    view = to_transcript(recorded).view
+    view = convert_recording(recorded).view
     assert [r.text for p in view for r in p.message.results] == ["one", "two", "three"]
-    assert paired(view)
+    assert has_paired_tools(view)
 
 
 def test_a_result_written_before_its_use_is_put_behind_it() -> None:
@@ -517,12 +517,12 @@ def test_half_characters_and_broken_bytes_are_replaced() -> None:
     recorded = read_session(one + two)
     assert words(recorded.active) == ["\ufffd and 😀", "caf\ufffd"]
     assert recorded.problems == ()
-    assert to_transcript(recorded).view[0].message.text.encode("utf-8")
+    assert convert_recording(recorded).view[0].message.text.encode("utf-8")
 
 
 def test_blocks_of_kinds_nobody_knows_yet_survive() -> None:
     recorded = read(said("u1", None, [{"type": "hologram", "data": [1, 2]}, text("x")]))
-    (message,) = to_transcript(recorded).view.messages
+    (message,) = convert_recording(recorded).view.messages
     assert message.content[0] == Opaque("hologram", '{"type": "hologram", "data": [1, 2]}')
 
 
@@ -581,7 +581,7 @@ def test_an_empty_file_is_an_empty_session() -> None:
     for source in (b"", b"\n\n", gzip.compress(b"")):
         recorded = read_session(source)
         assert (recorded.entries, recorded.active, recorded.problems) == ((), (), ())
-        assert len(to_transcript(recorded).view) == 0
+        assert len(convert_recording(recorded).view) == 0
 
 
 def test_packed_files_are_read_and_a_damaged_one_up_to_the_damage(tmp_path: Path) -> None:
@@ -610,10 +610,10 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_the_reader_knows_its_own_files(tmp_path: Path) -> None:
-    reader = ClaudeCode()
+    reader = ClaudeCodeReader()
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(encoded(said("u1", None, "one"))))
-    assert reader.recognises(lines.head_of(path))
+    assert reader.recognises(lines.read_beginning(path))
     assert reader.read(path).format == reader.format == "claude-code"
     snapshot = encoded({"type": "file-history-snapshot", "snapshot": {}}, said("u1", None, "x"))
     assert reader.recognises(snapshot)
@@ -678,7 +678,7 @@ def test_whatever_the_file_the_view_keeps_the_rules(records: list[Json | bytes],
     uuids = [s.uuid for s in recorded.entries]
     assert len(uuids) == len(set(uuids))
     for tip in (None, *recorded.tips):
-        assert paired(to_transcript(recorded, tip).view)
+        assert has_paired_tools(convert_recording(recorded, tip).view)
 
 
 def test_results_given_as_blocks_or_as_nothing_are_results() -> None:
@@ -688,7 +688,7 @@ def test_results_given_as_blocks_or_as_nothing_are_results() -> None:
         result("r1", "a1", "t1", [text("one"), text("two")]),
         result("r2", "a2", "t2", None),
     )
-    message = to_transcript(recorded).view[1].message
+    message = convert_recording(recorded).view[1].message
     assert message.results == (
         ToolResult("t1", (Text("one"), Text("two"))),
         ToolResult("t2", ""),
@@ -702,7 +702,7 @@ def test_an_unfinished_count_of_the_output_is_replaced_by_an_estimate_and_marked
         said("u2", "a1", "go"),
         piece("a2", "u2", "m2", text("short"), output=9, stop="end_turn"),
     )
-    replies = [e.what for e in to_transcript(recorded).entries if isinstance(e.what, Reply)]
+    replies = [e.what for e in convert_recording(recorded).entries if isinstance(e.what, Reply)]
     assert [(r.usage.output, r.diagnostics) for r in replies] == [
         (500, {"request_id": "req-m1", "output": "estimated"}),
         (9, {"request_id": "req-m2"}),

@@ -17,26 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.events import Event, Notice
-from sevenfold.messages import Message, Text, ToolResult, ToolUse, assistant
-from sevenfold.session.session import Session
-from sevenfold.storage.cleanup import (
-    DAY,
-    LARGEST,
-    STAMP,
-    Cleaned,
-    DailyCleanup,
-    Kept,
-    Limits,
-    clean,
-    is_due,
-)
-from sevenfold.storage.files import TEMPORARY
-from sevenfold.storage.jsonl import Log, read_log
-from sevenfold.storage.places import Places, find, remove_session
-from sevenfold.storage.results import ResultStore
-from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.transcript import (
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant
+from sevenfold.core.transcript import (
     FORMAT,
     Mark,
     Pin,
@@ -45,9 +28,26 @@ from sevenfold.transcript import (
     Results,
     Transcript,
 )
+from sevenfold.session.session import Session
+from sevenfold.storage.cleanup import (
+    DAY,
+    LARGEST,
+    STAMP,
+    CleanupReport,
+    DailyCleanup,
+    StorageLimits,
+    StoredFile,
+    clean_project,
+    is_due,
+)
+from sevenfold.storage.files import TEMPORARY
+from sevenfold.storage.jsonl import JsonlLog, read_log
+from sevenfold.storage.places import ProjectPaths, find_places, remove_session
+from sevenfold.storage.results import ResultStore
+from sevenfold.testing import FakeClock, ScriptedModel
 
 NOW = 1_800_000_000.0
-MONTH = Limits(days=30, megabytes=1_000)
+MONTH = StorageLimits(days=30, megabytes=1_000)
 UNFINISHED = f"{TEMPORARY}0123456789abcdef"
 
 
@@ -66,7 +66,7 @@ class Project:
         for id in results:
             path = store.keep(id, id[:1] * size)
             shown[id] = f"[the output is in {path}]" if pointing else "done"
-        with Log(self.folder / f"{session}.jsonl") as log:
+        with JsonlLog(self.folder / f"{session}.jsonl") as log:
             t = Transcript(lambda: 1.0, log.append)
             t.add(Mark("session", {"format": FORMAT, "id": session}), by="session")
             t.add(Message("user", (Text("look"),)))
@@ -95,7 +95,7 @@ class Project:
         """Go on with a session; it looks as old as before."""
         path = self.transcript(session)
         stat = path.stat()
-        with Log(path) as log:
+        with JsonlLog(path) as log:
             t = Transcript.load(log.read(), lambda: 2.0, log.append)
             t.add(*whats, by="Digest")  # type: ignore[arg-type]
         os.utime(path, (stat.st_atime, stat.st_mtime))
@@ -105,8 +105,8 @@ class Project:
             if path.exists():
                 touch(path, days)
 
-    def clean(self, limits: Limits = MONTH, **options: object) -> Cleaned:
-        return clean(self.folder, NOW, limits, **options)  # type: ignore[arg-type]
+    def clean(self, limits: StorageLimits = MONTH, **options: object) -> CleanupReport:
+        return clean_project(self.folder, NOW, limits, **options)  # type: ignore[arg-type]
 
     @property
     def all(self) -> list[str]:
@@ -152,7 +152,7 @@ def test_the_memory_of_a_project_is_never_looked_at(project: Project) -> None:
         path.write_text("x", encoding="utf-8")
         touch(path, 9_999)
 
-    assert project.clean(Limits(days=1, megabytes=0)) == Cleaned()
+    assert project.clean(StorageLimits(days=1, megabytes=0)) == CleanupReport()
     assert len(project.all) == 3
 
 
@@ -161,7 +161,7 @@ def test_what_a_view_points_to_survives_age_and_quota(project: Project) -> None:
     touch(project.transcript(kept), 1)
     before = project.all
 
-    done = project.clean(Limits(days=30, megabytes=0))
+    done = project.clean(StorageLimits(days=30, megabytes=0))
 
     assert project.all == before
     assert (done.files, done.in_use, done.problems) == (0, 2, ())
@@ -188,7 +188,7 @@ def test_over_the_quota_the_oldest_go_first_whichever_session_they_are_of(
     for days, (session, id) in enumerate([(two, "d"), (one, "b"), (two, "c"), (one, "a")]):
         touch(project.result(session, id), days)
 
-    done = project.clean(Limits(megabytes=1))
+    done = project.clean(StorageLimits(megabytes=1))
 
     assert done.removed == (f"{one}/tool-results/a.txt", f"{two}/tool-results/c.txt")
     assert done.bytes == 800_000
@@ -202,7 +202,7 @@ def test_those_that_are_pointed_to_count_for_the_quota_and_the_next_oldest_goes_
     touch(project.result(loose, "b"), 10)
     touch(project.result(loose, "c"), 5)
 
-    done = project.clean(Limits(megabytes=1))
+    done = project.clean(StorageLimits(megabytes=1))
 
     assert done.removed == (f"{loose}/tool-results/b.txt",)
     assert done.in_use == 1
@@ -246,7 +246,7 @@ def test_what_a_sub_agent_or_the_notes_point_to_stays_too(project: Project) -> N
     agents, notes = (project.folder / session / n for n in ("agents", "session-memory"))
     agents.mkdir()
     notes.mkdir()
-    with Log(agents / "helper-1.jsonl") as log:
+    with JsonlLog(agents / "helper-1.jsonl") as log:
         t = Transcript(lambda: 1.0, log.append)
         t.add(Message("user", (Text(f"see {project.result(session, 'a')}"),)))
     (notes / "summary.md").write_text("the list is in b.txt", encoding="utf-8")
@@ -265,7 +265,7 @@ def test_every_name_the_store_gives_is_known_as_a_stored_result(
     for again in range(3):
         path = store.keep(id, f"{content}{again}" if isinstance(content, str) else content)
 
-        one = Kept("s", f"tool-results/{path.name}", 1, 0.0)
+        one = StoredFile("s", f"tool-results/{path.name}", 1, 0.0)
 
         assert one.stored
         assert one.ours
@@ -277,8 +277,8 @@ _HOLD = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from sevenfold.storage.jsonl import Log
-    log = Log(Path(sys.argv[1]))
+    from sevenfold.storage.jsonl import JsonlLog
+    log = JsonlLog(Path(sys.argv[1]))
     print("held", flush=True)
     sys.stdin.read()
     """
@@ -306,12 +306,12 @@ def test_nothing_of_an_open_session_is_touched(project: Project) -> None:
     project.age(session, 400)
     before = project.all
     with held(project.transcript(session)):
-        done = project.clean(Limits(days=1, megabytes=0))
+        done = project.clean(StorageLimits(days=1, megabytes=0))
 
         assert [name for name in project.all if not name.endswith(".lock")] == before
         assert (done.files, done.in_use, done.problems) == (0, 4, ())
 
-    assert project.clean(Limits(days=1, megabytes=0)).sessions == (session,)
+    assert project.clean(StorageLimits(days=1, megabytes=0)).sessions == (session,)
     assert project.all == []
 
 
@@ -320,7 +320,7 @@ def test_nothing_of_the_current_session_is_touched(project: Project) -> None:
     project.transcript(session).unlink()  # not even begun
     before = project.all
 
-    done = project.clean(Limits(days=1, megabytes=0), current=session)
+    done = project.clean(StorageLimits(days=1, megabytes=0), current=session)
 
     assert (project.all, done.files, done.in_use) == (before, 0, 1)
 
@@ -335,7 +335,7 @@ def test_a_damaged_transcript_saves_everything_that_is_its_own(project: Project)
         project.age(session, days)
         touch(path, transcript_days)
 
-        done = project.clean(Limits(days=30, megabytes=0))
+        done = project.clean(StorageLimits(days=30, megabytes=0))
 
         assert (project.all, done.files) == (before, 0)
         [problem] = done.problems
@@ -372,7 +372,7 @@ def test_a_transcript_that_is_not_ours_stays_with_its_folder(
     for days in (400, 1):
         touch(project.transcript(session), days)
 
-        assert project.clean(Limits(days=30, megabytes=0)).files == 0
+        assert project.clean(StorageLimits(days=30, megabytes=0)).files == 0
 
     assert project.all == before
 
@@ -407,7 +407,7 @@ def test_results_without_a_transcript_go_only_when_they_cannot_be_new(project: P
     touch(project.result(session, "a"), 2)
     touch(project.result(session, "b"), 0.5)
 
-    done = project.clean(Limits(megabytes=0))
+    done = project.clean(StorageLimits(megabytes=0))
 
     assert done.removed == (f"{session}/tool-results/a.txt",)
     project.age(session, 31)
@@ -421,7 +421,7 @@ def test_a_folder_that_only_looks_like_a_session_stays(project: Project) -> None
     path.write_text("x", encoding="utf-8")
     touch(path, 400)
 
-    assert project.clean(Limits(megabytes=0)).files == 0
+    assert project.clean(StorageLimits(megabytes=0)).files == 0
 
 
 def test_no_link_is_followed_and_none_is_removed(project: Project, tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_no_link_is_followed_and_none_is_removed(project: Project, tmp_path: Pat
     (project.folder / "20260101-000000009-aaaaaa.jsonl").symlink_to(outside / "r.jsonl")
     before = sorted(p.name for p in outside.rglob("*"))
 
-    done = project.clean(Limits(days=1, megabytes=0))
+    done = project.clean(StorageLimits(days=1, megabytes=0))
 
     assert sorted(p.name for p in outside.rglob("*")) == before
     assert set(done.sessions) == {one, two, three}
@@ -453,14 +453,14 @@ def test_a_project_folder_that_is_a_link_is_not_cleaned(project: Project, tmp_pa
     link = tmp_path / "link"
     link.symlink_to(project.folder)
 
-    done = clean(link, NOW, MONTH)
+    done = clean_project(link, NOW, MONTH)
 
     assert done.files == 0
     assert "symbolic link" in done.problems[0]
 
 
 def test_a_project_that_is_not_there_is_clean(tmp_path: Path) -> None:
-    assert clean(tmp_path / "none", NOW, MONTH) == Cleaned()
+    assert clean_project(tmp_path / "none", NOW, MONTH) == CleanupReport()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is refused to root")
@@ -488,7 +488,7 @@ def test_of_what_cannot_be_read_nothing_is_removed(project: Project, what: str) 
     before = project.all
     unreadable.chmod(0)
 
-    done = project.clean(Limits(days=1, megabytes=0))
+    done = project.clean(StorageLimits(days=1, megabytes=0))
 
     unreadable.chmod(mode)
     assert (project.all, done.files) == (before, 0)
@@ -535,7 +535,7 @@ def test_a_transcript_that_cannot_be_looked_into_saves_all_that_is_its_own(
         path.mkdir() if what == "a folder" else os.mkfifo(path)
     touch(path, 400)
 
-    done = project.clean(Limits(days=1, megabytes=0))
+    done = project.clean(StorageLimits(days=1, megabytes=0))
 
     assert done.files == 0
     assert project.result(session, "a").exists()
@@ -622,11 +622,11 @@ class World:
         )
 
     @property
-    def places(self) -> Places:
-        return find(self.root, self.home)
+    def places(self) -> ProjectPaths:
+        return find_places(self.root, self.home)
 
     def cleanup(
-        self, current: str = "", limits: Limits = MONTH, others: Limits | None = None
+        self, current: str = "", limits: StorageLimits = MONTH, others: StorageLimits | None = None
     ) -> DailyCleanup:
         known = self.places.project, current, limits, others
         return DailyCleanup(*known, self.clock, self.events.append)
@@ -660,7 +660,7 @@ async def test_a_session_resumed_after_a_clean_up_works_and_its_pointers_still_r
         touch(file, 99)
     touch(session.path, 1)
 
-    done = clean(world.places.project, NOW, Limits(days=30, megabytes=0))
+    done = clean_project(world.places.project, NOW, StorageLimits(days=30, megabytes=0))
 
     assert done.removed == (f"{id}/tool-results/toolu_2.txt",)
     read = assistant(ToolUse("r", "Read", {"file_path": str(path), "offset": 8_999, "limit": 1}))
@@ -709,7 +709,7 @@ async def test_what_one_project_keeps_for_a_short_time_others_keep_for_theirs(wo
     own.folder.mkdir(parents=True)
     mine, theirs = own.session(1, days=10), other.session(1, days=10)
 
-    await world.cleanup(limits=Limits(days=7), others=MONTH)()
+    await world.cleanup(limits=StorageLimits(days=7), others=MONTH)()
 
     assert not own.transcript(mine).exists()
     assert other.transcript(theirs).exists()
@@ -809,7 +809,7 @@ def test_a_session_removed_by_hand_while_it_is_being_cleaned_is_no_problem(
     project: Project, tmp_path: Path
 ) -> None:
     one, two = project.session(1, days=400), project.session(2, days=400)
-    places = Places(tmp_path, tmp_path, tmp_path, "slug", project.folder)
+    places = ProjectPaths(tmp_path, tmp_path, tmp_path, "slug", project.folder)
     asked = iter(range(9))
 
     def stop() -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.estimator.pairs import kind_of, pairs_of
 from benchmarks.estimator.run import figures, run
-from sevenfold.messages import Message, ToolResult, ToolUse, user
-from sevenfold.tokens import Size
+from sevenfold.core.messages import Message, ToolResult, ToolUse, user
+from sevenfold.core.tokens import MessageSize
 
 
 def write_session(folder: Path, name: str, per_token: float, turns: int = 30) -> Path:
@@ -44,8 +44,8 @@ def test_the_pairs_hold_what_was_added_and_what_was_counted(tmp_path: Path) -> N
     between = [p for p in pairs if p.measure == "between requests"]
     since = [p for p in pairs if p.measure == "since the reply"]
     prompts = [len("please do it ") * (30 + i) for i in (1, 2)]
-    assert [p.size for p in since] == [Size(text=n) for n in prompts]
-    assert [p.size for p in between] == [Size(text=n + 16 * 20) for n in prompts]
+    assert [p.size for p in since] == [MessageSize(text=n) for n in prompts]
+    assert [p.size for p in between] == [MessageSize(text=n + 16 * 20) for n in prompts]
     assert [p.reported for p in since] == [round(n / 4) for n in prompts]
     assert {p.kind for p in pairs} == {"text"}
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import StorageFailure
+from sevenfold.core.errors import StorageFailure
 from sevenfold.storage.files import (
     TEMPORARY,
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_bounded,
     read_head,
     read_if_there,
@@ -106,7 +106,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> No
         """
         import resource, sys
         from pathlib import Path
-        from sevenfold.errors import StorageFailure
+        from sevenfold.core.errors import StorageFailure
         from sevenfold.storage.files import write_atomic, write_new
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         for write in (write_atomic, write_new):
@@ -131,7 +131,7 @@ def test_missing_permission_is_said_with_the_path() -> None:
         """
         import os, tempfile
         from pathlib import Path
-        from sevenfold.errors import StorageFailure
+        from sevenfold.core.errors import StorageFailure
         from sevenfold.storage.files import make_private_dir, read_bounded, write_atomic
         with tempfile.TemporaryDirectory() as name:
             place = Path(name)
@@ -274,7 +274,7 @@ def test_writing_into_a_missing_folder_or_onto_a_folder_says_so(tmp_path: Path) 
     ],
 )
 def test_every_refusal_is_one_sentence_with_the_path_and_a_fix(code: int, fix: str) -> None:
-    error = failure(OSError(code, os.strerror(code)), Path("/x/y"))
+    error = make_storage_failure(OSError(code, os.strerror(code)), Path("/x/y"))
     assert str(error).startswith("/x/y could not be written: ")
     assert fix in str(error)
     assert "\n" not in str(error)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import SessionBusy, SessionNotFound, StorageFailure
-from sevenfold.storage.jsonl import Log, read_log
+from sevenfold.core.errors import SessionBusy, SessionNotFound, StorageFailure
+from sevenfold.storage.jsonl import JsonlLog, read_log
 
 LINES = b'{"id":0,"text":"one"}\n{"id":1,"text":"z\xc3\xbcrich"}\n{"id":2,"n":{"a":[1,2]}}\n'
 
@@ -29,12 +29,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def reopened(path: Path) -> tuple[bytes, str | None]:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         return log.read(), log.repaired
 
 
 def test_a_log_is_made_private_and_reads_back_what_was_appended(path: Path) -> None:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(b'{"a":1}\n')
         log.append(b'{"b":2}\n{"c":3}\n')
         log.sync()
@@ -46,19 +46,19 @@ def test_a_log_is_made_private_and_reads_back_what_was_appended(path: Path) -> N
 
 
 def test_a_line_is_on_its_way_to_the_disk_when_append_returns(path: Path) -> None:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(b"{}\n")
         assert path.read_bytes() == b"{}\n"
 
 
 def test_half_a_line_is_refused(path: Path) -> None:
-    with Log(path) as log, pytest.raises(ValueError, match="whole lines"):
+    with JsonlLog(path) as log, pytest.raises(ValueError, match="whole lines"):
         log.append(b'{"a":1}')
     assert path.read_bytes() == b""
 
 
 def test_a_closed_log_says_so(path: Path) -> None:
-    log = Log(path)
+    log = JsonlLog(path)
     log.close()
     log.close()
     with pytest.raises(ValueError, match="closed"):
@@ -66,12 +66,12 @@ def test_a_closed_log_says_so(path: Path) -> None:
 
 
 def test_a_second_writer_is_told_who_has_it_and_changes_nothing(path: Path) -> None:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(LINES)
         with path.open("ab") as file:
             file.write(b'{"half')
         with pytest.raises(SessionBusy, match=f"is being written by process {os.getpid()};"):
-            Log(path)
+            JsonlLog(path)
         assert path.read_bytes() == LINES + b'{"half'
     assert reopened(path)[0] == LINES
 
@@ -85,7 +85,7 @@ def test_a_second_process_is_told_too_and_death_frees_the_log(path: Path) -> Non
     with child.stdin, child.stdout:
         assert child.stdout.readline() == b"held\n"
         with pytest.raises(SessionBusy, match=f"process {child.pid};"):
-            Log(path)
+            JsonlLog(path)
         child.kill()
         child.wait()
     assert reopened(path) == (b'{"child":1}\n', None)
@@ -95,8 +95,8 @@ _HOLD = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from sevenfold.storage.jsonl import Log
-    log = Log(Path(sys.argv[1]))
+    from sevenfold.storage.jsonl import JsonlLog
+    log = JsonlLog(Path(sys.argv[1]))
     log.append(b'{"child":1}\\n')
     print("held", flush=True)
     sys.stdin.read()
@@ -110,8 +110,8 @@ _OPEN_SLOWLY = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from sevenfold.errors import SevenfoldError
-    from sevenfold.storage.jsonl import Log, unopened
+    from sevenfold.core.errors import SevenfoldError
+    from sevenfold.storage.jsonl import JsonlLog, hold_closed_log
 
     def wait_before_the_lock(event, args):
         if event == "fcntl.flock":
@@ -121,11 +121,11 @@ _OPEN_SLOWLY = textwrap.dedent(
     sys.addaudithook(wait_before_the_lock)
     path = Path(sys.argv[2])
     try:
-        if sys.argv[1] == "unopened":
-            with unopened(path):
+        if sys.argv[1] == "hold_closed_log":
+            with hold_closed_log(path):
                 print("it was mine")
         else:
-            with Log(path) as log:
+            with JsonlLog(path) as log:
                 log.append(b'{"child":1}\\n')
                 print("written")
     except SevenfoldError as error:
@@ -152,7 +152,7 @@ def opened_slowly(path: Path, how: str = "log") -> Iterator[list[str]]:
 
 
 def test_a_log_that_another_process_removed_while_we_opened_it_is_refused(path: Path) -> None:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(LINES)
     with opened_slowly(path) as said:
         path.unlink()
@@ -164,10 +164,10 @@ def test_a_log_that_another_process_removed_while_we_opened_it_is_refused(path: 
 
 
 def test_a_log_with_another_in_its_place_is_refused_and_the_other_is_left_alone(path: Path) -> None:
-    Log(path).close()
+    JsonlLog(path).close()
     with opened_slowly(path) as said:
         path.unlink()
-        other = Log(path)
+        other = JsonlLog(path)
         other.append(LINES)
     assert said[0] == "SessionNotFound"
     assert sorted(p.name for p in path.parent.iterdir()) == ["session.jsonl", "session.jsonl.lock"]
@@ -177,7 +177,7 @@ def test_a_log_with_another_in_its_place_is_refused_and_the_other_is_left_alone(
 
 
 def test_a_log_that_stays_is_opened_however_long_that_takes(path: Path) -> None:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(LINES)
     with opened_slowly(path) as said:
         assert read_log(path) == LINES
@@ -186,7 +186,7 @@ def test_a_log_that_stays_is_opened_however_long_that_takes(path: Path) -> None:
 
 
 def test_whoever_keeps_a_log_closed_learns_that_it_has_gone(path: Path) -> None:
-    Log(path).close()
+    JsonlLog(path).close()
     with opened_slowly(path, "unopened") as said:
         path.unlink()
         path.touch()
@@ -201,10 +201,10 @@ def test_whoever_keeps_a_log_closed_learns_that_it_has_gone(path: Path) -> None:
 
 def test_a_log_that_must_be_there_is_not_made(path: Path) -> None:
     with pytest.raises(SessionNotFound, match="was removed while it was being opened"):
-        Log(path, create=False)
+        JsonlLog(path, create=False)
     assert not path.parent.exists()
-    Log(path).close()
-    with Log(path, create=False) as log:
+    JsonlLog(path).close()
+    with JsonlLog(path, create=False) as log:
         log.append(LINES)
     assert reopened(path) == (LINES, None)
 
@@ -247,7 +247,7 @@ def test_after_any_cut_and_any_zeros_nothing_whole_is_lost_and_appending_goes_on
     written = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     cut = min(cut, len(written))
     path.write_bytes(written[:cut] + b"\0" * nuls)
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(b'{"next":1}\n')
     got = [json.loads(line) for line in path.read_bytes().splitlines()]
     whole = written[:cut].count(b"\n")
@@ -292,7 +292,7 @@ def test_a_last_line_longer_than_any_buffer_is_found_whole(path: Path) -> None:
 
 
 def test_reading_beside_a_writer_sees_whole_lines_only(path: Path) -> None:
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         log.append(LINES)
         assert read_log(path) == LINES
         with path.open("ab") as file:
@@ -308,11 +308,11 @@ def test_a_link_or_a_folder_is_no_log(path: Path, tmp_path: Path) -> None:
     path.parent.mkdir()
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StorageFailure, match="symbolic link"):
-        Log(path)
+        JsonlLog(path)
     path.unlink()
     path.mkdir()
     with pytest.raises(StorageFailure, match="folder where a file is needed"):
-        Log(path)
+        JsonlLog(path)
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -322,10 +322,10 @@ _WRITER = textwrap.dedent(
     """
     import random, sys
     from pathlib import Path
-    from sevenfold.storage.jsonl import Log
+    from sevenfold.storage.jsonl import JsonlLog
     seed, start = int(sys.argv[2]), int(sys.argv[3])
     chance = random.Random(seed)
-    with Log(Path(sys.argv[1])) as log:
+    with JsonlLog(Path(sys.argv[1])) as log:
         n = start
         while True:
             batch = chance.randint(1, 4)
@@ -355,7 +355,7 @@ def kill_while_writing(path: Path, seed: int) -> None:
             child.kill()
             rest = child.stdout.read().split(b"\n")[:-1]
         acknowledged = int(rest[-1]) if rest else acknowledged
-        with Log(path) as log:
+        with JsonlLog(path) as log:
             numbers = [json.loads(line)["n"] for line in log.read().splitlines()]
         assert numbers == list(range(len(numbers)))
         assert len(numbers) > acknowledged
@@ -382,13 +382,13 @@ _FILL = textwrap.dedent(
     """
     import resource, sys
     from pathlib import Path
-    from sevenfold.errors import StorageFailure
-    from sevenfold.storage.jsonl import Log
+    from sevenfold.core.errors import StorageFailure
+    from sevenfold.storage.jsonl import JsonlLog
     path, limit = Path(sys.argv[1]), int(sys.argv[2])
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     line = b'{"x":"' + b"y" * 991 + b'"}\\n'
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         written = 0
         try:
             while written < 1000:
@@ -464,7 +464,7 @@ def test_a_disk_too_full_to_keep_the_torn_line_loses_nothing(tmp_path: Path) -> 
             while True:
                 file.write(b"x" * 4096)
         with pytest.raises(StorageFailure, match="could not be repaired: the disk is full"):
-            Log(path)
+            JsonlLog(path)
         assert path.read_bytes() == before
         (disk / "ballast").unlink()
         assert reopened(path)[0] == LINES

@@ -15,25 +15,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import Mistake, SessionBusy, SessionNotFound
-from sevenfold.messages import assistant, user
-from sevenfold.storage.jsonl import Log
+from sevenfold.core.errors import Mistake, SessionBusy, SessionNotFound
+from sevenfold.core.messages import assistant, user
+from sevenfold.core.transcript import Mark, Transcript
+from sevenfold.storage.jsonl import JsonlLog
 from sevenfold.storage.places import (
     LONGEST_SLUG,
     PEEK,
-    Places,
+    ProjectPaths,
     Scope,
-    checked_id,
-    claim,
-    find,
+    check_session_id,
+    claim_places,
+    find_places,
     find_session,
-    hash_of,
+    hash_text,
     list_sessions,
-    new_session_id,
+    make_path_slug,
+    make_session_id,
     remove_session,
-    slug_of,
 )
-from sevenfold.transcript import Mark, Transcript
 
 HOME = Path("home/me/.sevenfold")
 
@@ -57,8 +57,8 @@ def worktree(main: Path, folder: Path) -> Path:
     return folder
 
 
-def places(start: Path, tmp_path: Path, scope: Scope = "repository") -> Places:
-    return find(start, tmp_path / HOME, scope, user_home=tmp_path / "home/me")
+def places(start: Path, tmp_path: Path, scope: Scope = "repository") -> ProjectPaths:
+    return find_places(start, tmp_path / HOME, scope, user_home=tmp_path / "home/me")
 
 
 # --- which project ----------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_anywhere_inside_a_repository_is_that_repository(tmp_path: Path) -> None
     (main / "src/deep").mkdir(parents=True)
     found = places(main / "src/deep", tmp_path)
     assert (found.root, found.tree, found.note) == (main, main, "")
-    assert found.project == tmp_path / HOME / "projects" / slug_of(main)
+    assert found.project == tmp_path / HOME / "projects" / make_path_slug(main)
     assert found.memory == found.project / "memory"
 
 
@@ -259,15 +259,15 @@ def test_what_git_itself_makes_is_understood(tmp_path: Path) -> None:
 
 
 def test_a_slug_keeps_letters_and_digits_only() -> None:
-    assert slug_of(Path("/Users/me/my_app.v2")) == "-Users-me-my-app-v2"
+    assert make_path_slug(Path("/Users/me/my_app.v2")) == "-Users-me-my-app-v2"
 
 
 def test_a_slug_counts_characters_as_utf16_does() -> None:
-    assert slug_of(Path("/a/é/日/😀")) == "-a" + "-" * 7
+    assert make_path_slug(Path("/a/é/日/😀")) == "-a" + "-" * 7
 
 
 def test_a_composed_and_a_decomposed_name_are_the_same_project() -> None:
-    assert slug_of(Path("/a/é")) == slug_of(Path("/a/e\u0301"))
+    assert make_path_slug(Path("/a/é")) == make_path_slug(Path("/a/e\u0301"))
 
 
 @pytest.mark.parametrize(
@@ -276,19 +276,25 @@ def test_a_composed_and_a_decomposed_name_are_the_same_project() -> None:
 )
 def test_the_hash_is_the_32_bit_one_in_base_36(text: str, expected: str) -> None:
     """The last one hashes to the smallest 32-bit number, whose absolute value needs 33 bits."""
-    assert hash_of(text) == expected
+    assert hash_text(text) == expected
 
 
 def test_a_long_slug_is_cut_and_told_apart_by_its_hash() -> None:
     one, two = Path("/" + "x" * 250 + "/a"), Path("/" + "x" * 250 + "/b")
-    assert slug_of(one)[:LONGEST_SLUG] == slug_of(two)[:LONGEST_SLUG] == "-" + "x" * 199
-    assert slug_of(one) == f"{slug_of(one)[:200]}-{hash_of(str(one))}" != slug_of(two)
-    assert slug_of(Path("/" + "x" * 199)) == "-" + "x" * 199
+    assert (
+        make_path_slug(one)[:LONGEST_SLUG] == make_path_slug(two)[:LONGEST_SLUG] == "-" + "x" * 199
+    )
+    assert (
+        make_path_slug(one)
+        == f"{make_path_slug(one)[:200]}-{hash_text(str(one))}"
+        != make_path_slug(two)
+    )
+    assert make_path_slug(Path("/" + "x" * 199)) == "-" + "x" * 199
 
 
 @given(st.text(st.characters(exclude_characters="\0"), max_size=300))
 def test_any_path_gives_a_name_that_every_file_system_takes(text: str) -> None:
-    slug = slug_of(Path("/" + text))
+    slug = make_path_slug(Path("/" + text))
     assert len(slug) <= LONGEST_SLUG + 8
     assert all(c == "-" or (c.isascii() and c.isalnum()) for c in slug)
 
@@ -297,11 +303,11 @@ def test_two_projects_with_the_same_slug_get_folders_of_their_own(tmp_path: Path
     one, two = tmp_path / "my.app", tmp_path / "my-app"
     one.mkdir()
     two.mkdir()
-    first = claim(places(one, tmp_path))
-    second = claim(places(two, tmp_path))
-    assert first.project.name == slug_of(one) == slug_of(two)
-    assert second.project.name == f"{slug_of(two)}-{hash_of(str(two))}"
-    assert [claim(places(p, tmp_path)).project for p in (one, two)] == [
+    first = claim_places(places(one, tmp_path))
+    second = claim_places(places(two, tmp_path))
+    assert first.project.name == make_path_slug(one) == make_path_slug(two)
+    assert second.project.name == f"{make_path_slug(two)}-{hash_text(str(two))}"
+    assert [claim_places(places(p, tmp_path)).project for p in (one, two)] == [
         first.project,
         second.project,
     ]
@@ -319,8 +325,8 @@ def test_looking_writes_nothing_and_a_project_that_was_faster_keeps_its_folder(
     looked = places(one, tmp_path), places(two, tmp_path)
     assert looked[0].project == looked[1].project
     assert not (tmp_path / "home").exists()
-    assert claim(looked[1]).project == looked[1].project
-    assert claim(looked[0]).project.name == f"{slug_of(one)}-{hash_of(str(one))}"
+    assert claim_places(looked[1]).project == looked[1].project
+    assert claim_places(looked[0]).project.name == f"{make_path_slug(one)}-{hash_text(str(one))}"
 
 
 def test_three_projects_whose_names_and_hashes_are_alike_still_differ(tmp_path: Path) -> None:
@@ -328,34 +334,34 @@ def test_three_projects_whose_names_and_hashes_are_alike_still_differ(tmp_path: 
     root = tmp_path / "x"
     root.mkdir()
     found = places(root, tmp_path)
-    for slug in (slug_of(root), f"{slug_of(root)}-{hash_of(str(root))}"):
+    for slug in (make_path_slug(root), f"{make_path_slug(root)}-{hash_text(str(root))}"):
         folder = tmp_path / HOME / "projects" / slug
         folder.mkdir(parents=True)
         (folder / "root.json").write_text('{"root": "/another"}', encoding="utf-8")
-    third = claim(found)
-    assert third.slug.startswith(f"{slug_of(root)}-")
+    third = claim_places(found)
+    assert third.slug.startswith(f"{make_path_slug(root)}-")
     assert json.loads((third.project / "root.json").read_bytes()) == {"root": str(root)}
-    assert claim(places(root, tmp_path)).project == third.project
+    assert claim_places(places(root, tmp_path)).project == third.project
 
 
 @pytest.mark.parametrize("record", ["", "{", "[]", '{"root": 3}', "{}"])
 def test_a_broken_record_is_mended_and_said(tmp_path: Path, record: str) -> None:
     root = tmp_path / "x"
     root.mkdir()
-    folder = tmp_path / HOME / "projects" / slug_of(root)
+    folder = tmp_path / HOME / "projects" / make_path_slug(root)
     folder.mkdir(parents=True)
     (folder / "root.json").write_text(record, encoding="utf-8")
     found = places(root, tmp_path)
     assert "did not say whose folder this is" in found.note
-    assert claim(found).project == folder
+    assert claim_places(found).project == folder
     assert places(root, tmp_path).note == ""
 
 
 def test_a_folder_whose_name_is_no_text_is_a_project_like_any_other(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     odd.mkdir()
-    claimed = claim(places(odd, tmp_path))
-    assert claimed.project == claim(places(odd, tmp_path)).project
+    claimed = claim_places(places(odd, tmp_path))
+    assert claimed.project == claim_places(places(odd, tmp_path)).project
     assert claimed.project.name.endswith("-caf-")
 
 
@@ -363,11 +369,11 @@ def test_a_folder_whose_name_is_no_text_is_a_project_like_any_other(tmp_path: Pa
 
 
 def test_session_ids_sort_by_time_and_are_valid() -> None:
-    ids = [new_session_id(t, lambda n: b"\xab" * n) for t in (0.0, 1.001, 1.002, 1_800_000_000.5)]
+    ids = [make_session_id(t, lambda n: b"\xab" * n) for t in (0.0, 1.001, 1.002, 1_800_000_000.5)]
     assert ids == sorted(ids)
     assert ids[-1] == "20270115-080000500-ababab"
-    assert [checked_id(i) for i in ids] == ids
-    assert new_session_id(5.0) != new_session_id(5.0)
+    assert [check_session_id(i) for i in ids] == ids
+    assert make_session_id(5.0) != make_session_id(5.0)
 
 
 @pytest.mark.parametrize(
@@ -397,14 +403,14 @@ def test_an_id_that_could_name_another_file_is_refused(tmp_path: Path, bad: str)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Places:
+def project(tmp_path: Path) -> ProjectPaths:
     (tmp_path / "p").mkdir()
-    return claim(places(tmp_path / "p", tmp_path))
+    return claim_places(places(tmp_path / "p", tmp_path))
 
 
-def write_session(project: Places, id: str, at: float, prompt: str, title: str = "") -> Path:
+def write_session(project: ProjectPaths, id: str, at: float, prompt: str, title: str = "") -> Path:
     path = project.session_file(id)
-    with Log(path) as log:
+    with JsonlLog(path) as log:
         transcript = Transcript(lambda: at, log.append)
         transcript.add(Mark("session", {"format": 1}), by="session")
         transcript.add(user("attached by a layer"), by="notes")
@@ -417,7 +423,7 @@ def write_session(project: Places, id: str, at: float, prompt: str, title: str =
     return path
 
 
-def test_sessions_are_listed_newest_first_with_what_they_are_about(project: Places) -> None:
+def test_sessions_are_listed_newest_first_with_what_they_are_about(project: ProjectPaths) -> None:
     write_session(project, "one", 100, "fix the\n  failing test")
     write_session(project, "two", 300, "something", title="Refactor the parser")
     write_session(project, "three", 200, "x" * 500)
@@ -441,20 +447,20 @@ def test_sessions_are_listed_newest_first_with_what_they_are_about(project: Plac
     assert found[2].size == project.session_file("one").stat().st_size
 
 
-def test_a_title_at_the_end_of_a_long_session_is_found(project: Places) -> None:
+def test_a_title_at_the_end_of_a_long_session_is_found(project: ProjectPaths) -> None:
     write_session(project, "long", 1, "y" * (3 * PEEK), title="At the end")
     assert list_sessions(project)[0].title == "At the end"
 
 
 @pytest.mark.parametrize("around", range(-8, 9))
 def test_a_first_prompt_longer_than_what_is_read_still_names_the_session(
-    project: Places, around: int
+    project: ProjectPaths, around: int
 ) -> None:
     write_session(project, "big", 1, 'do "this" \\ 😀\n' + "ü\\\n" * (PEEK // 6 + around))
     assert list_sessions(project)[0].title.startswith('do "this" \\ 😀 ü')
 
 
-def test_a_session_file_full_of_rubbish_is_listed_without_a_title(project: Places) -> None:
+def test_a_session_file_full_of_rubbish_is_listed_without_a_title(project: ProjectPaths) -> None:
     project.session_file("junk").write_bytes(b'\x00\xff{"what":3}\n[' * 9999)
     assert [(s.id, s.title) for s in list_sessions(project)] == [("junk", "")]
 
@@ -463,7 +469,7 @@ def test_a_project_without_a_folder_has_no_sessions(tmp_path: Path) -> None:
     assert list_sessions(places(tmp_path, tmp_path)) == []
 
 
-def test_a_session_is_found_by_the_beginning_of_its_id(project: Places) -> None:
+def test_a_session_is_found_by_the_beginning_of_its_id(project: ProjectPaths) -> None:
     one = write_session(project, "20270115-a", 1, "x")
     write_session(project, "20270116-b", 1, "x")
     assert find_session(project, "20270115") == one
@@ -474,11 +480,11 @@ def test_a_session_is_found_by_the_beginning_of_its_id(project: Places) -> None:
         find_session(project, "2028")
 
 
-def test_a_removed_session_is_gone_with_all_that_belongs_to_it(project: Places) -> None:
+def test_a_removed_session_is_gone_with_all_that_belongs_to_it(project: ProjectPaths) -> None:
     path = write_session(project, "old", 1, "x")
     (project.session_folder("old") / "tool-results").mkdir(parents=True)
     (project.session_folder("old") / "tool-results/1.txt").touch()
-    with Log(path), pytest.raises(SessionBusy):
+    with JsonlLog(path), pytest.raises(SessionBusy):
         remove_session(project, "old")
     remove_session(project, "old")
     assert [p.name for p in project.project.iterdir()] == ["root.json"]
@@ -488,8 +494,8 @@ _REMOVE_SLOWLY = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from sevenfold.errors import SevenfoldError
-    from sevenfold.storage.places import find, remove_session
+    from sevenfold.core.errors import SevenfoldError
+    from sevenfold.storage.places import find_places, remove_session
 
     def wait_before_the_lock(event, args):
         if event == "fcntl.flock":
@@ -498,14 +504,14 @@ _REMOVE_SLOWLY = textwrap.dedent(
 
     sys.addaudithook(wait_before_the_lock)
     try:
-        remove_session(find(Path(sys.argv[1]), Path(sys.argv[2])), "old")
+        remove_session(find_places(Path(sys.argv[1]), Path(sys.argv[2])), "old")
     except SevenfoldError as error:
         print(type(error).__name__)
     """
 )
 
 
-def test_of_two_who_remove_a_session_one_is_told_that_it_has_gone(project: Places) -> None:
+def test_of_two_who_remove_a_session_one_is_told_that_it_has_gone(project: ProjectPaths) -> None:
     path = write_session(project, "old", 1, "x")
     with subprocess.Popen(
         [sys.executable, "-c", _REMOVE_SLOWLY, str(project.root), str(project.home)],

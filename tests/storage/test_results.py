@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import StorageFailure
-from sevenfold.messages import Opaque, Text
-from sevenfold.storage.results import ResultStore, stem_of
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.messages import Opaque, Text
+from sevenfold.storage.results import ResultStore, make_file_stem
 
 HOSTILE = [
     "",
@@ -99,7 +99,7 @@ def test_hostile_ids_each_have_a_file_of_their_own_in_the_folder(store: ResultSt
 def test_names_are_safe_where_case_does_not_count_and_devices_have_names(
     store: ResultStore,
 ) -> None:
-    stems = [stem_of(id) for id in HOSTILE]
+    stems = [make_file_stem(id) for id in HOSTILE]
     for stem in stems:
         assert stem.lower().partition(".")[0] not in {"con", "nul", "com1"}
         assert not stem.startswith(("-", "."))
@@ -107,7 +107,7 @@ def test_names_are_safe_where_case_does_not_count_and_devices_have_names(
         assert not set(stem) & set('/\\:*?"<>|\0\n')
     # Where case does not count, the second of these finds its name taken by the first, and takes
     # another, as any id does that comes again with other content.
-    assert stem_of("toolu_a").lower() == stem_of("TOOLU_A").lower()
+    assert make_file_stem("toolu_a").lower() == make_file_stem("TOOLU_A").lower()
     first, second = store.keep("toolu_a", "one"), store.keep("toolu_a", "two")
     assert first.name.lower() != second.name.lower()
 
@@ -115,10 +115,10 @@ def test_names_are_safe_where_case_does_not_count_and_devices_have_names(
 @given(st.text(st.characters(), max_size=300), st.text(st.characters(), max_size=300))
 def test_no_two_ids_share_a_stem_and_no_stem_leaves_the_folder(one: str, other: str) -> None:
     for id in (one, other):
-        assert Path(stem_of(id)).name == stem_of(id)
-        assert "." not in stem_of(id)
-        assert 0 < len(stem_of(id)) <= 80
-    assert (stem_of(one) == stem_of(other)) == (one == other)
+        assert Path(make_file_stem(id)).name == make_file_stem(id)
+        assert "." not in make_file_stem(id)
+        assert 0 < len(make_file_stem(id)) <= 80
+    assert (make_file_stem(one) == make_file_stem(other)) == (one == other)
 
 
 def test_an_id_that_comes_again_with_other_content_overwrites_nothing(store: ResultStore) -> None:
@@ -288,7 +288,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path: Path) -> None
         """
         import resource, sys
         from pathlib import Path
-        from sevenfold.errors import StorageFailure
+        from sevenfold.core.errors import StorageFailure
         from sevenfold.storage.results import ResultStore
         store = ResultStore(lambda: Path(sys.argv[1]) / "tool-results")
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -312,7 +312,7 @@ def test_a_folder_without_permission_says_so_with_the_fix(tmp_path: Path) -> Non
         """
         import os, tempfile
         from pathlib import Path
-        from sevenfold.errors import StorageFailure
+        from sevenfold.core.errors import StorageFailure
         from sevenfold.storage.results import ResultStore
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name) / "tool-results"
@@ -340,7 +340,7 @@ def test_a_file_that_does_not_read_back_as_written_is_removed_and_not_told(tmp_p
         """
         import os, sys
         from pathlib import Path
-        from sevenfold.errors import StorageFailure
+        from sevenfold.core.errors import StorageFailure
         from sevenfold.storage.results import ResultStore
         folder = Path(sys.argv[1]) / "tool-results"
 
@@ -369,7 +369,7 @@ def test_a_folder_swapped_for_a_link_in_the_middle_of_a_write_leads_nowhere(tmp_
         """
         import os, sys
         from pathlib import Path
-        from sevenfold.errors import StorageFailure
+        from sevenfold.core.errors import StorageFailure
         from sevenfold.storage.results import ResultStore
         place = Path(sys.argv[1])
         folder = place / "tool-results"

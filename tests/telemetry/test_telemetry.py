@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from sevenfold.events import (
+from sevenfold.core.events import (
     Acted,
     Asked,
     CacheBroke,
@@ -39,9 +39,9 @@ from sevenfold.events import (
     Stored,
     ToolStarted,
 )
-from sevenfold.messages import Text, ToolResult, ToolUse, assistant
-from sevenfold.telemetry import Telemetry, provider
-from sevenfold.tokens import Usage
+from sevenfold.core.messages import Text, ToolResult, ToolUse, assistant
+from sevenfold.core.tokens import Usage
+from sevenfold.telemetry import Telemetry, guess_provider
 
 MODEL = "claude-sonnet-4-5"
 USAGE = Usage(input=10, cache_write=20, cache_read=70, output=5)
@@ -336,12 +336,12 @@ def test_a_session_that_closes_in_the_middle_leaves_no_span_open(recording: Reco
     ],
 )
 def test_the_provider_is_known_by_the_name_of_the_model(model: str, name: str) -> None:
-    assert provider(model) == name
+    assert guess_provider(model) == name
 
 
 def test_without_opentelemetry_around_nothing_is_imported_and_nothing_happens() -> None:
     code = (
-        "import sys; from sevenfold.telemetry import Telemetry; from sevenfold.events import Asked;"
+        "import sys; from sevenfold.telemetry import Telemetry; from sevenfold.core.events import Asked;"
         "Telemetry('s')(Asked('x')); print('opentelemetry' in sys.modules)"
     )
 
@@ -353,7 +353,7 @@ def test_without_opentelemetry_around_nothing_is_imported_and_nothing_happens() 
 def test_with_the_api_alone_events_go_nowhere_quietly() -> None:
     code = (
         "import opentelemetry.trace; from sevenfold.telemetry import Telemetry;"
-        "from sevenfold.events import *; from sevenfold.tokens import Usage;"
+        "from sevenfold.core.events import *; from sevenfold.core.tokens import Usage;"
         "t = Telemetry('s'); t(Asked('x')); t(Failed('a', 'b')); t(Ended('end_turn', 1, Usage()))"
     )
 

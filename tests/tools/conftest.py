@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from sevenfold.events import Event
-from sevenfold.messages import ToolResult, ToolUse
+from sevenfold.core.events import Event
+from sevenfold.core.messages import ToolResult, ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.toolbox import Toolbox, standard_tools
+from sevenfold.tools.toolbox import Toolbox, make_standard_tools
 from sevenfold.tools.workspace import Workspace
 
 Run: TypeAlias = Callable[..., Awaitable[ToolResult]]
@@ -52,7 +52,7 @@ def toolbox(workspace: Workspace, events: list[Event]) -> Toolbox:
     async def nobody_minds(use: ToolUse) -> str | None:
         return None
 
-    return Toolbox(standard_tools(workspace), nobody_minds, events.append)
+    return Toolbox(make_standard_tools(workspace), nobody_minds, events.append)
 
 
 @pytest.fixture

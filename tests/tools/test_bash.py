@@ -13,9 +13,9 @@ import anyio
 import pytest
 from tools.conftest import Run
 
-from sevenfold.messages import ToolUse
-from sevenfold.tools.bash import readable
-from sevenfold.tools.processes import MOST_KEPT, Output
+from sevenfold.core.messages import ToolUse
+from sevenfold.tools.bash_tool import strip_terminal_codes
+from sevenfold.tools.processes import MOST_KEPT, ProcessOutput
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
 
@@ -268,7 +268,7 @@ async def test_where_long_results_are_stored_more_of_the_output_is_held(
 
 
 def test_output_within_the_bound_is_whole() -> None:
-    output = Output(most=10)
+    output = ProcessOutput(most=10)
     for piece in (b"abc", b"defg", b"hij"):
         output.take(piece)
     assert output.text == "abcdefghij"
@@ -286,7 +286,7 @@ def test_output_within_the_bound_is_whole() -> None:
     ],
 )
 def test_terminal_control_is_taken_out(raw: str, shown: str) -> None:
-    assert readable(raw) == shown
+    assert strip_terminal_codes(raw) == shown
 
 
 async def test_output_that_is_not_utf8_is_shown_all_the_same(run: Run) -> None:

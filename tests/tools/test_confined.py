@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sevenfold.messages import ToolResult, ToolUse
-from sevenfold.protocols import Tools
+from sevenfold.core.messages import ToolResult, ToolUse
+from sevenfold.core.protocols import Tools
 from sevenfold.testing import FakeClock
-from sevenfold.tools.confined import Confined
-from sevenfold.tools.permissions import PermissionSettings
+from sevenfold.tools.confined_tools import ConfinedTools
+from sevenfold.tools.permissions import PermissionRules
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -27,9 +27,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def confined(top: Path, rules: PermissionSettings | None = None, **options: Any) -> Confined:
+def confined(top: Path, rules: PermissionRules | None = None, **options: Any) -> ConfinedTools:
     parent = Workspace(top / "project", top, {"PATH": os.defpath}, top / "shells", FakeClock())
-    return Confined(top / "kept", parent, rules or PermissionSettings(), **options)
+    return ConfinedTools(top / "kept", parent, rules or PermissionRules(), **options)
 
 
 async def call(tools: Tools, name: str, **args: Any) -> ToolResult:
@@ -60,7 +60,7 @@ async def test_a_link_does_not_lead_out_of_the_folder(project: Path) -> None:
 
 
 async def test_a_mode_that_never_asks_in_the_conversation_opens_nothing_here(project: Path) -> None:
-    rules = PermissionSettings("bypassPermissions", allow=("Bash", "Edit", "Write"))
+    rules = PermissionRules("bypassPermissions", allow=("Bash", "Edit", "Write"))
     tools = confined(project, rules)
     assert (await call(tools, "Bash", command="touch x")).is_error
     outside = str(project / "project" / "x.md")
@@ -101,7 +101,7 @@ async def test_what_it_reads_does_not_count_as_read_in_the_conversation(project:
     parent = Workspace(
         project / "project", project, {"PATH": os.defpath}, project / "shells", FakeClock()
     )
-    tools = Confined(project / "kept", parent, PermissionSettings())
+    tools = ConfinedTools(project / "kept", parent, PermissionRules())
     await call(tools, "Read", file_path=str(project / "kept" / "a.md"))
     assert parent.seen == {}
     assert parent.cwd == project / "project"

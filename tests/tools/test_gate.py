@@ -8,10 +8,10 @@ import anyio
 import pytest
 from tools.conftest import names
 
-from sevenfold.events import Denied, Event
-from sevenfold.messages import ToolUse
-from sevenfold.tools.permissions import Permissions, PermissionSettings
-from sevenfold.tools.toolbox import Answer, Gate, Toolbox, standard_tools
+from sevenfold.core.events import Denied, Event
+from sevenfold.core.messages import ToolUse
+from sevenfold.tools.permissions import PermissionRules, Permissions
+from sevenfold.tools.toolbox import PermissionAnswer, Toolbox, ToolGate, make_standard_tools
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.anyio
 class Person:
     """Gives the answers it was given, and remembers the questions."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: PermissionAnswer) -> None:
         self._answers = list(answers)
         self.asked: list[tuple[str, str]] = []
         self.offered: list[tuple[str, ...]] = []
         self.most_at_once = 0
         self._now = 0
 
-    async def __call__(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> Answer:
+    async def __call__(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> PermissionAnswer:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         await anyio.lowlevel.checkpoint()
@@ -41,9 +41,9 @@ def bash(command: str, id: str = "u") -> ToolUse:
     return ToolUse(id, "Bash", {"command": command})
 
 
-def gate(workspace: Workspace, person: Person | None = None, **rules: tuple[str, ...]) -> Gate:
-    settings = PermissionSettings(**rules)  # type: ignore[arg-type]
-    return Gate(Permissions(settings), workspace, person)
+def gate(workspace: Workspace, person: Person | None = None, **rules: tuple[str, ...]) -> ToolGate:
+    settings = PermissionRules(**rules)  # type: ignore[arg-type]
+    return ToolGate(Permissions(settings), workspace, person)
 
 
 async def test_what_is_allowed_passes_and_nobody_is_asked(workspace: Workspace) -> None:
@@ -153,7 +153,7 @@ async def test_a_search_leaves_out_what_may_not_be_read(
         (project / name).write_text("needle\n", "utf-8")
     events: list[Event] = []
     asking = gate(workspace, deny=("Read(./private.txt)",), allow=("Read(*.pem)",))
-    toolbox = Toolbox(standard_tools(workspace), asking, events.append)
+    toolbox = Toolbox(make_standard_tools(workspace), asking, events.append)
 
     found = await toolbox.call(ToolUse("u", "Grep", {"pattern": "needle"}))
     named = await toolbox.call(ToolUse("u", "Grep", {"pattern": "needle", "path": "private.txt"}))
@@ -166,7 +166,7 @@ async def test_a_search_leaves_out_what_may_not_be_read(
 
 
 async def test_a_denied_write_leaves_no_trace(workspace: Workspace, project: Path) -> None:
-    toolbox = Toolbox(standard_tools(workspace), gate(workspace), lambda event: None)
+    toolbox = Toolbox(make_standard_tools(workspace), gate(workspace), lambda event: None)
 
     result = await toolbox.call(ToolUse("u", "Write", {"file_path": "a/b.txt", "content": "x"}))
 

@@ -8,10 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.errors import SettingsError
-from sevenfold.messages import ToolUse
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import Decision, Mode, Permissions, PermissionSettings, Rule
+from sevenfold.tools.permissions import (
+    Mode,
+    PermissionDecision,
+    PermissionRule,
+    PermissionRules,
+    Permissions,
+)
 from sevenfold.tools.workspace import Workspace
 
 
@@ -54,9 +60,9 @@ def decide(
     ask: tuple[str, ...] = (),
     deny: tuple[str, ...] = (),
     more: tuple[str, ...] = (),
-) -> Decision:
+) -> PermissionDecision:
     parent = place.root.parent
-    settings = PermissionSettings(mode, allow, ask, deny, more)
+    settings = PermissionRules(mode, allow, ask, deny, more)
     permissions = Permissions(
         settings, readable=[parent / "stored"], memory_dirs=[parent / "memory"], free=["Agent"]
     )
@@ -437,7 +443,7 @@ def test_what_is_asked_about_comes_with_the_rules_that_would_allow_it(
 )
 def test_a_rule_that_cannot_be_understood_is_named(text: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        Rule.parse(text)
+        PermissionRule.parse(text)
 
     assert str(refused.value).startswith(f"the permission rule {text!r} cannot be understood: ")
 
@@ -445,15 +451,15 @@ def test_a_rule_that_cannot_be_understood_is_named(text: str) -> None:
 def test_permissions_refuse_a_wrong_rule_wherever_it_stands() -> None:
     for field in ("allow", "ask", "deny"):
         with pytest.raises(SettingsError, match="Bash"):
-            Permissions(PermissionSettings(**{field: ("Bash(",)}))  # type: ignore[arg-type]
+            Permissions(PermissionRules(**{field: ("Bash(",)}))  # type: ignore[arg-type]
 
 
 def test_settings_have_the_names_that_people_know() -> None:
     text = b'{"defaultMode":"plan","allow":["Read"],"additionalDirectories":["../x"]}'
 
-    settings = msgspec.json.decode(text, type=PermissionSettings)
+    settings = msgspec.json.decode(text, type=PermissionRules)
 
-    assert settings == PermissionSettings("plan", allow=("Read",), additional_directories=("../x",))
+    assert settings == PermissionRules("plan", allow=("Read",), additional_directories=("../x",))
 
 
 @pytest.mark.parametrize(
@@ -461,17 +467,17 @@ def test_settings_have_the_names_that_people_know() -> None:
     [("bypassPermissions", None), ("acceptEdits", None), ("default", None), ("plan", "plan")],
 )
 def test_what_nobody_trusts_may_only_take_away(mode: Mode, kept: Mode | None) -> None:
-    settings = PermissionSettings(mode, ("Bash",), ("Read",), ("Edit",), ("/",))
+    settings = PermissionRules(mode, ("Bash",), ("Read",), ("Edit",), ("/",))
 
-    assert settings.restricting() == PermissionSettings(kept, ask=("Read",), deny=("Edit",))
+    assert settings.restricting() == PermissionRules(kept, ask=("Read",), deny=("Edit",))
 
 
 def test_settings_add_up_and_the_upper_mode_counts() -> None:
-    upper = PermissionSettings(None, ("A",), deny=("D",))
-    lower = PermissionSettings("plan", ("B",), ("C",), additional_directories=("x",))
+    upper = PermissionRules(None, ("A",), deny=("D",))
+    lower = PermissionRules("plan", ("B",), ("C",), additional_directories=("x",))
 
-    assert upper.over(lower) == PermissionSettings("plan", ("A", "B"), ("C",), ("D",), ("x",))
-    assert lower.over(PermissionSettings("acceptEdits")).mode == "plan"
+    assert upper.over(lower) == PermissionRules("plan", ("A", "B"), ("C",), ("D",), ("x",))
+    assert lower.over(PermissionRules("acceptEdits")).mode == "plan"
 
 
 @pytest.mark.parametrize(
@@ -479,7 +485,7 @@ def test_settings_add_up_and_the_upper_mode_counts() -> None:
 )
 def test_git_is_asked_about_where_the_folder_is_not_trusted(place: Workspace, command: str) -> None:
     use = ToolUse("1", "Bash", {"command": command})
-    permissions = Permissions(PermissionSettings())
+    permissions = Permissions(PermissionRules())
     assert permissions.decide(use, place).behaviour == "allow"
 
     place.trusted = False

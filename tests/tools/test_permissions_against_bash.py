@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import Permissions, PermissionSettings
+from sevenfold.tools.permissions import PermissionRules, Permissions
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.real
@@ -106,7 +106,7 @@ def leaks_nothing(place: Workspace, tries: int) -> int:
     def check(command: str, output: bytes) -> None:
         assert b"TOPSECRET" not in output, command
 
-    return campaign(place, Permissions(PermissionSettings()), READING, tries, check)
+    return campaign(place, Permissions(PermissionRules()), READING, tries, check)
 
 
 def writes_nothing(place: Workspace, tries: int) -> int:
@@ -115,7 +115,7 @@ def writes_nothing(place: Workspace, tries: int) -> int:
     def check(command: str, output: bytes) -> None:
         assert sorted(place.root.rglob("*")) == before, command
 
-    permissions = Permissions(PermissionSettings(allow=("Bash(echo:*)",)))
+    permissions = Permissions(PermissionRules(allow=("Bash(echo:*)",)))
     return campaign(place, permissions, ACTING, tries, check)
 
 

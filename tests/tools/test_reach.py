@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.bash import environment
-from sevenfold.tools.permissions import Behaviour, Mode, Permissions, PermissionSettings
+from sevenfold.tools.bash_tool import make_environment
+from sevenfold.tools.permissions import Behaviour, Mode, PermissionRules, Permissions
 from sevenfold.tools.workspace import Workspace
 
 SECRET = "TOPSECRET"
@@ -43,7 +43,7 @@ def decided(
     place: Workspace, command: str, *, mode: Mode = "default", deny: tuple[str, ...] = ()
 ) -> Behaviour:
     use = ToolUse("u", "Bash", {"command": command})
-    return Permissions(PermissionSettings(mode, deny=deny)).decide(use, place).behaviour
+    return Permissions(PermissionRules(mode, deny=deny)).decide(use, place).behaviour
 
 
 def shown(place: Workspace, command: str) -> str:
@@ -51,7 +51,7 @@ def shown(place: Workspace, command: str) -> str:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=place.cwd,
-        env=environment(place, looking=True),
+        env=make_environment(place, looking=True),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=30,
@@ -206,7 +206,7 @@ def test_where_the_users_shell_came_from_is_not_handed_on(place: Workspace) -> N
     place.cwd = way
 
     for looking in (True, False):
-        assert {"PWD", "OLDPWD"}.isdisjoint(environment(place, looking=looking))
+        assert {"PWD", "OLDPWD"}.isdisjoint(make_environment(place, looking=looking))
     assert SECRET not in shown(place, "cd .. && cat id_rsa")
     assert SECRET not in shown(place, "cat ../id_rsa; cd - && cat ../id_rsa")
 

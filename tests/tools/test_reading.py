@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tools.conftest import Run
 
-from sevenfold.messages import Image, Text
-from sevenfold.tools.read import LARGEST_IMAGE, MOST_BYTES, MOST_TOKENS
+from sevenfold.core.messages import Image, Text
+from sevenfold.tools.read_tool import LARGEST_IMAGE, MOST_BYTES, MOST_TOKENS
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

@@ -12,25 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import SettingsError
+from sevenfold.core.errors import SettingsError
 from sevenfold.tools import command_rules
-from sevenfold.tools.permissions import Rule
-from sevenfold.tools.walk import translate
+from sevenfold.tools.permissions import PermissionRule
+from sevenfold.tools.walk import translate_glob
 
 DECIDING = """
 import sys
 from pathlib import Path
-from sevenfold.errors import SettingsError
-from sevenfold.messages import ToolUse
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import Permissions, PermissionSettings
+from sevenfold.tools.permissions import Permissions, PermissionRules
 from sevenfold.tools.workspace import Workspace
 
 folder, rule, tool, what = sys.argv[1:]
 place = Workspace(Path(folder), Path(folder), {}, Path(folder) / "outputs", FakeClock())
 use = ToolUse("u", tool, {"command" if tool == "Bash" else "file_path": what})
 try:
-    print(Permissions(PermissionSettings(deny=(rule,))).decide(use, place).behaviour)
+    print(Permissions(PermissionRules(deny=(rule,))).decide(use, place).behaviour)
 except SettingsError:
     print("refused")
 """
@@ -83,7 +83,7 @@ def test_a_rule_made_to_take_for_ever_answers_or_is_refused(
 )
 def test_a_rule_with_too_many_patterns_says_how_to_write_it(rule: str) -> None:
     with pytest.raises(SettingsError, match="too many patterns; write several rules"):
-        Rule.parse(rule)
+        PermissionRule.parse(rule)
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ def test_a_rule_with_too_many_patterns_says_how_to_write_it(rule: str) -> None:
     ["Read(**/src/**/*.py)", "Read({a,b}/{c,d}/*.py)", "Edit(*a*b*c*d*e*f)", "Read(**/.env*)"],
 )
 def test_rules_that_people_write_are_taken(rule: str) -> None:
-    assert Rule.parse(rule).text == rule
+    assert PermissionRule.parse(rule).text == rule
 
 
 @given(st.text("ab*?", max_size=12), st.text("ab", max_size=12))
 def test_the_quick_way_finds_what_the_plain_meaning_of_a_pattern_says(glob: str, name: str) -> None:
-    found = re.fullmatch(translate(glob), name) is not None
+    found = re.fullmatch(translate_glob(glob), name) is not None
 
     assert found == fnmatch.fnmatchcase(name, glob)
 
 
 @given(st.text("ab*", min_size=1, max_size=10), st.text("ab", min_size=1, max_size=10))
 def test_a_command_rule_too_finds_what_its_stars_say(about: str, word: str) -> None:
-    found = command_rules.holds(f"echo x{about}", f"echo x{word}")
+    found = command_rules.can_contain(f"echo x{about}", f"echo x{word}")
 
     assert found >= fnmatch.fnmatchcase(word, about)

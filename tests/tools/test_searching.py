@@ -13,7 +13,7 @@ import anyio
 import pytest
 from tools.conftest import Run
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.tools import walk
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
@@ -357,7 +357,7 @@ async def test_files_above_are_ignored_as_git_ignores_them(run: Run, sample: Pat
     ],
 )
 def test_a_glob_means_what_people_expect(glob: str, path: str, fits: bool) -> None:
-    assert (re.fullmatch(walk.translate(glob), path, re.DOTALL) is not None) is fits
+    assert (re.fullmatch(walk.translate_glob(glob), path, re.DOTALL) is not None) is fits
 
 
 def test_the_walk_agrees_with_git_about_what_is_ignored(sample: Path) -> None:
@@ -385,7 +385,9 @@ def test_the_walk_agrees_with_git_about_what_is_ignored(sample: Path) -> None:
     ).stdout.split("\n")
     theirs = {name for name in listed if name and "node_modules" not in name}
 
-    ours = {walk.relative(entry.path, str(sample)) for entry in walk.walk(str(sample))}
+    ours = {
+        walk.find_relative_path(entry.path, str(sample)) for entry in walk.walk_files(str(sample))
+    }
 
     assert ours == theirs
 

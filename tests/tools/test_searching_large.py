@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tools.conftest import Run
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.tools import walk
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
@@ -279,7 +279,7 @@ PATTERNS = st.sampled_from(["a", "b$", "^a", "^$", "ü", "a.b", "(?<=a)b", "x{3}
 
 def told(root: Path, pattern: str, **options: Any) -> list[Any]:
     """What a search says, with the name of the file left out."""
-    said = list(walk.search(str(root), pattern, **options))
+    said = list(walk.search_files(str(root), pattern, **options))
     return [(each["type"], {**each["data"], "path": None}) for each in said]
 
 

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools.shell_samples import NOT_READ_ONLY, READ_ONLY
 
-from sevenfold.tools.readonly import QUIET_GIT, READ_ONLY_COMMANDS
-from sevenfold.tools.shell import LONGEST, classify, classify_within, parts
+from sevenfold.tools.readonly_commands import QUIET_GIT, READ_ONLY_COMMANDS
+from sevenfold.tools.shell import LONGEST, classify_command, classify_within, split_compound
 
 BASH = shutil.which("bash")
 EXTRACTION = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})
@@ -27,13 +27,13 @@ def test_there_are_enough_samples_to_mean_something() -> None:
 
 @pytest.mark.parametrize("command", READ_ONLY)
 def test_an_ordinary_look_around_is_read_only(command: str) -> None:
-    verdict = classify(command)
+    verdict = classify_command(command)
     assert verdict.read_only, verdict.why
 
 
 @pytest.mark.parametrize("command", NOT_READ_ONLY)
 def test_whatever_may_act_is_not_read_only(command: str) -> None:
-    verdict = classify(command)
+    verdict = classify_command(command)
     assert not verdict.read_only
     assert verdict.why
     assert "\n" not in verdict.why or "\n" in command
@@ -57,13 +57,13 @@ def test_whatever_may_act_is_not_read_only(command: str) -> None:
     ],
 )
 def test_the_reason_names_what_stands_in_the_way(command: str, named: str) -> None:
-    assert named in classify(command).why
+    assert named in classify_command(command).why
 
 
 def test_a_command_of_the_greatest_length_is_still_judged() -> None:
     command = "echo " + "a" * (LONGEST - 5)
-    assert classify(command).read_only
-    assert not classify(command + "a").read_only
+    assert classify_command(command).read_only
+    assert not classify_command(command + "a").read_only
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_command_of_the_greatest_length_is_still_judged() -> None:
     ],
 )
 def test_a_pathological_command_gets_an_answer(command: str) -> None:
-    verdict, found = classify(command), parts(command)
+    verdict, found = classify_command(command), split_compound(command)
 
     assert verdict.why
     assert found is not None or not verdict.read_only, "what cannot be taken apart is not read-only"
@@ -163,7 +163,7 @@ def test_git_can_be_left_out_for_a_folder_that_is_not_trusted() -> None:
     ],
 )
 def test_the_parts_are_the_simple_commands(command: str, expected: tuple[str, ...]) -> None:
-    assert parts(command) == expected
+    assert split_compound(command) == expected
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_parts_are_the_simple_commands(command: str, expected: tuple[str, ..
     ],
 )
 def test_parts_that_are_not_certain_are_none(command: str) -> None:
-    assert parts(command) is None
+    assert split_compound(command) is None
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -259,20 +259,20 @@ PREFIXES = [
 @given(st.sampled_from(OPEN_ENDED), st.sampled_from(SUFFIXES))
 @settings(max_examples=600)
 def test_nothing_harmful_can_be_appended_to_a_harmless_command(command: str, suffix: str) -> None:
-    assert not classify(command + suffix).read_only
+    assert not classify_command(command + suffix).read_only
 
 
 @given(st.sampled_from(READ_ONLY), st.sampled_from(PREFIXES))
 @settings(max_examples=300)
 def test_nothing_harmful_can_be_put_before_a_harmless_command(command: str, prefix: str) -> None:
-    assert not classify(prefix + command).read_only
+    assert not classify_command(prefix + command).read_only
 
 
 @given(st.lists(st.sampled_from(READ_ONLY), min_size=1, max_size=4), st.integers(0, 4))
 @settings(max_examples=150)
 def test_one_harmful_command_among_harmless_ones_is_enough(commands: list[str], at: int) -> None:
     lines = [*commands[:at], "touch x", *commands[at:]]
-    assert not classify("\n".join(lines)).read_only
+    assert not classify_command("\n".join(lines)).read_only
 
 
 @given(st.text(max_size=60))
@@ -280,9 +280,9 @@ def test_one_harmful_command_among_harmless_ones_is_enough(commands: list[str], 
 @example("\ud800")
 @example("ls \x00")
 def test_any_text_gets_a_verdict(text: str) -> None:
-    verdict = classify(text)
+    verdict = classify_command(text)
     assert verdict.read_only or verdict.why
-    assert not (verdict.read_only and parts(text) is None)
+    assert not (verdict.read_only and split_compound(text) is None)
 
 
 # --- the same with a real bash --------------------------------------------------------------------
@@ -348,7 +348,7 @@ def _snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def _missing(command: str) -> list[str]:
-    names = {Path(part.split()[0]).name for part in parts(command) or ()}
+    names = {Path(part.split()[0]).name for part in split_compound(command) or ()}
     return [name for name in names if name not in BUILTINS and shutil.which(name) is None]
 
 
@@ -416,7 +416,7 @@ GIT_SHUFFLED = st.lists(st.sampled_from(WORDS["git"]), min_size=1, max_size=4).m
 
 
 def _check_against_bash(command: str, folder: Path) -> None:
-    if not classify(command).read_only or _missing(command):
+    if not classify_command(command).read_only or _missing(command):
         return
     before = _snapshot(folder)
     done = _run(command, folder)

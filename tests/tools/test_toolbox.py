@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from tools.conftest import Run, names
 
-from sevenfold.events import Denied, Event
-from sevenfold.messages import Block, Image, Json, Text, ToolResult, ToolUse
-from sevenfold.protocols import ToolFailed
+from sevenfold.core.events import Denied, Event
+from sevenfold.core.messages import Block, Image, Json, Text, ToolResult, ToolUse
+from sevenfold.core.protocols import ToolFailed
 from sevenfold.testing import FakeClock
-from sevenfold.tools.toolbox import Toolbox, standard_tools
+from sevenfold.tools.toolbox import Toolbox, make_standard_tools
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def answer(says: str | tuple[Block, ...] | Exception) -> ToolResult:
 
 def schemas(folder: Path) -> bytes:
     made = Workspace(folder, folder, {}, folder, FakeClock())
-    toolbox = Toolbox(standard_tools(made), open_gate, print)
+    toolbox = Toolbox(make_standard_tools(made), open_gate, print)
     return msgspec.json.encode(toolbox.schemas)
 
 
@@ -169,7 +169,7 @@ async def test_the_gate_is_asked_with_clean_input_and_its_no_is_final(
         asked.append(use)
         return "not today"
 
-    toolbox = Toolbox(standard_tools(workspace), closed, events.append)
+    toolbox = Toolbox(make_standard_tools(workspace), closed, events.append)
     result = await toolbox.call(ToolUse("u", "Write", {"file_path": "a\ud800", "content": "x"}))
 
     clean = ToolUse("u", "Write", {"file_path": "a?", "content": "x"})

@@ -14,20 +14,20 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import Diagnosis, Sent, diagnose
+from sevenfold.cache.prefix import PrefixDiagnosis, SentRequest, diagnose_prefix
 from sevenfold.cache.prices import MILLION, Price, Prices
-from sevenfold.events import CacheBroke, Emit, Sending
-from sevenfold.protocols import Accounts, Clock
-from sevenfold.request import TTL_SECONDS, Frame, Request, Ttl
-from sevenfold.tokens import REFERENCE_WINDOW, Usage, scaled
-from sevenfold.transcript import Edit, Reply, Transcript, View
+from sevenfold.core.events import CacheBroke, Emit, Sending
+from sevenfold.core.protocols import Accounts, Clock
+from sevenfold.core.request import TTL_SECONDS, Frame, Request, Ttl
+from sevenfold.core.tokens import REFERENCE_WINDOW, Usage, scale_constant
+from sevenfold.core.transcript import Edit, Reply, Transcript, View
 
 MAIN_WARMTH: Final = "main"
 READ: Final = 0.95
 """A request that reads less than this share of what was kept has not used it as a whole."""
 
 
-class Warmth:
+class CacheWarmth:
     """What is known of the provider's cache for one conversation."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ FORK, PLAIN, OF = "fork:", "-plain", "@"
 """How the source of a fork begins, how it ends when it does not share the prefix, and whose it is."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class LedgerLine(msgspec.Struct, frozen=True):
     """One request and its reply, in numbers."""
 
     at: float
@@ -91,7 +91,7 @@ class Line(msgspec.Struct, frozen=True):
     broke: str = ""
 
 
-class Account(msgspec.Struct, frozen=True):
+class SourceAccount(msgspec.Struct, frozen=True):
     """What a source has used so far."""
 
     requests: int = 0
@@ -99,8 +99,8 @@ class Account(msgspec.Struct, frozen=True):
     cost: float = 0.0
     breaks: int = 0
 
-    def plus(self, line: Line) -> Account:
-        return Account(
+    def plus(self, line: LedgerLine) -> SourceAccount:
+        return SourceAccount(
             self.requests + 1,
             self.usage + line.usage,
             self.cost + (line.cost or 0.0),
@@ -113,22 +113,22 @@ class Ledger:
 
     def __init__(self, prices: Prices, clock: Clock, emit: Emit) -> None:
         self.prices, self._clock, self._emit = prices, clock, emit
-        self.warmth = Warmth()
+        self.warmth = CacheWarmth()
         self.window = REFERENCE_WINDOW
         """Of the model of the moment."""
-        self._last: dict[str, Sent] = {}
+        self._last: dict[str, SentRequest] = {}
         self._expected: dict[str, str] = {}
-        self._found: dict[str, Diagnosis] = {}
-        self._against: dict[str, Sent | None] = {}
+        self._found: dict[str, PrefixDiagnosis] = {}
+        self._against: dict[str, SentRequest | None] = {}
         """What each request was compared with when it went out: replies may come in another order."""
-        self.lines: list[Line] = []
-        self.accounts: dict[str, Account] = {}
+        self.lines: list[LedgerLine] = []
+        self.accounts: dict[str, SourceAccount] = {}
 
     @property
-    def total(self) -> Account:
-        whole = Account()
+    def total(self) -> SourceAccount:
+        whole = SourceAccount()
         for account in self.accounts.values():
-            whole = Account(
+            whole = SourceAccount(
                 whole.requests + account.requests,
                 whole.usage + account.usage,
                 whole.cost + account.cost,
@@ -152,7 +152,7 @@ class Ledger:
             return
         usage = last.what.usage
         cached = usage.cache_read + usage.cache_write
-        self._last[MAIN] = Sent(frame, transcript.view, last.at, cached)
+        self._last[MAIN] = SentRequest(frame, transcript.view, last.at, cached)
         self.warmth.recall(frame, last.at, cached)
         since = (e for e in reversed(transcript.entries) if e.id > last.id)
         if any(isinstance(e.what, Edit) and e.by != "session" for e in since):
@@ -161,7 +161,7 @@ class Ledger:
     def before(self, request: Request) -> None:
         source, last, now = request.source, self._compared(request.source), self._clock.now()
         kept = self.warmth.until(request.frame)  # also by requests beside the conversation
-        found = diagnose(last, request, now, kept) if last else Diagnosis(0, 0)
+        found = diagnose_prefix(last, request, now, kept) if last else PrefixDiagnosis(0, 0)
         self.warmth.begin(source, now)
         self._found[source], self._against[source] = found, last
         expected = self._expected.get(source, "")
@@ -179,17 +179,17 @@ class Ledger:
         price = self._price(reply.model or request.frame.model)
         cost = price.cost(usage) if price else None
         broke = self._broke(request, reply) if usage.total else ""
-        line = Line(self._clock.now(), source, request.frame.model, usage, cost, broke)
+        line = LedgerLine(self._clock.now(), source, request.frame.model, usage, cost, broke)
         self.lines.append(line)
-        self.accounts[source] = self.accounts.get(source, Account()).plus(line)
+        self.accounts[source] = self.accounts.get(source, SourceAccount()).plus(line)
         if usage.total:
             cached = usage.cache_read + usage.cache_write
-            self._last[source] = Sent(request.frame, request.view, line.at, cached)
+            self._last[source] = SentRequest(request.frame, request.view, line.at, cached)
             self.warmth.used(request, usage, line.at)
             self._expected.pop(source, None)
         return cost
 
-    def _compared(self, source: str) -> Sent | None:
+    def _compared(self, source: str) -> SentRequest | None:
         """A fork lives on the prefix of the conversation; what is asked plainly has one of its own."""
         on_prefix = source.startswith(FORK) and not source.endswith(PLAIN)
         parent = source.partition(OF)[2] or MAIN
@@ -204,7 +204,9 @@ class Ledger:
         if found is not None and request.source.startswith(FORK):
             cached = min(cached, found.shared)  # it may have left before all of it was sent
         missing = cached - usage.cache_read
-        if usage.cache_read >= BROKEN_BELOW * cached or missing < scaled(BROKEN_BY, self.window):
+        if usage.cache_read >= BROKEN_BELOW * cached or missing < scale_constant(
+            BROKEN_BY, self.window
+        ):
             return ""
         expected = self._expected.get(request.source, "")
         why = expected or (found.why if found else "") or _told(reply)

@@ -17,10 +17,10 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.messages import Json
-from sevenfold.request import TTL_SECONDS, Frame, Request, encoded
-from sevenfold.tokens import Size
-from sevenfold.transcript import Id, Mark, View
+from sevenfold.core.messages import Json
+from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
+from sevenfold.core.tokens import MessageSize
+from sevenfold.core.transcript import Id, Mark, View
 
 LOOKBACK: Final = 18
 """Two fewer than the provider's 20: pins and merged messages may add blocks."""
@@ -36,15 +36,15 @@ MOST: Final = 3
 """Marks on messages; one is left for the system prompt."""
 
 
-def place(view: View, *, writes: bool = True) -> tuple[Id, ...]:
+def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
     """The messages to mark. A request that must not write marks only what is already kept."""
     if not len(view):
         return ()
-    old = last_asked(view)
+    old = find_last_request_end(view)
     if not writes:
         return (view[old].id,) if old is not None else ()
     new = len(view) - 1
-    last = frontier(view)
+    last = find_frontier(view)
     known = [at for at in last[-3:-1] or last if at < new]
     wanted = {new, *(known if view.edited else known[-1:])}
     if old is not None and len(wanted) < MOST and _blocks(view, old + 1, new) > LOOKBACK:
@@ -52,7 +52,7 @@ def place(view: View, *, writes: bool = True) -> tuple[Id, ...]:
     return tuple(view[at].id for at in sorted(wanted))
 
 
-def frontier(view: View) -> list[int]:
+def find_frontier(view: View) -> list[int]:
     """Where changes began, where the next one may, and where the view ended when the last one was made."""
     value = view.marks.get(FRONTIER)
     ids = value if isinstance(value, list | tuple) else [value]
@@ -60,9 +60,9 @@ def frontier(view: View) -> list[int]:
     return [at for at in found if at is not None]
 
 
-def frontier_at(view: View, first: int, then: int) -> Mark:
+def make_frontier_mark(view: View, first: int, then: int) -> Mark:
     """The mark for a change that begins at message `first`, the next one probably at message `then`."""
-    before, (*known, end) = max(0, first - 1), frontier(view) or [0]
+    before, (*known, end) = max(0, first - 1), find_frontier(view) or [0]
     if before < end:  # that was written in one go, and is known at those places alone
         before = max((at for at in known if at <= before), default=before)
     earlier = [at for at in known if at < before][-REMEMBERED:]
@@ -74,7 +74,7 @@ def _blocks(view: View, first: int, last: int) -> int:
     return sum(len(view[i].message.content) for i in range(first, last + 1))
 
 
-def last_asked(view: View) -> int | None:
+def find_last_request_end(view: View) -> int | None:
     """Where the request before this one ended: just before the newest reply of the model."""
     for at in range(len(view) - 1, 0, -1):
         if view[at].by == "model":
@@ -82,13 +82,13 @@ def last_asked(view: View) -> int | None:
     return None
 
 
-def as_cached(view: View) -> View:
+def find_cached_view(view: View) -> View:
     """What the provider has of this view: all of it, unless much has come since the last request.
 
     A request beside the conversation pays in full for what is not in the cache yet, and the next request
     of the conversation pays for it again.
     """
-    sent = last_asked(view)
+    sent = find_last_request_end(view)
     if sent is None:
         return view
     known = view.upto(sent + 1)
@@ -100,7 +100,7 @@ SMALL: Final = 1_500
 """Tokens that may be sent twice for the sake of what was said last."""
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentRequest(msgspec.Struct, frozen=True):
     """A request that was answered: what the provider may still have of it."""
 
     frame: Frame
@@ -110,7 +110,7 @@ class Sent(msgspec.Struct, frozen=True):
     """Tokens that were read from or written to the cache for it."""
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+class PrefixDiagnosis(msgspec.Struct, frozen=True):
     """How much of an earlier prefix a request shares, and what makes the difference."""
 
     shared: int
@@ -118,23 +118,23 @@ class Diagnosis(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def diagnose(
-    last: Sent, request: Request, now: float, kept_until: float | None = None
-) -> Diagnosis:
+def diagnose_prefix(
+    last: SentRequest, request: Request, now: float, kept_until: float | None = None
+) -> PrefixDiagnosis:
     """Compare a request with the last one of its kind. Nothing lost: `why` is empty."""
     if not last.cached:
-        return Diagnosis(0, 0)
+        return PrefixDiagnosis(0, 0)
     idle, ttl = now - last.at, TTL_SECONDS[last.frame.ttl]
     if idle > ttl and now > (kept_until or 0.0):
         why = f"idle for {_span(idle)}, kept for {_span(ttl)}"
-        return Diagnosis(head := _head_kept(last, request, idle), last.cached - head, why)
+        return PrefixDiagnosis(head := _head_kept(last, request, idle), last.cached - head, why)
     why, shared = _frame_change(last.frame, request.frame, last.cached)
     if not why:
         why, shared = _view_change(last, request.view)
-    return Diagnosis(shared, max(0, last.cached - shared), why)
+    return PrefixDiagnosis(shared, max(0, last.cached - shared), why)
 
 
-def _head_kept(last: Sent, request: Request, idle: float) -> int:
+def _head_kept(last: SentRequest, request: Request, idle: float) -> int:
     """Tokens before the messages that outlive them in the cache."""
     frame = last.frame
     kept = idle <= TTL_SECONDS[frame.head_ttl] and frame == request.frame
@@ -183,18 +183,18 @@ def _keys_change(old: Json, new: Json) -> str:
     return ", ".join(sorted(k for k in {*old, *new} if old.get(k) != new.get(k)))
 
 
-def _view_change(last: Sent, view: View) -> tuple[str, int]:
+def _view_change(last: SentRequest, view: View) -> tuple[str, int]:
     was = last.view
     if was.buffer is view.buffer and was.length <= view.length and _pins_grew(was, view):
         return "", last.cached  # the same growing buffer: nothing before its end can have changed
     same = 0
-    for a, b in zip(encoded(was), encoded(view), strict=False):
+    for a, b in zip(encode_view(was), encode_view(view), strict=False):
         if a != b:
             break
         same += 1
     if same == len(was) and _pins_grew(was, view):
         return "", last.cached
-    kept = sum((was[i].size for i in range(same)), Size())
+    kept = sum((was[i].size for i in range(same)), MessageSize())
     whole = max(1, was.calibration.tokens(was.size) + last.frame.tokens)
     share = (was.calibration.tokens(kept) + last.frame.tokens) / whole
     what = f"message {same + 1} of {len(was)}" if same < len(was) else "a cache edit"

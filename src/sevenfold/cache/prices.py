@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import SettingsError
-from sevenfold.tokens import Usage
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.tokens import Usage
 
 MILLION: Final = 1_000_000
 TABLE: Final = Path(__file__).with_name("prices.toml")
@@ -90,14 +90,14 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         )
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ModelLimits(msgspec.Struct, frozen=True):
     """How much a model takes in and gives out, as far as a user's own file says."""
 
     window: int | None = None
     max_output: int | None = None
 
 
-LimitsOf: TypeAlias = Callable[[str], Limits]
+LimitsOf: TypeAlias = Callable[[str], ModelLimits]
 
 
 class Prices:
@@ -107,7 +107,7 @@ class Prices:
         self,
         table: Mapping[str, Price],
         aliases: Mapping[str, str],
-        own: Mapping[str, Limits] = {},
+        own: Mapping[str, ModelLimits] = {},
     ) -> None:
         """`own`: what the user's file says about the size of a model, by its name in the table."""
         self._table, self._own = dict(table), dict(own)
@@ -142,18 +142,18 @@ class Prices:
         best = max((n for n in self._names if _matches(name, n)), key=len, default=None)
         return self._table[self._names[best]] if best is not None else None
 
-    def limits(self, model: str) -> Limits:
+    def limits(self, model: str) -> ModelLimits:
         """What the user's own file says about the size of this model."""
         found = self.of(model)
-        return self._own.get(found.model, Limits()) if found else Limits()
+        return self._own.get(found.model, ModelLimits()) if found else ModelLimits()
 
     def __iter__(self) -> Iterator[Price]:
         return iter(self._table.values())
 
 
-def own_limits(path: Path | None) -> LimitsOf:
+def read_user_limits(path: Path | None) -> LimitsOf:
     """What a user's file says about the size of models; without a file, nothing."""
-    return Prices.load(path).limits if path is not None else lambda model: Limits()
+    return Prices.load(path).limits if path is not None else lambda model: ModelLimits()
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -228,9 +228,9 @@ def _price(name: str, raw: dict[str, Any], path: Path) -> Price:
     return price
 
 
-def _limits(fields: Mapping[str, Any], own: Mapping[str, Any]) -> Limits:
+def _limits(fields: Mapping[str, Any], own: Mapping[str, Any]) -> ModelLimits:
     said = {**own["families"].get(fields.get("family"), {}), **fields}
-    return Limits(said.get("window"), said.get("max_output"))
+    return ModelLimits(said.get("window"), said.get("max_output"))
 
 
 def _check_keys(fields: Mapping[str, Any], known: frozenset[str], prefix: str, path: Path) -> None:

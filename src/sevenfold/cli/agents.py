@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import Shared, shared
+from sevenfold.cli.options import CommonOptions, add_common_options
 
 _PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
@@ -32,43 +32,45 @@ Decline: TypeAlias = Annotated[bool, typer.Option("--decline", help="Do not offe
 
 
 @agents.command("list")
-@shared
-def list_(shared: Shared) -> int:
+@add_common_options
+def list_(shared: CommonOptions) -> int:
     """Kinds of agents. Also the sessions and teammates that can be written to."""
-    from sevenfold.cli.commands.agents import list_all as work
+    from sevenfold.cli.commands.agents import list_agents as work
 
     return work(shared)
 
 
 @agents.command("show")
-@shared
-def show(shared: Shared, name: Kind) -> int:
+@add_common_options
+def show(shared: CommonOptions, name: Kind) -> int:
     """One kind of agent. Its tools, its model, its memory, how it runs, its prompt, and its file."""
-    from sevenfold.cli.commands.agents import show as work
+    from sevenfold.cli.commands.agents import show_agent as work
 
     return work(shared, name)
 
 
 @agents.command("snapshot")
-@shared
-def snapshot(shared: Shared, name: Kind, accept: Accept = False, decline: Decline = False) -> int:
+@add_common_options
+def snapshot(
+    shared: CommonOptions, name: Kind, accept: Accept = False, decline: Decline = False
+) -> int:
     """The memory that this project hands an agent of yours.
 
     It is taken over only when you say so. Files that were changed here stay, and the new ones are put
     beside them.
     """
-    from sevenfold.cli.commands.agents import snapshot as work
+    from sevenfold.cli.commands.agents import handle_snapshot as work
 
     return work(shared, name, accept=accept, decline=decline)
 
 
 @agents.command("send")
-@shared
-def send(shared: Shared, name: Who, text: Words, summary: Summary = None) -> int:
+@add_common_options
+def send(shared: CommonOptions, name: Who, text: Words, summary: Summary = None) -> int:
     """Write to a session or a teammate on this machine.
 
     It reads it at its next step. It arrives as a message from a peer, never as what the user said there.
     """
-    from sevenfold.cli.commands.agents import send as work
+    from sevenfold.cli.commands.agents import send_letter as work
 
     return work(shared, name, " ".join(text), summary)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import ModelName, Shared, shared
+from sevenfold.cli.options import CommonOptions, ModelName, add_common_options
 
 _PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
@@ -35,9 +35,9 @@ Review: TypeAlias = Annotated[
 
 
 @dream.command("run")
-@shared
+@add_common_options
 def run(
-    shared: Shared,
+    shared: CommonOptions,
     now: Now = False,
     dry_run: Preview = False,
     review: Review = False,
@@ -49,33 +49,33 @@ def run(
     fact is gone only when another file says it, or a newer one took its place; 'undo' takes all of it
     back. Without a key it goes by rules alone.
     """
-    from sevenfold.cli.commands.dream import run as work
+    from sevenfold.cli.commands.dream import run_dream as work
 
     return work(shared, now=now, dry_run=dry_run, review=review, model=model)
 
 
 @dream.command("status")
-@shared
-def status(shared: Shared) -> int:
+@add_common_options
+def status(shared: CommonOptions) -> int:
     """What the dream of now does, and how the last one ended. Also why none begins by itself."""
-    from sevenfold.cli.commands.dream_show import status as work
+    from sevenfold.cli.commands.dream_display import show_status as work
 
     return work(shared)
 
 
 @dream.command("kill")
-@shared
-def kill(shared: Shared) -> int:
+@add_common_options
+def kill(shared: CommonOptions) -> int:
     """Stop the dream that goes on, wherever it does. The memories stay as they were."""
-    from sevenfold.cli.commands.dream_show import kill as work
+    from sevenfold.cli.commands.dream_display import kill_dream as work
 
     return work(shared)
 
 
 @dream.command("undo")
-@shared
-def undo(shared: Shared) -> int:
+@add_common_options
+def undo(shared: CommonOptions) -> int:
     """Take the last dream back; what was written since stays."""
-    from sevenfold.cli.commands.dream_show import undo as work
+    from sevenfold.cli.commands.dream_display import run_undo as work
 
     return work(shared)

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import msgspec
 
-from sevenfold.cli.failing import INTERRUPTED
-from sevenfold.cli.open import with_values
-from sevenfold.cli.output import one_line, printable
-from sevenfold.layers.shared.background import owned_tasks
-from sevenfold.messages import ToolUse
+from sevenfold.cli.failures import INTERRUPTED
+from sevenfold.cli.output import make_printable, to_one_line
+from sevenfold.cli.startup import list_ignored_settings
+from sevenfold.core.messages import ToolUse
+from sevenfold.layers.shared.background import open_task_group
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
-from sevenfold.tools.toolbox import Answer
+from sevenfold.tools.toolbox import PermissionAnswer
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -37,7 +37,7 @@ _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
 """Arrow keys and the like, and the marks around pasted text."""
 
 
-class Keys:
+class KeyListener:
     """Listens to a terminal without showing what is typed. Ctrl-C is still a signal."""
 
     def __init__(self, fd: int, on_escape: Callable[[], object]) -> None:
@@ -133,7 +133,7 @@ TWICE: Final = 2.0
 _ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Interrupts:
+class InterruptCounter:
     """Counts; what a first and a second one do is up to whoever asks."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
@@ -150,7 +150,7 @@ class Interrupts:
 
 
 @asynccontextmanager
-async def watching(on_signal: Callable[[int], object]) -> AsyncIterator[None]:
+async def watch_signals(on_signal: Callable[[int], object]) -> AsyncIterator[None]:
     """Call this for every signal that asks us to end, while what is inside runs."""
     if sys.platform == "win32":  # no such signals: Ctrl-C is a KeyboardInterrupt there
         yield
@@ -162,53 +162,53 @@ async def watching(on_signal: Callable[[int], object]) -> AsyncIterator[None]:
             async for number in signals:
                 on_signal(number)
 
-    async with owned_tasks() as tasks:
+    async with open_task_group() as tasks:
         await tasks.start(watch)
         yield
 
 
-def leave_at_once() -> None:
+def exit_now() -> None:
     """The last resort, when a second request to end was not heard either. All is on disk already."""
     sys.stderr.flush()
     os._exit(INTERRUPTED)
 
 
 MOST_SHOWN: Final = 2_000
-_ANSWERS: Final[dict[str, Answer]] = {"y": True, "yes": True, "n": False, "no": False}
-_ALWAYS: Final[dict[str, Answer]] = {"a": "always", "always": "always"}
+_ANSWERS: Final[dict[str, PermissionAnswer]] = {"y": True, "yes": True, "n": False, "no": False}
+_ALWAYS: Final[dict[str, PermissionAnswer]] = {"a": "always", "always": "always"}
 
 
-def in_full(use: ToolUse) -> str:
+def describe_call_in_full(use: ToolUse) -> str:
     """What a tool is about to do, with nothing left out that matters for a decision."""
     lines = [use.name]
     for name, value in use.input.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8")
-        text = printable(text)
+        text = make_printable(text)
         if len(text) > MOST_SHOWN:
             text = f"{text[:MOST_SHOWN]}\n… and {len(text) - MOST_SHOWN:,} characters more"
         shown = text if "\n" not in text else "\n    " + text.replace("\n", "\n    ")
-        lines.append(f"  {printable(name)}: {shown}")
+        lines.append(f"  {make_printable(name)}: {shown}")
     return "\n".join(lines)
 
 
-async def may_run(
+async def ask_permission(
     prompts: PromptSession[str], use: ToolUse, reason: str, rules: tuple[str, ...]
-) -> Answer:
+) -> PermissionAnswer:
     """Yes, no, or always in this session. Ctrl-D is no; Ctrl-C is the caller's."""
-    print(f"{in_full(use)}\n  asked because: {one_line(reason, 200)}", flush=True)
-    answer = await choose(prompts, *question(rules))
+    print(f"{describe_call_in_full(use)}\n  asked because: {to_one_line(reason, 200)}", flush=True)
+    answer = await ask_choice(prompts, *make_permission_question(rules))
     return False if answer is None else answer
 
 
-def question(rules: tuple[str, ...]) -> tuple[str, dict[str, Answer]]:
+def make_permission_question(rules: tuple[str, ...]) -> tuple[str, dict[str, PermissionAnswer]]:
     """What is asked and what may be answered; without a rule to add there is no "always"."""
     if not rules:
         return "Run it? [y]es, [n]o: ", _ANSWERS
-    added = one_line(", ".join(rules), MOST_SHOWN)
+    added = to_one_line(", ".join(rules), MOST_SHOWN)
     return f"Run it? [y]es, [n]o, [a]lways in this session ({added}): ", {**_ANSWERS, **_ALWAYS}
 
 
-async def choose(prompts: PromptSession[str], text: str, answers: dict[str, Any]) -> Any:
+async def ask_choice(prompts: PromptSession[str], text: str, answers: dict[str, Any]) -> Any:
     """Ask until one of the answers is given; None at the end of the input."""
     while True:
         try:
@@ -219,7 +219,7 @@ async def choose(prompts: PromptSession[str], text: str, answers: dict[str, Any]
             return answers[word]
 
 
-class AskedOnce:
+class TrustQuestions:
     """The folders about which it was asked whether to trust them: nobody is asked twice."""
 
     def __init__(self, home: Path) -> None:
@@ -240,17 +240,17 @@ class AskedOnce:
             return []
 
 
-async def whether_to_trust(
+async def ask_trust(
     prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path
 ) -> bool:
     """Default no, also at the end of the input and after Ctrl-C."""
-    listed = "\n".join(f"  {line}" for line in with_values(ignored, tree))
+    listed = "\n".join(f"  {line}" for line in list_ignored_settings(ignored, tree))
     print(
         f"{root} has settings that could run commands or widen what is allowed:\n{listed}\n"
         "They are ignored unless you trust this folder and everything that is in it.",
         flush=True,
     )
     try:
-        return bool(await choose(prompts, "Trust it? [y/N] ", {**_ANSWERS, "": False}))
+        return bool(await ask_choice(prompts, "Trust it? [y/N] ", {**_ANSWERS, "": False}))
     except KeyboardInterrupt:
         return False

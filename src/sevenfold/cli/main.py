@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.cli.agents import agents
 from sevenfold.cli.dream import dream
-from sevenfold.cli.failing import ended
+from sevenfold.cli.failures import report_errors
 from sevenfold.cli.memory import memory
 from sevenfold.cli.options import (
     FLAGS,
@@ -24,6 +24,8 @@ from sevenfold.cli.options import (
     Bare,
     ChatOptions,
     ClockKind,
+    ClockOption,
+    CommonOptions,
     Continue,
     Days,
     Deny,
@@ -40,11 +42,9 @@ from sevenfold.cli.options import (
     ServedModel,
     SessionId,
     SessionOption,
-    Shared,
     TrustPath,
-    WhichClock,
     Yes,
-    shared,
+    add_common_options,
 )
 from sevenfold.cli.replay import replay
 from sevenfold.cli.team import team
@@ -80,13 +80,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     given = list(sys.argv[1:] if words is None else words)
     command = typer.main.get_command(app)
-    with ended(as_json=asks_for_json(given)) as end:
-        code = command.main(arranged(given), prog_name="sevenfold", standalone_mode=False)
+    with report_errors(as_json=is_json_requested(given)) as end:
+        code = command.main(arrange_words(given), prog_name="sevenfold", standalone_mode=False)
         end.code = code if isinstance(code, int) else 0
     return end.code
 
 
-def arranged(words: Sequence[str], group: str = "") -> list[str]:
+def arrange_words(words: Sequence[str], group: str = "") -> list[str]:
     """The words with the command in front, which may be left out or follow the shared options."""
     at = 0
     while at < len(words) and (words[at] in FLAGS | WITH_VALUE or _has_value(words[at])):
@@ -98,7 +98,7 @@ def arranged(words: Sequence[str], group: str = "") -> list[str]:
         return [GROUPS[group], *lead, *rest]
     inner = f"{group} {rest[0]}".strip()
     if inner in GROUPS:
-        return [rest[0], *arranged([*lead, *rest[1:]], inner)]
+        return [rest[0], *arrange_words([*lead, *rest[1:]], inner)]
     return rest if rest[0].startswith("-") else [rest[0], *lead, *rest[1:]]
 
 
@@ -106,7 +106,7 @@ def _has_value(word: str) -> bool:
     return any(word.startswith(f"{option}=") for option in WITH_VALUE)
 
 
-def asks_for_json(words: Sequence[str]) -> bool:
+def is_json_requested(words: Sequence[str]) -> bool:
     """Whether an error has to be JSON too, known before the words are understood."""
     meant = list(words[: words.index("--")] if "--" in words else words)
     after = [b for a, b in itertools.pairwise(meant) if a == "--output-format"]
@@ -141,9 +141,9 @@ def _sevenfold(
 
 
 @app.command()
-@shared
+@add_common_options
 def chat(
-    shared: Shared,
+    shared: CommonOptions,
     prompt: Prompt = None,
     model: ModelName = None,
     resume: Resume = None,
@@ -156,7 +156,7 @@ def chat(
     bare: Bare = False,
 ) -> int:
     """Talk with the agent. With -p, or when something is piped in, ask once and print the answer."""
-    from sevenfold.cli.chat.chat import chat as run
+    from sevenfold.cli.chat.chat import run_chat as run
 
     return run(
         ChatOptions(
@@ -175,8 +175,8 @@ def chat(
 
 
 @sessions.command("list")
-@shared
-def list_sessions(shared: Shared) -> int:
+@add_common_options
+def list_sessions(shared: CommonOptions) -> int:
     """The sessions of this project, newest first."""
     from sevenfold.cli.commands.sessions import show_list
 
@@ -184,34 +184,34 @@ def list_sessions(shared: Shared) -> int:
 
 
 @sessions.command("show")
-@shared
-def show_session(shared: Shared, session: SessionId) -> int:
+@add_common_options
+def show_session(shared: CommonOptions, session: SessionId) -> int:
     """What was said in a session."""
-    from sevenfold.cli.commands.sessions import show
+    from sevenfold.cli.commands.sessions import show_session
 
-    return show(shared, session)
+    return show_session(shared, session)
 
 
 @sessions.command("rm")
-@shared
-def remove_session(shared: Shared, session: SessionId, yes: Yes = False) -> int:
+@add_common_options
+def remove_session(shared: CommonOptions, session: SessionId, yes: Yes = False) -> int:
     """Delete a session: its transcript and everything that belongs to it."""
-    from sevenfold.cli.commands.sessions import remove
+    from sevenfold.cli.commands.sessions import run_remove
 
-    return remove(shared, session, yes)
+    return run_remove(shared, session, yes)
 
 
 @sessions.command("clean")
-@shared
-def clean_sessions(shared: Shared, days: Days = None, dry_run: DryRun = False) -> int:
+@add_common_options
+def clean_sessions(shared: CommonOptions, days: Days = None, dry_run: DryRun = False) -> int:
     """Remove sessions and tool results that are too old.
 
     Results over the quota go too. What a conversation still points to stays, and so do open sessions and
     memory. This also happens by itself, once a day.
     """
-    from sevenfold.cli.commands.sessions import clean
+    from sevenfold.cli.commands.sessions import run_clean
 
-    return clean(shared, days, dry_run)
+    return run_clean(shared, days, dry_run)
 
 
 app.add_typer(sessions)
@@ -223,54 +223,54 @@ app.command()(replay)
 
 
 @app.command()
-@shared
-def context(shared: Shared, session: SessionOption = None) -> int:
+@add_common_options
+def context(shared: CommonOptions, session: SessionOption = None) -> int:
     """What is in the window, by kind and by who put it there."""
-    from sevenfold.cli.commands.window import show
+    from sevenfold.cli.commands.window import show_window
 
-    return show(shared, session)
+    return show_window(shared, session)
 
 
 @app.command()
-@shared
+@add_common_options
 def simulate(
-    shared: Shared,
+    shared: CommonOptions,
     port: Port = 0,
     script: ScriptFile = None,
     model: ServedModel = None,
-    clock: ClockKind = WhichClock.real,
+    clock: ClockKind = ClockOption.real,
 ) -> int:
     """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
-    from sevenfold.cli.commands.simulate import simulate as run
+    from sevenfold.cli.commands.simulate import run_simulator as run
 
-    return run(shared, port=port, script=script, model=model, manual=clock is WhichClock.manual)
+    return run(shared, port=port, script=script, model=model, manual=clock is ClockOption.manual)
 
 
 @app.command()
-@shared
-def trust(shared: Shared, path: TrustPath = None, revoke: Revoke = False) -> int:
+@add_common_options
+def trust(shared: CommonOptions, path: TrustPath = None, revoke: Revoke = False) -> int:
     """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
-    from sevenfold.cli.open import trust as run
+    from sevenfold.cli.startup import run_trust as run
 
     return run(shared, path, revoke)
 
 
 @app.command()
-@shared
-def doctor(shared: Shared) -> int:
+@add_common_options
+def doctor(shared: CommonOptions) -> int:
     """What is configured, what is missing, and how to fix it."""
-    from sevenfold.cli.commands.doctor import doctor as run
+    from sevenfold.cli.commands.doctor import run_doctor as run
 
     return run(shared)
 
 
 @app.command()
-@shared
-def demo(shared: Shared) -> int:
+@add_common_options
+def demo(shared: CommonOptions) -> int:
     """A real session without a key. It has a home that is thrown away, and says what it cost."""
-    from sevenfold.cli.commands.demo import run
+    from sevenfold.cli.commands.demo import run_demo
 
-    return run(shared)
+    return run_demo(shared)
 
 
 _HEAD: Final = """\
@@ -330,7 +330,7 @@ _KEYS: Final = """\
 """
 
 
-def cli_reference() -> str:
+def write_cli_reference() -> str:
     """Every command and option; each is described where it is defined."""
     command: Any = typer.main.get_command(app)
     chat = command.commands["chat"]

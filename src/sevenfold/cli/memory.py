@@ -9,6 +9,7 @@ import typer
 from sevenfold.cli.options import (
     Body,
     BodyFile,
+    CommonOptions,
     Description,
     HistoryLimit,
     Name,
@@ -21,7 +22,6 @@ from sevenfold.cli.options import (
     RecallLimit,
     Revision,
     SearchLimit,
-    Shared,
     Slug,
     SomeName,
     Team,
@@ -31,7 +31,7 @@ from sevenfold.cli.options import (
     WhichSelector,
     Words,
     Yes,
-    shared,
+    add_common_options,
 )
 
 _PLAIN: Final[dict[str, Any]] = {
@@ -49,45 +49,45 @@ quarantine = typer.Typer(
 
 
 @memory.command("list")
-@shared
-def list_memories(shared: Shared, agent: OfAgent = None) -> int:
+@add_common_options
+def list_memories(shared: CommonOptions, agent: OfAgent = None) -> int:
     """Every memory, the newest first."""
-    from sevenfold.cli.commands.memory_read import show_list
+    from sevenfold.cli.commands.memory_display import show_list
 
     return show_list(shared, agent)
 
 
 @memory.command("path")
-@shared
-def where(shared: Shared, agent: OfAgent = None) -> int:
+@add_common_options
+def where(shared: CommonOptions, agent: OfAgent = None) -> int:
     """The folder of the memories, also where memory is off."""
-    from sevenfold.cli.commands.memory_read import show_path
+    from sevenfold.cli.commands.memory_display import show_path
 
     return show_path(shared, agent)
 
 
 @memory.command("check")
-@shared
-def check(shared: Shared, agent: OfAgent = None) -> int:
+@add_common_options
+def check(shared: CommonOptions, agent: OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
-    from sevenfold.cli.commands.memory_read import show_check
+    from sevenfold.cli.commands.memory_display import show_check
 
     return show_check(shared, agent)
 
 
 @memory.command("show")
-@shared
-def show(shared: Shared, name: Name, agent: OfAgent = None) -> int:
+@add_common_options
+def show(shared: CommonOptions, name: Name, agent: OfAgent = None) -> int:
     """One memory: what it says, how old it is, where it is."""
-    from sevenfold.cli.commands.memory_read import show_one
+    from sevenfold.cli.commands.memory_display import show_memory
 
-    return show_one(shared, name, agent)
+    return show_memory(shared, name, agent)
 
 
 @memory.command("add")
-@shared
+@add_common_options
 def add(
-    shared: Shared,
+    shared: CommonOptions,
     name: Slug,
     type: WhichKind = None,
     description: Description = None,
@@ -100,16 +100,16 @@ def add(
 
     The text is given by --body, by --file, or on stdin. A memory that is about the same gets the new text.
     """
-    from sevenfold.cli.commands.memory_write import add as run
+    from sevenfold.cli.commands.memory_changes import run_add as run
 
     given = description, body, file
     return run(shared, type.value if type else None, name, *given, team=team, new=new)
 
 
 @memory.command("edit")
-@shared
+@add_common_options
 def edit(
-    shared: Shared,
+    shared: CommonOptions,
     name: Name,
     type: NewKind = None,
     description: NewDescription = None,
@@ -118,116 +118,116 @@ def edit(
     agent: OfAgent = None,
 ) -> int:
     """Change a memory. By what the options say, a text on stdin, or else in your editor ($EDITOR)."""
-    from sevenfold.cli.commands.memory_write import edit as run
+    from sevenfold.cli.commands.memory_changes import run_edit as run
 
     return run(shared, name, type.value if type else None, description, body, file, agent)
 
 
 @memory.command("rm")
-@shared
-def remove(shared: Shared, name: Name, agent: OfAgent = None) -> int:
+@add_common_options
+def remove(shared: CommonOptions, name: Name, agent: OfAgent = None) -> int:
     """Remove a memory; 'undo' brings it back."""
-    from sevenfold.cli.commands.memory_write import remove as run
+    from sevenfold.cli.commands.memory_changes import run_remove as run
 
     return run(shared, name, agent)
 
 
 @memory.command("purge")
-@shared
-def purge(shared: Shared, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
+@add_common_options
+def purge(shared: CommonOptions, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
     """Remove a memory for good: files, index, history and search."""
-    from sevenfold.cli.commands.memory_write import purge as run
+    from sevenfold.cli.commands.memory_changes import run_purge as run
 
     return run(shared, name, yes, agent)
 
 
 @memory.command("recall")
-@shared
+@add_common_options
 def recall(
-    shared: Shared, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
+    shared: CommonOptions, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
 ) -> int:
     """The memories that answer a question, the best first. None is a good answer too."""
-    from sevenfold.cli.commands.memory_find import recall as run
+    from sevenfold.cli.commands.memory_search import run_recall as run
 
     return run(shared, " ".join(query), limit, selector.value if selector else None)
 
 
 @memory.command("search")
-@shared
+@add_common_options
 def search(
-    shared: Shared, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
+    shared: CommonOptions, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
 ) -> int:
     """The memories that hold these words. With --transcripts also where they were said."""
-    from sevenfold.cli.commands.memory_find import search as run
+    from sevenfold.cli.commands.memory_search import run_search as run
 
     return run(shared, " ".join(words), limit, transcripts)
 
 
 @memory.command("history")
-@shared
+@add_common_options
 def history(
-    shared: Shared, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
+    shared: CommonOptions, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
 ) -> int:
     """Who changed what and when, the newest first."""
-    from sevenfold.cli.commands.memory_find import show_history
+    from sevenfold.cli.commands.memory_search import show_history
 
     return show_history(shared, name, limit, agent)
 
 
 @memory.command("diff")
-@shared
+@add_common_options
 def diff(
-    shared: Shared, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
+    shared: CommonOptions, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
 ) -> int:
     """What the last change changed, or everything since a revision."""
-    from sevenfold.cli.commands.memory_find import show_diff
+    from sevenfold.cli.commands.memory_search import show_diff
 
     return show_diff(shared, name, revision, agent)
 
 
 @memory.command("undo")
-@shared
+@add_common_options
 def undo(
-    shared: Shared, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None
+    shared: CommonOptions, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None
 ) -> int:
     """Undo the last change, of one memory or of all. That can be undone, too."""
-    from sevenfold.cli.commands.memory_find import undo as run
+    from sevenfold.cli.commands.memory_search import run_undo as run
 
     return run(shared, name, to, agent)
 
 
 @quarantine.command("list")
-@shared
-def list_quarantine(shared: Shared, agent: OfAgent = None) -> int:
+@add_common_options
+def list_quarantine(shared: CommonOptions, agent: OfAgent = None) -> int:
     """What is held back, and why."""
-    from sevenfold.cli.commands.memory_edit import show_list
+    from sevenfold.cli.commands.memory_editor import show_quarantine
 
-    return show_list(shared, agent)
+    return show_quarantine(shared, agent)
 
 
 @quarantine.command("show")
-@shared
-def show_quarantined(shared: Shared, number: Number, agent: OfAgent = None) -> int:
+@add_common_options
+def show_quarantined(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int:
     """One of the texts, with what was found in it."""
-    from sevenfold.cli.commands.memory_edit import show
+    from sevenfold.cli.commands.memory_editor import show_held_text
 
-    return show(shared, number, agent)
+    return show_held_text(shared, number, agent)
 
 
 @quarantine.command("release")
-@shared
-def release(shared: Shared, number: Number, agent: OfAgent = None) -> int:
+@add_common_options
+def release(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int:
     """Make it a memory, because you say so."""
-    from sevenfold.cli.commands.memory_edit import release as run
+    from sevenfold.cli.commands.memory_editor import release_quarantined as run
 
     return run(shared, number, agent)
 
 
 @quarantine.command("drop")
-@shared
-def drop(shared: Shared, number: Number, agent: OfAgent = None) -> int:
+@add_common_options
+def drop(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int:
     """Delete it."""
-    from sevenfold.cli.commands.memory_edit import drop as run
+    from sevenfold.cli.commands.memory_editor import drop_quarantined as run
 
     return run(shared, number, agent)
 

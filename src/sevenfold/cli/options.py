@@ -18,7 +18,7 @@ import typer
 P = ParamSpec("P")
 
 
-class Shared(msgspec.Struct, frozen=True, kw_only=True):
+class CommonOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What every command is told: where things are, and how to speak."""
 
     json: bool = False
@@ -62,7 +62,9 @@ FLAGS: Final = frozenset({"--json", "-q", "--quiet", "--no-color"})
 WITH_VALUE: Final = frozenset({"--home", "--project"})
 
 
-def shared(function: Callable[Concatenate[Shared, P], int]) -> Callable[..., int]:
+def add_common_options(
+    function: Callable[Concatenate[CommonOptions, P], int],
+) -> Callable[..., int]:
     """The command with the options that all have; the function is handed them as one value."""
     own = inspect.signature(function, eval_str=True)
     _first, *rest = own.parameters.values()
@@ -77,7 +79,7 @@ def shared(function: Callable[Concatenate[Shared, P], int]) -> Callable[..., int
     def command(**given: Any) -> int:
         values = {name: given.pop(name) for name in _SHARED}
         values["project"] = values["project"].expanduser()
-        return function(Shared(**values), **given)  # type: ignore[call-arg]
+        return function(CommonOptions(**values), **given)  # type: ignore[call-arg]
 
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in rest]
     command.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
@@ -88,13 +90,13 @@ def shared(function: Callable[Concatenate[Shared, P], int]) -> Callable[..., int
 # --- chat ---------------------------------------------------------------------------------------------
 
 
-class Format(StrEnum):
+class ReplyFormat(StrEnum):
     text = "text"
     json = "json"
     stream_json = "stream-json"
 
 
-class Mode(StrEnum):
+class PermissionModeOption(StrEnum):
     default = "default"
     accept_edits = "acceptEdits"
     plan = "plan"
@@ -131,7 +133,7 @@ Continue: TypeAlias = Annotated[
     bool, typer.Option("--continue", help="Go on with the newest session of this project.")
 ]
 OutputFormat: TypeAlias = Annotated[
-    Format | None,
+    ReplyFormat | None,
     typer.Option(
         "--output-format",
         metavar="text|json|stream-json",
@@ -158,7 +160,7 @@ Deny: TypeAlias = Annotated[
     typer.Option("--deny", metavar="RULE", help="What may never run. Can be given more than once."),
 ]
 PermissionMode: TypeAlias = Annotated[
-    Mode | None,
+    PermissionModeOption | None,
     typer.Option(
         "--permission-mode",
         metavar="MODE",
@@ -176,16 +178,16 @@ Bare: TypeAlias = Annotated[
 class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `chat` was asked to do."""
 
-    shared: Shared
+    shared: CommonOptions
     prompt: str | None = None
     model: str | None = None
     resume: str | None = None
     newest: bool = False
-    format: Format | None = None
+    format: ReplyFormat | None = None
     max_steps: int | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    mode: Mode | None = None
+    mode: PermissionModeOption | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -203,7 +205,7 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
 # --- the others ---------------------------------------------------------------------------------------
 
 
-class WhichClock(StrEnum):
+class ClockOption(StrEnum):
     real = "real"
     manual = "manual"
 
@@ -237,7 +239,7 @@ ServedModel: TypeAlias = Annotated[
     typer.Option("--model", metavar="NAME", help="Serve only this model; any without it."),
 ]
 ClockKind: TypeAlias = Annotated[
-    WhichClock,
+    ClockOption,
     typer.Option(
         "--clock",
         metavar="real|manual",
@@ -252,14 +254,14 @@ Revoke: TypeAlias = Annotated[
 ]
 
 
-class Kind(StrEnum):
+class MemoryTypeOption(StrEnum):
     user = "user"
     feedback = "feedback"
     project = "project"
     reference = "reference"
 
 
-class Selector(StrEnum):
+class SelectorOption(StrEnum):
     hybrid = "hybrid"
     model = "model"
     both = "hybrid+model"
@@ -289,7 +291,7 @@ ToRevision: TypeAlias = Annotated[
     ),
 ]
 WhichKind: TypeAlias = Annotated[
-    Kind | None,
+    MemoryTypeOption | None,
     typer.Option(
         "--type",
         metavar="user|feedback|project|reference",
@@ -299,7 +301,7 @@ WhichKind: TypeAlias = Annotated[
     ),
 ]
 NewKind: TypeAlias = Annotated[
-    Kind | None,
+    MemoryTypeOption | None,
     typer.Option("--type", metavar="user|feedback|project|reference", help="Another type."),
 ]
 Slug: TypeAlias = Annotated[
@@ -357,7 +359,7 @@ HistoryLimit: TypeAlias = Annotated[
     int, typer.Option("--limit", min=1, metavar="N", help="The most revisions to list.")
 ]
 WhichSelector: TypeAlias = Annotated[
-    Selector | None,
+    SelectorOption | None,
     typer.Option(
         "--selector",
         metavar="hybrid|model|hybrid+model",

@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from sevenfold.cli.options import Shared
-from sevenfold.events import (
+from sevenfold.cli.options import CommonOptions
+from sevenfold.core.events import (
     Acted,
     AgentEnded,
     AgentStarted,
@@ -43,7 +43,7 @@ from sevenfold.events import (
     Surfaced,
     ToolStarted,
 )
-from sevenfold.messages import Image, ToolResult, ToolUse
+from sevenfold.core.messages import Image, ToolResult, ToolUse
 
 if TYPE_CHECKING:
     from sevenfold.session.session import Session
@@ -54,19 +54,19 @@ _MOVES: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
 """Kinds of characters that can move the cursor, turn the text round or hide something."""
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Text that cannot control the terminal it is printed on; line breaks and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in _MOVES else "�" for c in text)
 
 
-def one_line(text: str, most: int = 100) -> str:
-    line = printable(" ".join(text.split()))
+def to_one_line(text: str, most: int = 100) -> str:
+    line = make_printable(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def fitted(line: str, columns: int) -> str:
+def fit_line(line: str, columns: int) -> str:
     """A line that a terminal of this width does not have to break; some characters take two columns."""
     from rich.cells import cell_len
 
@@ -78,11 +78,11 @@ def fitted(line: str, columns: int) -> str:
     return f"{line}…"
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def format_count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def tokens(number: int) -> str:
+def format_tokens(number: int) -> str:
     """12345 -> 12.3k"""
     if number < 1_000:
         return str(number)
@@ -93,7 +93,7 @@ def tokens(number: int) -> str:
     return f"{short}M"
 
 
-def amount(number: int) -> str:
+def format_bytes(number: int) -> str:
     """12345 -> 12.3 kB"""
     for size, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
         if number >= size:
@@ -101,20 +101,20 @@ def amount(number: int) -> str:
     return f"{number} bytes"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     if 0 < share < 0.01:
         return "<1%"
     return f"{share:.0%}"
 
 
-def money(amount: float | None, currency: str = "USD") -> str:
+def format_money(amount: float | None, currency: str = "USD") -> str:
     if amount is None:
         return "no price known"
     sign = "$" if currency == "USD" else f"{currency} "
     return f"{sign}{amount:.2f}" if amount >= 1 or amount == 0 else f"{sign}{amount:.4f}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -122,33 +122,33 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min"
 
 
-def moment(at: float) -> str:
+def format_time(at: float) -> str:
     return datetime.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def call(use: ToolUse, most: int = 100) -> str:
+def format_call(use: ToolUse, most: int = 100) -> str:
     """`Read src/a.py`"""
     for name in _MAIN_ARGUMENT:
         if isinstance(value := use.input.get(name), str) and value:
-            return one_line(f"{use.name} {value}", most)
+            return to_one_line(f"{use.name} {value}", most)
     rest = msgspec.json.encode(use.input).decode("utf-8") if use.input else ""
-    return one_line(f"{use.name} {rest}", most)
+    return to_one_line(f"{use.name} {rest}", most)
 
 
-def outcome(result: ToolResult) -> str:
+def format_outcome(result: ToolResult) -> str:
     """`120 lines`, or what went wrong."""
     text = result.text.strip()
     if result.is_error:
-        return f"failed: {one_line(text, 80)}"
+        return f"failed: {to_one_line(text, 80)}"
     if not isinstance(result.content, str) and any(isinstance(b, Image) for b in result.content):
         return "an image"
     lines = text.count("\n") + 1 if text else 0
     if lines <= 1:
-        return one_line(text, 60) or "nothing"
-    return count(lines, "line")
+        return to_one_line(text, 60) or "nothing"
+    return format_count(lines, "line")
 
 
-def work_name(name: str) -> str:
+def format_work_name(name: str) -> str:
     """The name of work in the background, as one says it: LateExtraction is late extraction."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
@@ -179,18 +179,18 @@ def _whole(value: Any) -> Any:
             return value
 
 
-def result(shared: Shared, text: str, value: Any) -> None:
+def print_result(shared: CommonOptions, text: str, value: Any) -> None:
     """What a command was asked for: text for people, or the same as JSON."""
     if shared.json:
         write_json(value, indent=2 if sys.stdout.isatty() else 0)
     elif text:
-        print(printable(text), flush=True)
+        print(make_printable(text), flush=True)
 
 
-def say(shared: Shared, text: str) -> None:
+def print_message(shared: CommonOptions, text: str) -> None:
     """A message for people."""
     if not shared.quiet:
-        print(f"sevenfold: {printable(text)}", file=sys.stderr, flush=True)
+        print(f"sevenfold: {make_printable(text)}", file=sys.stderr, flush=True)
 
 
 WORTH_SAYING = 0.01
@@ -202,14 +202,14 @@ TELL_THEMSELVES = ("digest", "notes")
 Level: TypeAlias = Literal["progress", "info", "warning"]
 
 
-class Line(msgspec.Struct, frozen=True):
+class StatusLine(msgspec.Struct, frozen=True):
     """`progress` is for terminals only; `warning` is said wherever somebody may read it."""
 
     text: str
     level: Level = "info"
 
 
-class Teller:
+class EventNarrator:
     """Remembers the tool calls that are going on, so that a result can be told with its call."""
 
     def __init__(self, currency: str = "USD", *, chat: bool = False) -> None:
@@ -220,110 +220,126 @@ class Teller:
         self._announced: dict[str, str] = {}
         self.currency = currency
 
-    def tell(self, event: Event) -> list[Line]:
+    def tell(self, event: Event) -> list[StatusLine]:
         match event:
             case ToolStarted(use):
                 self.running[use.id] = use
             case Denied(use, reason):
                 self._denied.add(use.id)
-                return [Line(f"✗ {call(use)} · not allowed: {one_line(reason, 400)}", "warning")]
+                return [
+                    StatusLine(
+                        f"✗ {format_call(use)} · not allowed: {to_one_line(reason, 400)}", "warning"
+                    )
+                ]
             case Acted():
                 return self._acted(event)
             case Sending() | CacheBroke():
                 return self._cache(event)
             case Remembered(name, _, action, _, by) if by not in ("user", "extraction"):
                 undo = f"({self._undo} takes it back)"
-                return [Line(f"memory {action}: {one_line(name, 100)} {undo}")]
+                return [StatusLine(f"memory {action}: {to_one_line(name, 100)} {undo}")]
         line = _told(event)
         return [line] if line else []
 
-    def _acted(self, event: Acted) -> list[Line]:
+    def _acted(self, event: Acted) -> list[StatusLine]:
         lines = []
         for result in event.results:
             use = self.running.pop(result.tool_use_id, None)
             if result.tool_use_id in self._denied:
                 self._denied.discard(result.tool_use_id)
                 continue
-            what = call(use) if use else "a tool"
-            lines.append(Line(f"→ {what} · {outcome(result)}", "progress"))
+            what = format_call(use) if use else "a tool"
+            lines.append(StatusLine(f"→ {what} · {format_outcome(result)}", "progress"))
         return lines
 
-    def _cache(self, event: Sending | CacheBroke) -> list[Line]:
-        price = money(event.cost, self.currency)
+    def _cache(self, event: Sending | CacheBroke) -> list[StatusLine]:
+        price = format_money(event.cost, self.currency)
         if isinstance(event, Sending):
             self._announced.pop(event.source, None)
             if event.cost <= WORTH_SAYING:
                 return []
             self._announced[event.source] = event.why
-            return [Line(f"the cache will be rebuilt: {event.why}, about {price}")]
+            return [StatusLine(f"the cache will be rebuilt: {event.why}, about {price}")]
         announced = self._announced.pop(event.source, None) == event.why
         if event.expected or announced or event.cost <= WORTH_SAYING:
             return []
-        lost = tokens(max(0, event.before - event.after))
-        return [Line(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")]
+        lost = format_tokens(max(0, event.before - event.after))
+        return [
+            StatusLine(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")
+        ]
 
 
-def _told(event: Event) -> Line | None:
+def _told(event: Event) -> StatusLine | None:
     match event:
         case Started(session, _, "resume", messages):
-            return Line(f"resumed {session}: {count(messages, 'message')}", "progress")
+            return StatusLine(f"resumed {session}: {format_count(messages, 'message')}", "progress")
         case Stored(_, tool, path, characters):
-            return Line(f"{tool} gave {characters:,} characters, kept in {path}", "progress")
+            return StatusLine(f"{tool} gave {characters:,} characters, kept in {path}", "progress")
         case Cleared(why=why):
-            return Line(why, "progress")
+            return StatusLine(why, "progress")
         case Compacted() if event.trigger not in BY_HAND and event.by not in TELL_THEMSELVES:
-            sizes = f"{tokens(event.tokens_before)} → {tokens(event.tokens_after)} tokens"
-            score = "" if event.fidelity is None else f", fidelity {percent(event.fidelity)}"
+            sizes = (
+                f"{format_tokens(event.tokens_before)} → {format_tokens(event.tokens_after)} tokens"
+            )
+            score = "" if event.fidelity is None else f", fidelity {format_percent(event.fidelity)}"
             why = ", because it pays (compaction.byPrice turns it off)"
             why = why if event.trigger == "price" else ""
-            return Line(f"the older part was compacted ({event.by}): {sizes}{score}{why}")
+            return StatusLine(f"the older part was compacted ({event.by}): {sizes}{score}{why}")
         case ReadAgain(_, what):
-            return Line(f"asked for again after it was cleared: {one_line(what, 120)}", "progress")
+            return StatusLine(
+                f"asked for again after it was cleared: {to_one_line(what, 120)}", "progress"
+            )
         case Notice(text, level):
-            return Line(text, "warning" if level != "info" else "info")
+            return StatusLine(text, "warning" if level != "info" else "info")
         case Failed(by, cause) if by != "dream":
-            return Line(f"{by} failed and was passed over: {one_line(cause, 200)}", "warning")
+            return StatusLine(
+                f"{by} failed and was passed over: {to_one_line(cause, 200)}", "warning"
+            )
         case Retrying(cause, attempt, wait):
-            again = f"trying again in {span(wait)} (attempt {attempt + 1})"
-            return Line(f"{one_line(_without_advice(cause), 160)}; {again}", "warning")
+            again = f"trying again in {format_duration(wait)} (attempt {attempt + 1})"
+            return StatusLine(f"{to_one_line(_without_advice(cause), 160)}; {again}", "warning")
         case HookRan():
             return _of_hook(event)
         case _:
             return _of_memory(event)
 
 
-def _of_hook(event: HookRan) -> Line:
-    text = f"hook {event.hook} ({one_line(event.command, 40)}): {event.outcome}"
+def _of_hook(event: HookRan) -> StatusLine:
+    text = f"hook {event.hook} ({to_one_line(event.command, 40)}): {event.outcome}"
     if event.outcome != "blocked":  # what it says to the user comes in a notice, whole
-        return Line(text, "progress")
-    return Line(f"{text}: {one_line(event.message, 120)}" if event.message else text, "warning")
+        return StatusLine(text, "progress")
+    return StatusLine(
+        f"{text}: {to_one_line(event.message, 120)}" if event.message else text, "warning"
+    )
 
 
-def _of_memory(event: Event) -> Line | None:
+def _of_memory(event: Event) -> StatusLine | None:
     match event:
         case Surfaced(names):
-            return Line(f"recalled: {one_line(', '.join(names), 200)}", "progress")
+            return StatusLine(f"recalled: {to_one_line(', '.join(names), 200)}", "progress")
         case Progress("dream", said, True):
-            return Line(one_line(said, 300))
+            return StatusLine(to_one_line(said, 300))
         case Failed("dream", cause):
-            return Line(f"the dream failed: {one_line(cause, 500)}", "warning")
+            return StatusLine(f"the dream failed: {to_one_line(cause, 500)}", "warning")
         case _:
             return _of_agents(event)
 
 
-def _of_agents(event: Event) -> Line | None:
+def _of_agents(event: Event) -> StatusLine | None:
     match event:
         case AgentStarted(_, name, kind, description, background):
             where = " in the background" if background else ""
-            about = f": {one_line(description, 100)}" if description else ""
-            return Line(f"agent {name} ({kind}) begins{where}{about}", "progress")
+            about = f": {to_one_line(description, 100)}" if description else ""
+            return StatusLine(f"agent {name} ({kind}) begins{where}{about}", "progress")
         case AgentEnded(_, name, _, status, _, steps, usage):
-            did = f"{count(steps, 'request')}, {tokens(usage.total)} tokens"
-            return Line(
+            did = f"{format_count(steps, 'request')}, {format_tokens(usage.total)} tokens"
+            return StatusLine(
                 f"agent {name} is {status}: {did}", "info" if status != "idle" else "progress"
             )
         case Mail(sender, summary):
-            return Line(f"a message from {one_line(sender, 60)}: {one_line(summary, 200)}")
+            return StatusLine(
+                f"a message from {to_one_line(sender, 60)}: {to_one_line(summary, 200)}"
+            )
         case _:
             return None
 
@@ -337,7 +353,7 @@ def _without_advice(cause: str) -> str:
 _STYLES: Final = {"progress": "\x1b[2m", "info": "\x1b[36m", "warning": "\x1b[33m"}
 
 
-class Aside:
+class SideOutput:
     """Progress is only for a terminal; a quiet command says only what must not be missed."""
 
     def __init__(self, *, quiet: bool = False, color: bool = True) -> None:
@@ -345,61 +361,61 @@ class Aside:
         self._terminal = sys.stderr.isatty()
         self._color = color and self._terminal
 
-    def wants(self, line: Line) -> bool:
+    def wants(self, line: StatusLine) -> bool:
         if line.level == "warning":
             return True
         return not self._quiet and (self._terminal or line.level != "progress")
 
-    def say(self, line: Line) -> None:
+    def say(self, line: StatusLine) -> None:
         if not self.wants(line):
             return
-        text = printable(line.text)
+        text = make_printable(line.text)
         styled = f"{_STYLES[line.level]}{text}\x1b[0m" if self._color else text
         print(styled if self._terminal else f"sevenfold: {text}", file=sys.stderr, flush=True)
 
 
-class Telling:
+class EventPrinter:
     """Subscribe it to a session that is shown nowhere else."""
 
-    def __init__(self, aside: Aside, currency: str = "USD") -> None:
-        self._aside, self._teller = aside, Teller(currency)
+    def __init__(self, aside: SideOutput, currency: str = "USD") -> None:
+        self._aside, self._teller = aside, EventNarrator(currency)
 
     def __call__(self, event: Event) -> None:
         for line in self._teller.tell(event):
             self._aside.say(line)
 
 
-How: TypeAlias = Literal["command", "declined", "interrupted"]
+ReplyKind: TypeAlias = Literal["command", "declined", "interrupted"]
 
 
-class Said(msgspec.Struct, frozen=True):
+class CommandReply(msgspec.Struct, frozen=True):
     """An answer, and the chat goes on."""
 
     text: str
-    how: How = "command"
+    how: ReplyKind = "command"
     """`declined`: what was asked for did not happen, and why has been said already."""
     draft: str = ""
     """What then stands in the line, to be edited and sent again."""
 
 
-class Leave(msgspec.Struct, frozen=True):
+class ExitChat(msgspec.Struct, frozen=True):
     """The chat is over."""
 
 
-class Open(msgspec.Struct, frozen=True):
+class OpenSession(msgspec.Struct, frozen=True):
     """Go on with another session: this one, or a new one."""
 
     resume: str | None = None
 
 
-class Doing(msgspec.Struct, frozen=True):
+class SlowCommand(msgspec.Struct, frozen=True):
     """It takes a while: show that, and let it be stopped."""
 
     what: str
-    work: Callable[[], Awaitable[Said]]
+    work: Callable[[], Awaitable[CommandReply]]
 
 
-class Offer(msgspec.Struct, frozen=True):
+class CommandChoice(msgspec.Struct, frozen=True):
     """There is a choice, and each is a command of its own. Where nobody can be asked it is only told."""
 
     text: str
@@ -408,7 +424,7 @@ class Offer(msgspec.Struct, frozen=True):
     """The line to be run, by what is answered."""
 
 
-Next: TypeAlias = Said | Leave | Open | Doing | Offer
+CommandOutcome: TypeAlias = CommandReply | ExitChat | OpenSession | SlowCommand | CommandChoice
 
 
 DREAM: Final = "dream"
@@ -416,14 +432,14 @@ _NAMES: Final = {"Dreaming": DREAM, "Extraction": "extraction", "NotesKeeping": 
 """Work that is called by its layer, and what people call it."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class BackgroundTaskRow(msgspec.Struct, frozen=True):
     """One piece of work."""
 
     name: str
     said: str = ""
 
 
-class _Heard:
+class _LastProgress:
     """Keeps what work in the background said last."""
 
     def __init__(self) -> None:
@@ -431,17 +447,20 @@ class _Heard:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress):
-            name = _NAMES.get(event.by, work_name(event.by))
+            name = _NAMES.get(event.by, format_work_name(event.by))
             self.last[name] = "" if event.done else event.said
 
 
-_heard: WeakKeyDictionary[Session, _Heard] = WeakKeyDictionary()
+_heard: WeakKeyDictionary[Session, _LastProgress] = WeakKeyDictionary()
 
 
-def tasks_of(session: Session) -> list[Task]:
+def list_tasks(session: Session) -> list[BackgroundTaskRow]:
     """What is going on now. From the first look on, what is said about it is heard."""
     if (heard := _heard.get(session)) is None:
-        heard = _heard[session] = _Heard()
+        heard = _heard[session] = _LastProgress()
         session.subscribe(heard)
-    names = [_NAMES.get(name, work_name(name)) for name in session.tray.running]
-    return [Task(name, heard.last.get(name, "").removeprefix("dreaming: ")) for name in names]
+    names = [_NAMES.get(name, format_work_name(name)) for name in session.tray.running]
+    return [
+        BackgroundTaskRow(name, heard.last.get(name, "").removeprefix("dreaming: "))
+        for name in names
+    ]

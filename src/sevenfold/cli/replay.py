@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import Shared, shared
+from sevenfold.cli.options import CommonOptions, add_common_options
 
 Paths: TypeAlias = Annotated[
     list[Path],
@@ -63,9 +63,9 @@ Jobs: TypeAlias = Annotated[
 ]
 
 
-@shared
+@add_common_options
 def replay(
-    shared: Shared,
+    shared: CommonOptions,
     paths: Paths,
     policy: PolicyNames = None,
     without: Without = None,
@@ -79,11 +79,11 @@ def replay(
     The recorded words and times go through the layers again, without a key and without a network. What
     cannot be read is said for each file, the rest goes on, and the exit code is 1 then.
     """
-    from sevenfold.cli.commands.replay import Wanted, run
+    from sevenfold.cli.commands.replay import ReplayOptions, run_replay
 
-    return run(
+    return run_replay(
         shared,
-        Wanted(
+        ReplayOptions(
             paths=tuple(paths),
             policies=tuple(policy or ()),
             without=tuple(without or ()),

@@ -9,40 +9,42 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cli.options import Shared
-from sevenfold.errors import SessionNotFound
-from sevenfold.session.place import Trust
-from sevenfold.settings import Loaded, load
+from sevenfold.cli.options import CommonOptions
+from sevenfold.core.errors import SessionNotFound
+from sevenfold.core.transcript import Transcript
+from sevenfold.settings import LoadedSettings, load_settings
 from sevenfold.settings.environment import Environment
+from sevenfold.settings.place import TrustedFolders
 from sevenfold.storage.jsonl import read_log
-from sevenfold.storage.places import Places, find, find_session, list_sessions
-from sevenfold.transcript import Transcript
+from sevenfold.storage.places import ProjectPaths, find_places, find_session, list_sessions
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class CommandContext(msgspec.Struct, frozen=True):
     environment: Environment
     start: Path
     """The folder that was named, or where we are."""
-    places: Places
-    trust: Trust
+    places: ProjectPaths
+    trust: TrustedFolders
     trusted: bool
 
     @property
     def home(self) -> Path:
         return self.environment.home
 
-    def scoped(self) -> Places:
+    def scoped(self) -> ProjectPaths:
         """The places where sessions are kept: the settings may name another scope."""
         scope = self.settings().settings.scope
         if scope == self.places.scope:
             return self.places
-        return find(self.start, self.home, scope)
+        return find_places(self.start, self.home, scope)
 
-    def settings(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
-        return load(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
+    def settings(self, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
+        return load_settings(
+            self.places.tree, self.environment, overrides or {}, trusted=self.trusted
+        )
 
 
-def environment_of(shared: Shared) -> Environment:
+def read_environment(shared: CommonOptions) -> Environment:
     """The environment, with the home and the rest that was said on the command line."""
     read = Environment.read()
     if shared.bare:
@@ -52,14 +54,14 @@ def environment_of(shared: Shared) -> Environment:
     return read.based(shared.home)
 
 
-def look(shared: Shared) -> Surroundings:
-    environment = environment_of(shared)
-    places = find(shared.project, environment.home)
-    trust = Trust(environment.home)
-    return Surroundings(environment, shared.project, places, trust, trust.is_trusted(places.root))
+def read_command_context(shared: CommonOptions) -> CommandContext:
+    environment = read_environment(shared)
+    places = find_places(shared.project, environment.home)
+    trust = TrustedFolders(environment.home)
+    return CommandContext(environment, shared.project, places, trust, trust.is_trusted(places.root))
 
 
-def chosen_session(places: Places, session: str | None) -> Path:
+def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
     """The transcript of this session, or of the newest."""
     if session is not None:
         return find_session(places, session)

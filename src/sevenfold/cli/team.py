@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import Shared, Yes, shared
+from sevenfold.cli.options import CommonOptions, Yes, add_common_options
 
 if TYPE_CHECKING:
-    from sevenfold.context.memory import Memory
-    from sevenfold.memory.team.git import Synced
+    from sevenfold.memory.api import Memory
+    from sevenfold.memory.team.git import SyncResult
     from sevenfold.memory.team.team import Team
 
 _PLAIN: Final[dict[str, Any]] = {
@@ -38,8 +38,8 @@ TeamFile: TypeAlias = Annotated[
 
 
 @team.command("init")
-@shared
-def init(shared: Shared, remote: Remote) -> int:
+@add_common_options
+def init(shared: CommonOptions, remote: Remote) -> int:
     """Begin a team in an empty repository. A path that does not exist is made one."""
     with _opened(shared, writes=True) as memory:
         synced = _team(shared, memory).init(remote, Path.cwd())
@@ -49,8 +49,8 @@ def init(shared: Shared, remote: Remote) -> int:
 
 
 @team.command("join")
-@shared
-def join(shared: Shared, remote: Remote) -> int:
+@add_common_options
+def join(shared: CommonOptions, remote: Remote) -> int:
     """Join a team. Its memories come into team/, and what lies there already goes to the team."""
     with _opened(shared, writes=True) as memory:
         synced = _team(shared, memory).join(remote, Path.cwd())
@@ -58,33 +58,33 @@ def join(shared: Shared, remote: Remote) -> int:
 
 
 @team.command("status")
-@shared
-def status(shared: Shared) -> int:
+@add_common_options
+def status(shared: CommonOptions) -> int:
     """Where the team's repository is. Also what was not sent or taken yet, and what was refused."""
-    from sevenfold.cli.output import moment, result
-    from sevenfold.memory.team.state import standing
+    from sevenfold.cli.output import format_time, print_result
+    from sevenfold.memory.team.state import describe_status
 
     with _opened(shared) as memory:
         known = _team(shared, memory).status()
-    when = moment(known.synced) if known.synced is not None else "never"
-    lines = standing(known)
-    result(shared, "\n".join([lines[0], f"last sync: {when}", *lines[1:]]), known)
+    when = format_time(known.synced) if known.synced is not None else "never"
+    lines = describe_status(known)
+    print_result(shared, "\n".join([lines[0], f"last sync: {when}", *lines[1:]]), known)
     return 0
 
 
 @team.command("sync")
-@shared
-def sync(shared: Shared) -> int:
+@add_common_options
+def sync(shared: CommonOptions) -> int:
     """Take what the team changed and send what changed here. Exit code 1 when that was not possible."""
     with _opened(shared, writes=True) as memory:
         return _said(shared, _team(shared, memory).sync())
 
 
 @team.command("release")
-@shared
-def release(shared: Shared, file: TeamFile, yes: Yes = False) -> int:
+@add_common_options
+def release(shared: CommonOptions, file: TeamFile, yes: Yes = False) -> int:
     """Share this text although it looks like a secret. Exactly this one, because you say so."""
-    from sevenfold.cli.output import result, say
+    from sevenfold.cli.output import print_message, print_result
 
     with _opened(shared, writes=True) as memory:
         team = _team(shared, memory)
@@ -92,54 +92,56 @@ def release(shared: Shared, file: TeamFile, yes: Yes = False) -> int:
         if not yes:
             _ask(file)
         team.release(file)
-    say(shared, f"released {file}: the next sync takes or sends this text, and no other")
-    result(shared, "", {"file": file, "released": True})
+    print_message(shared, f"released {file}: the next sync takes or sends this text, and no other")
+    print_result(shared, "", {"file": file, "released": True})
     return 0
 
 
-def _opened(shared: Shared, *, writes: bool = False) -> Memory:
-    from sevenfold.cli.commands.memory_read import opened
+def _opened(shared: CommonOptions, *, writes: bool = False) -> Memory:
+    from sevenfold.cli.commands.memory_display import open_memory
 
-    memory = opened(shared)
+    memory = open_memory(shared)
     if writes:  # git keeps files of its own beside the memories: they are ours from the start
         memory.claim()
     return memory
 
 
-def _team(shared: Shared, memory: Memory) -> Team:
-    from sevenfold.cli.surroundings import look
-    from sevenfold.clock import SystemClock
+def _team(shared: CommonOptions, memory: Memory) -> Team:
+    from sevenfold.cli.surroundings import read_command_context
+    from sevenfold.core.clock import SystemClock
     from sevenfold.memory.team.team import Team
 
-    around = look(shared)
+    around = read_command_context(shared)
     own = around.environment.tool_environment(around.settings().settings.env)
     return Team(memory, SystemClock(), own, project=around.places.tree)
 
 
 def _shown(remote: str) -> str:
     """The address without what is secret in it."""
-    from sevenfold.memory.team.git import address_of
+    from sevenfold.memory.team.git import parse_address
 
-    return address_of(remote, Path.cwd()).shown
+    return parse_address(remote, Path.cwd()).shown
 
 
-def _said(shared: Shared, synced: Synced, done: str = "") -> int:
+def _said(shared: CommonOptions, synced: SyncResult, done: str = "") -> int:
     """`done`: what was achieved besides the sync, if that was possible."""
-    from sevenfold.cli.commands.memory_read import warn
-    from sevenfold.cli.output import result, say
-    from sevenfold.memory.team.state import remarks, told
+    from sevenfold.cli.commands.memory_display import print_warning
+    from sevenfold.cli.output import print_message, print_result
+    from sevenfold.memory.team.state import describe_sync, list_remarks
 
-    for line in remarks(synced):
-        (warn if line != synced.note else partial(say, shared))(line)
-    (warn if synced.offline is not None else partial(say, shared))(told(synced))
+    for line in list_remarks(synced):
+        (print_warning if line != synced.note else partial(print_message, shared))(line)
+    (print_warning if synced.offline is not None else partial(print_message, shared))(
+        describe_sync(synced)
+    )
     if done and synced.offline is None:
-        say(shared, done)
-    result(shared, "", synced)
+        print_message(shared, done)
+    print_result(shared, "", synced)
     return 0 if synced.offline is None else 1
 
 
 def _ask(file: str) -> None:
-    from sevenfold.errors import Mistake, Refused
+    from sevenfold.core.errors import Mistake, Refused
 
     if not sys.stdin.isatty():
         raise Mistake(f"{file} would be shared with the whole team: add --yes to say so")

@@ -13,8 +13,25 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from sevenfold.cli.output import Aside, Line, Teller, call, one_line, printable, span
-from sevenfold.events import Asked, Delta, Ended, Event, Progress, Replied, Sending, ToolStarted
+from sevenfold.cli.output import (
+    EventNarrator,
+    SideOutput,
+    StatusLine,
+    format_call,
+    format_duration,
+    make_printable,
+    to_one_line,
+)
+from sevenfold.core.events import (
+    Asked,
+    Delta,
+    Ended,
+    Event,
+    Progress,
+    Replied,
+    Sending,
+    ToolStarted,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -25,7 +42,7 @@ if TYPE_CHECKING:
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
-def first_block(text: str) -> int:
+def measure_first_block(text: str) -> int:
     """How long the first block is, if it is certain that nothing more belongs to it; 0: not yet.
 
     A block ends at a blank line outside of code fences, if what follows is not indented.
@@ -54,7 +71,7 @@ def _fence_after(fence: str, line: str) -> str:
     return "" if closes else fence
 
 
-def rendered(text: str) -> Markdown:
+def render_markdown(text: str) -> Markdown:
     from rich.markdown import Markdown
 
     return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
@@ -69,8 +86,8 @@ class MarkdownStream:
         self._begun = False
 
     def feed(self, text: str) -> None:
-        self._tail += printable(text)
-        while end := first_block(self._tail):
+        self._tail += make_printable(text)
+        while end := measure_first_block(self._tail):
             self._print(self._tail[:end])
             self._tail = self._tail[end:]
 
@@ -84,11 +101,11 @@ class MarkdownStream:
         if self._begun:
             self._console.print()
         self._begun = True
-        self._console.print(_Lines(self._lines(self._console.options, text)))
+        self._console.print(_RenderedLines(self._lines(self._console.options, text)))
 
     def _lines(self, options: ConsoleOptions, text: str) -> list[list[Segment]]:
         """The block without the empty lines that some kinds have around them."""
-        lines = self._console.render_lines(rendered(text), options, pad=False)
+        lines = self._console.render_lines(render_markdown(text), options, pad=False)
         full = [i for i, line in enumerate(lines) if "".join(s.text for s in line).strip()]
         return lines[full[0] : full[-1] + 1] if full else []
 
@@ -101,10 +118,10 @@ class MarkdownStream:
         if self._begun:
             yield Segment.line()
         most = max(1, options.size.height - 4)
-        yield _Lines(self._lines(options, self._tail)[-most:])
+        yield _RenderedLines(self._lines(options, self._tail)[-most:])
 
 
-class _Lines:
+class _RenderedLines:
     """Lines that are rendered already."""
 
     def __init__(self, lines: list[list[Segment]]) -> None:
@@ -126,7 +143,7 @@ class PlainStream:
         self._last = ""
 
     def feed(self, text: str) -> None:
-        text = printable(text)
+        text = make_printable(text)
         self._file.write(text)
         self._file.flush()
         self._last = text[-1:] or self._last
@@ -144,7 +161,7 @@ ASIDE: Final = frozenset({"dream", "Dreaming", "Extraction", "NotesKeeping"})
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-def console(no_color: bool) -> tuple[Console, bool]:
+def make_console(no_color: bool) -> tuple[Console, bool]:
     """Where replies go, and whether drawing makes no sense there."""
     from rich.console import Console
 
@@ -158,7 +175,7 @@ class Screen:
     def __init__(
         self,
         out: Console,
-        aside: Aside,
+        aside: SideOutput,
         *,
         plain: bool = False,
         quiet: bool = False,
@@ -167,7 +184,7 @@ class Screen:
     ) -> None:
         self._out, self._aside, self._draws = out, aside, not plain and not quiet
         self._footer = footer
-        self._teller = Teller(chat=chat)
+        self._teller = EventNarrator(chat=chat)
         self._stream = PlainStream(out) if plain else MarkdownStream(out)
         self._live: Live | None = None
         self._began = self._drawn_at = 0.0
@@ -201,9 +218,9 @@ class Screen:
                 self._replied(message.text)
             case ToolStarted(use):
                 self._stream.finish()
-                self._doing = call(use, 60)
+                self._doing = format_call(use, 60)
             case Progress(by, said, done) if by not in ASIDE:
-                self._doing = "" if done else one_line(f"{by}: {said}", 60)
+                self._doing = "" if done else to_one_line(f"{by}: {said}", 60)
             case Ended():
                 self._stop()
 
@@ -221,7 +238,7 @@ class Screen:
     def speaks_of(self, currency: str) -> None:
         self._teller.currency = currency
 
-    def say(self, line: Line) -> None:
+    def say(self, line: StatusLine) -> None:
         """A line beside the reply, which is interrupted for it at a line end."""
         if not self._aside.wants(line):
             return
@@ -311,7 +328,10 @@ class Screen:
 
         took = monotonic() - self._began
         sign = _SPINNER[int(took / TICK) % len(_SPINNER)]
-        lines = [f"{sign} {self._doing or self._work} {span(took)} · Ctrl-C stops", self._footer()]
+        lines = [
+            f"{sign} {self._doing or self._work} {format_duration(took)} · Ctrl-C stops",
+            self._footer(),
+        ]
         status = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
         reply = [self._stream] if isinstance(self._stream, MarkdownStream) else []
         return Group(*reply, *status)

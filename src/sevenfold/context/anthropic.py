@@ -9,33 +9,40 @@ import msgspec
 
 from sevenfold.context.formats import (
     MARK,
-    Asked,
-    Format,
-    Spoken,
-    Written,
-    fresh,
-    mended,
-    plain,
-    snapshot,
-    unmarked,
+    CallerRequest,
+    SpokenMessage,
+    WireFormat,
+    WrittenMessages,
+    copy_value,
+    repair_characters,
+    strip_cache_marks,
+    to_fresh_json,
+    to_plain_json,
 )
-from sevenfold.errors import Mistake
-from sevenfold.messages import (
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import (
     Block,
     Json,
     Message,
     Role,
     Text,
     ToolResult,
-    message_to_wire,
+    encode_block,
+    make_wire_message,
     parse_block,
-    to_wire,
 )
-from sevenfold.models.anthropic import MARKS, betas, markable, marked_parts, marks, max_tokens
-from sevenfold.models.anthropic_stream import usage_of
-from sevenfold.models.capabilities import wire_name
-from sevenfold.request import Frame, Request, Ttl, sendable
-from sevenfold.transcript import Reply
+from sevenfold.core.request import Frame, Request, Ttl, strip_unsigned_thinking
+from sevenfold.core.transcript import Reply
+from sevenfold.models.anthropic import (
+    MARKS,
+    choose_marked_parts,
+    choose_max_tokens,
+    collect_betas,
+    is_markable,
+    place_marks,
+)
+from sevenfold.models.anthropic_stream import parse_usage
+from sevenfold.models.capabilities import to_wire_name
 
 ROLES: Final[dict[str, tuple[Role, str]]] = {
     "user": ("user", "user"),
@@ -68,15 +75,15 @@ class AnthropicFormat:
     def leading(self, messages: Sequence[Any]) -> int:
         return 0  # the system prompt is not among the messages
 
-    def spoken(self, message: Json, where: str) -> Spoken:
+    def spoken(self, message: Json, where: str) -> SpokenMessage:
         role, content = message.get("role"), message.get("content")
         if not isinstance(role, str) or role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be 'user' or 'assistant'")
         if isinstance(content, str):
-            return Spoken(ROLES[role][0], (Text(content),), ROLES[role][1])
+            return SpokenMessage(ROLES[role][0], (Text(content),), ROLES[role][1])
         if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
             raise Mistake(f"{where} has no content: give a text, or a list of blocks")
-        return Spoken(ROLES[role][0], tuple(map(parse_block, content)), ROLES[role][1])
+        return SpokenMessage(ROLES[role][0], tuple(map(parse_block, content)), ROLES[role][1])
 
     # --- messages out -----------------------------------------------------------------------------------
 
@@ -93,31 +100,36 @@ class AnthropicFormat:
         return {**message, "content": kept} if kept else None
 
     def told(self, message: Message) -> list[Json]:
-        said = sendable(message)
-        return [fresh(message_to_wire(said))] if said.content else []
+        said = strip_unsigned_thinking(message)
+        return [to_fresh_json(make_wire_message(said))] if said.content else []
 
     # --- the request ------------------------------------------------------------------------------------
 
-    def frame(self, asked: Asked, ttl: Ttl) -> Frame:
+    def frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         params = {key: value for key, value in asked.params.items() if key in CACHED}
         return Frame(
             asked.model,
-            tuple(_part(mended(block)) for block in _system(asked.system)),
-            tuple(mended(tool) for tool in _tools(asked.tools)),
-            mended(plain(params, "params")),
+            tuple(_part(repair_characters(block)) for block in _system(asked.system)),
+            tuple(repair_characters(tool) for tool in _tools(asked.tools)),
+            repair_characters(to_plain_json(params, "params")),
             ttl,
         )
 
-    def request(self, asked: Asked, request: Request, written: Written, most: int) -> Json:
+    def request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         frame, mark = request.frame, MARKS[request.frame.ttl]
         before = MARKS[frame.head_ttl]
-        places, room = marks(request)
+        places, room = place_marks(request)
         for at in places:
             _mark(written.messages, written.ends[at - 1] if at else 0, written.ends[at], mark)
-        out: Json = {"model": wire_name(frame.model), "max_tokens": max_tokens(request, most)}
+        out: Json = {
+            "model": to_wire_name(frame.model),
+            "max_tokens": choose_max_tokens(request, most),
+        }
         if system := _system(asked.system):
-            for at in marked_parts(len(system), room):
-                if markable(parse_block(system[at])):
+            for at in choose_marked_parts(len(system), room):
+                if is_markable(parse_block(system[at])):
                     system[at] = {**system[at], MARK: dict(before)}
             out["system"] = system
         if asked.tools:
@@ -138,7 +150,7 @@ class AnthropicFormat:
         notes = {"message_id": response.get("id"), **(response.get("diagnostics") or {})}
         return Reply(
             Message("assistant", tuple(map(parse_block, content))),
-            usage_of(response.get("usage") or {}),
+            parse_usage(response.get("usage") or {}),
             str(response.get("stop_reason") or "end_turn"),
             tuple(managed.get("applied_edits") or ()),
             str(response.get("model") or ""),
@@ -146,15 +158,19 @@ class AnthropicFormat:
         )
 
     def tool(self, schema: Json) -> Json:
-        return snapshot(schema)  # type: ignore[no-any-return]
+        return copy_value(schema)  # type: ignore[no-any-return]
 
 
 def _instead(wire: Json, new: Block) -> Json:
     """A block of the caller with what is shown in its place; all its other fields stay."""
     if not isinstance(new, ToolResult):
-        return fresh(to_wire(new))  # type: ignore[no-any-return]
+        return to_fresh_json(encode_block(new))  # type: ignore[no-any-return]
     content = new.content
-    shown = content if isinstance(content, str) else fresh([to_wire(block) for block in content])
+    shown = (
+        content
+        if isinstance(content, str)
+        else to_fresh_json([encode_block(block) for block in content])
+    )
     return {**wire, "content": shown}
 
 
@@ -164,7 +180,7 @@ def _mark(messages: list[Any], first: int, last: int, mark: Json) -> None:
         content = messages[at]["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
         for i in range(len(blocks) - 1, -1, -1):
-            if markable(parse_block(blocks[i])):
+            if is_markable(parse_block(blocks[i])):
                 blocks[i] = {**blocks[i], MARK: dict(mark)}
                 messages[at] = {**messages[at], "content": blocks}
                 return
@@ -176,10 +192,10 @@ def _system(system: Any) -> list[Json]:
         return []
     if isinstance(system, str):
         return [{"type": "text", "text": system}]
-    blocks = plain(system, "system")
+    blocks = to_plain_json(system, "system")
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise Mistake("system must be a text or a list of text blocks")
-    return [unmarked(block) for block in blocks]
+    return [strip_cache_marks(block) for block in blocks]
 
 
 def _part(block: Json) -> str:
@@ -199,18 +215,18 @@ def _is_ready(tool: Any) -> bool:
 
 
 def _tool(tool: Any, where: str) -> Json:
-    told = plain(tool, where)
+    told = to_plain_json(tool, where)
     if not isinstance(told, dict):
         raise Mistake(f"{where} is a {type(tool).__name__}: give each tool as an object")
-    return unmarked(told)
+    return strip_cache_marks(told)
 
 
-def _with_betas(out: Json, frame: Frame, asked: Asked) -> Json:
+def _with_betas(out: Json, frame: Frame, asked: CallerRequest) -> Json:
     """With what we add to the request beyond the SDK's own parameters, and the header it needs."""
     ours: Json = {}
     if MANAGEMENT in frame.params and MANAGEMENT not in asked.params:
-        ours[MANAGEMENT] = snapshot(frame.params[MANAGEMENT])
-    needed = betas(Frame(frame.model, params=ours))
+        ours[MANAGEMENT] = copy_value(frame.params[MANAGEMENT])
+    needed = collect_betas(Frame(frame.model, params=ours))
     if "betas" in asked.params:  # for `client.beta.messages`, which takes them as parameters
         given = list(asked.params["betas"] or ())
         return {**out, **ours, "betas": [*given, *(b for b in needed if b not in given)]}
@@ -225,4 +241,4 @@ def _with_betas(out: Json, frame: Frame, asked: Asked) -> Json:
     return out
 
 
-_check: type[Format] = AnthropicFormat
+_check: type[WireFormat] = AnthropicFormat

@@ -23,55 +23,55 @@ import msgspec
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import SystemClock, finished
 from sevenfold.context.anthropic import AnthropicFormat
-from sevenfold.context.following import Following
-from sevenfold.context.formats import Asked, Format, plain, snapshot
-from sevenfold.context.history import BY, Writer
+from sevenfold.context.follower import MessageFollower
+from sevenfold.context.formats import CallerRequest, WireFormat, copy_value, to_plain_json
+from sevenfold.context.history import BY, RequestWriter
 from sevenfold.context.loop import (
-    CallersTools,
+    CallerTools,
+    ContextFiles,
     HostedTurn,
-    Kept,
-    NothingWaiting,
-    OwnLoop,
-    Reached,
-    conversation_id,
-    measured_by,
-    refusal,
-    still_too_long,
-    weakly,
+    IdleBackground,
+    PrivateEventLoop,
+    RestModel,
+    check_conversation_id,
+    find_measuring_model,
+    is_still_too_long,
+    make_weak_emit,
+    read_refusal,
 )
 from sevenfold.context.openai import OpenAiFormat
-from sevenfold.errors import Mistake, PromptTooLong
-from sevenfold.events import Added, Audience, Closed, Notice, Replied, Started
+from sevenfold.core.clock import SystemClock, run_without_waiting
+from sevenfold.core.errors import Mistake, PromptTooLong
+from sevenfold.core.events import Added, Closed, EventSource, Notice, Replied, Started
+from sevenfold.core.messages import Json
+from sevenfold.core.protocols import Capabilities, Clock, Model, ToolFailed
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Calibration
+from sevenfold.core.transcript import Mark, Reply, View, What
 from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, WITH_READ_RESULT
-from sevenfold.layers.l1_tool_results.read_result import ReadResult
-from sevenfold.layers.l2_microcompaction.provider import managed, wanted
-from sevenfold.layers.l7_agents.forks import Forks
-from sevenfold.layers.ladder import Lent, standard
-from sevenfold.messages import Json
-from sevenfold.models.jsontext import NotJson, decode_object
-from sevenfold.protocols import Capabilities, Clock, Model, ToolFailed
-from sevenfold.request import Frame, Request
-from sevenfold.session.frame import thresholds
-from sevenfold.session.spending import Capped, Spending
-from sevenfold.session.wiring import watched
-from sevenfold.settings import load
+from sevenfold.layers.l1_tool_results.read_result import ReadResultTool
+from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_wanted
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.models.jsontext import NotJson, decode_json_object
+from sevenfold.session.frame import make_thresholds
+from sevenfold.session.spending import CappedForker, SpendingFile
+from sevenfold.session.wiring import wrap_ledger
+from sevenfold.settings import load_settings
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.flags import Flags
 from sevenfold.settings.schema import Settings
-from sevenfold.storage.places import new_session_id
+from sevenfold.storage.places import make_session_id
 from sevenfold.storage.results import ResultStore
 from sevenfold.telemetry import Telemetry
-from sevenfold.tokens import Calibration
-from sevenfold.tools.toolbox import cleaned, problem
-from sevenfold.transcript import Mark, Reply, View, What
+from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
 FormatName: TypeAlias = Literal["anthropic", "openai"]
-FORMATS: Final[dict[str, type[Format]]] = {"anthropic": AnthropicFormat, "openai": OpenAiFormat}
+FORMATS: Final[dict[str, type[WireFormat]]] = {"anthropic": AnthropicFormat, "openai": OpenAiFormat}
 
 
-class Context(Audience):
+class Context(EventSource):
     """One conversation of a caller who asks the model and runs the tools itself.
 
     Not for several threads at once. `close` it, or use it in a `with` block, to let go of its file.
@@ -93,22 +93,22 @@ class Context(Audience):
         if format not in FORMATS:
             raise Mistake(f"there is no format {format!r}: use {' or '.join(map(repr, FORMATS))}")
         self._form = FORMATS[format]()
-        self._writer = Writer(self._form)
+        self._writer = RequestWriter(self._form)
         self.clock = clock or SystemClock()
         self.settings = self._read_settings(settings or {}, home, environ)
-        self.model = measured_by(model, self.settings)
-        self._asks = Reached.by(model, format, self._at, self.settings, self.clock)
-        self.id = conversation_id(id) if id is not None else new_session_id(self.clock.now())
+        self.model = find_measuring_model(model, self.settings)
+        self._asks = RestModel.by(model, format, self._at, self.settings, self.clock)
+        self.id = check_conversation_id(id) if id is not None else make_session_id(self.clock.now())
         if self.settings.telemetry.enabled:
             self.overhear(Telemetry(self.id))
-        self._asked: Asked | None = None
+        self._asked: CallerRequest | None = None
         self._sent: Request | None = None
         self._sent_at = 0.0
         self._refused: PromptTooLong | None = None
         self._unrested = self._told = False
         self._closed = False
-        self._loop = OwnLoop()
-        self._kept = Kept(state, self.id, self.clock, weakly(self.emit))
+        self._loop = PrivateEventLoop()
+        self._kept = ContextFiles(state, self.id, self.clock, make_weak_emit(self.emit))
         self._transcript = self._kept.transcript
         self._let_go = weakref.finalize(self, self._kept.close)
         self._open_turn(self._kept.frame)
@@ -125,7 +125,7 @@ class Context(Audience):
         if home:
             environment = environment.based(Path(home))
         self._at, self._home = environment, environment.home
-        loaded = load(environment.home, environment, given)
+        loaded = load_settings(environment.home, environment, given)
         for text in loaded.warnings:
             self.emit(Notice(text, "warning"))
         return loaded.settings
@@ -140,21 +140,21 @@ class Context(Audience):
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
         self.ledger.window = self.model.capabilities.window
         self.store = ResultStore(self._kept.results)
-        self._accounts = watched(self.ledger, self.emit, self._transcript)
+        self._accounts = wrap_ledger(self.ledger, self.emit, self._transcript)
         self._turn = HostedTurn(
             model=self.model,
             frame=stored or Frame(self.model.name),
-            tools=CallersTools(),
-            layers=standard("main", self._lend()),
+            tools=CallerTools(),
+            layers=make_standard_layers("main", self._lend()),
             transcript=self._transcript,
-            background=NothingWaiting(),
+            background=IdleBackground(),
             accounts=self._accounts,
             clock=self.clock,
             emit=self.emit,
-            thresholds=thresholds(self.model, self.settings),
+            thresholds=make_thresholds(self.model, self.settings),
             max_tokens=self.settings.max_output_tokens,
         )
-        self._following = Following(
+        self._following = MessageFollower(
             self._transcript, self._form, self._turn.taken_in, self._caller_changed
         )
         if stored:
@@ -163,9 +163,9 @@ class Context(Audience):
                 new = Mark("calibration", msgspec.to_builtins(Calibration()))
                 self._transcript.add(new, by=BY)
 
-    def _lend(self) -> Lent:
+    def _lend(self) -> LayerParts:
         """A model that can be reached may be asked, but only while the caller rests."""
-        alone = Lent(
+        alone = LayerParts(
             emit=self.emit,
             expect=self.ledger.expect,
             able=self._able,
@@ -187,9 +187,9 @@ class Context(Audience):
         if asked is None:
             return alone
         about = self._accounts, self.clock, self.emit, lambda: self._turn.thresholds
-        forks = Forks(lambda: asked, *about, standard("fork", alone))
-        spending = Spending(self._home, self.settings.daily_background_limit, self.clock)
-        aside = Capped(forks, self.ledger.prices, spending, self.emit)
+        forks = ForkRunner(lambda: asked, *about, make_standard_layers("fork", alone))
+        spending = SpendingFile(self._home, self.settings.daily_background_limit, self.clock)
+        aside = CappedForker(forks, self.ledger.prices, spending, self.emit)
         return with_fields(alone, forker=forks, aside=aside)
 
     def close(self) -> None:
@@ -268,15 +268,15 @@ class Context(Audience):
         self._check_open()
         if self._sent is None:
             raise Mistake("nothing was asked yet: refused() is about what prepare() made")
-        self._refused = refusal(error, self._sent.frame.model)
+        self._refused = read_refusal(error, self._sent.frame.model)
         return self._refused is not None
 
     def _fit(self) -> None:
         """Make it fit. What was refused and cannot be made any shorter would be refused again."""
         refused, self._refused = self._refused, None
-        if refused and self._sent and not still_too_long(refused, self._sent.view, self.view):
+        if refused and self._sent and not is_still_too_long(refused, self._sent.view, self.view):
             refused = None
-        if not finished(self._turn.fit(refused)) and refused is not None:
+        if not run_without_waiting(self._turn.fit(refused)) and refused is not None:
             raise refused
 
     async def rest(self) -> None:
@@ -313,24 +313,24 @@ class Context(Audience):
     @property
     def read_back_tool(self) -> Json:
         """A tool for agents that cannot read files: offer it to the model, answer with `read_back`."""
-        return self._form.tool(ReadResult.schema)
+        return self._form.tool(ReadResultTool.schema)
 
     def read_back(self, arguments: Mapping[str, Any] | str) -> str:
         """What the model gets for a call of `read_back_tool`, also when it asked for nonsense."""
         try:
-            given = decode_object(arguments) if isinstance(arguments, str) else dict(arguments)
-            args = cleaned(given)
-            if wrong := problem(ReadResult.schema["input_schema"], args):
-                return f"{ReadResult.name} was not run: {wrong}"
-            return ReadResult(self.store, self._turn.thresholds.window).read(args)
+            given = decode_json_object(arguments) if isinstance(arguments, str) else dict(arguments)
+            args = clean_arguments(given)
+            if wrong := find_argument_problem(ReadResultTool.schema["input_schema"], args):
+                return f"{ReadResultTool.name} was not run: {wrong}"
+            return ReadResultTool(self.store, self._turn.thresholds.window).read(args)
         except (ToolFailed, NotJson) as error:
-            return f"{ReadResult.name} did not work: {error}"
+            return f"{ReadResultTool.name} did not work: {error}"
 
     def _how_to_read(self) -> str:
         offered = {tool.get("name") for tool in self._turn.frame.tools}
         if "Read" in offered:
             return WITH_FILE_TOOLS
-        return WITH_READ_RESULT if ReadResult.name in offered else ""
+        return WITH_READ_RESULT if ReadResultTool.name in offered else ""
 
     # --- looking ----------------------------------------------------------------------------------------
 
@@ -347,8 +347,10 @@ class Context(Audience):
         if self._closed:
             raise Mistake(f"the Context {self.id} is closed: make another one with the same id")
 
-    def _read_request(self, leading: list[Any], system: Any, tools: Any, params: Json) -> Asked:
-        return Asked(
+    def _read_request(
+        self, leading: list[Any], system: Any, tools: Any, params: Json
+    ) -> CallerRequest:
+        return CallerRequest(
             str(params.get("model") or self.model.name),
             tuple(leading),
             system if isinstance(system, str) or not system else list(system),
@@ -356,27 +358,27 @@ class Context(Audience):
             params,
         )
 
-    def _reframe(self, asked: Asked) -> None:
+    def _reframe(self, asked: CallerRequest) -> None:
         """Keep the very same frame as long as nothing in it changes."""
         if asked != self._asked:
             frame = self._form.frame(asked, self.settings.cache_ttl)
-            if self._form.is_messages_api and wanted(self._begun, self.settings.micro):
-                frame = managed(frame, self._able(), self.settings.micro)
+            if self._form.is_messages_api and is_wanted(self._begun, self.settings.micro):
+                frame = add_context_management(frame, self._able(), self.settings.micro)
             if frame != self._turn.frame:
                 self._turn.frame = frame
-            self._asked = Asked(
+            self._asked = CallerRequest(
                 asked.model,
-                snapshot(asked.leading),
-                snapshot(asked.system),
-                snapshot(asked.tools),
-                snapshot(asked.params),
+                copy_value(asked.leading),
+                copy_value(asked.system),
+                copy_value(asked.tools),
+                copy_value(asked.params),
             )
         about = {"id": self.id, "model": self.model.name, "flags": msgspec.to_builtins(self._begun)}
         self._kept.keep(about, self._turn.frame)
 
     def _read_reply(self, response: Any) -> Reply:
         try:
-            told = plain(response, "the response")
+            told = to_plain_json(response, "the response")
             reply = self._form.reply(told) if isinstance(told, dict) else None
         except Mistake:
             reply = None

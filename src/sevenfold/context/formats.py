@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from sevenfold.errors import Mistake
-from sevenfold.messages import Block, Json, Message, Role, whole_characters
-from sevenfold.request import Frame, Request
-from sevenfold.transcript import Reply
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import Block, Json, Message, Role, strip_half_characters
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Reply
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class SpokenMessage(msgspec.Struct, frozen=True):
     """One of the caller's messages as we understand it."""
 
     role: Role
@@ -26,7 +26,7 @@ class Spoken(msgspec.Struct, frozen=True):
     """Who: "user", "model", "tools", or "system" for instructions among the messages."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CallerRequest(msgspec.Struct, frozen=True):
     """What a caller hands over beside the messages."""
 
     model: str
@@ -37,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True):
     params: Json
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenMessages(msgspec.Struct, frozen=True):
     """The messages of a request, and which of them each message of the view became."""
 
     messages: list[Any]
@@ -45,7 +45,7 @@ class Written(msgspec.Struct, frozen=True):
     """Where each message of the view ends."""
 
 
-class Format(Protocol):
+class WireFormat(Protocol):
     """How a provider's messages are read and written."""
 
     @property
@@ -57,7 +57,7 @@ class Format(Protocol):
         """How many messages at the beginning belong to the frame."""
         ...
 
-    def spoken(self, message: Json, where: str) -> Spoken:
+    def spoken(self, message: Json, where: str) -> SpokenMessage:
         """A message of the caller, plain and without marks."""
         ...
 
@@ -71,11 +71,13 @@ class Format(Protocol):
         """A message of ours in the words of this format."""
         ...
 
-    def frame(self, asked: Asked, ttl: Any) -> Frame:
+    def frame(self, asked: CallerRequest, ttl: Any) -> Frame:
         """What the provider's cache depends on, of what the caller asks for."""
         ...
 
-    def request(self, asked: Asked, request: Request, written: Written, most: int) -> Json:
+    def request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         """What goes into the SDK's call; `most` is the longest reply the model can give."""
         ...
 
@@ -97,7 +99,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def plain(value: Any, where: str) -> Any:
+def to_plain_json(value: Any, where: str) -> Any:
     """The value made of objects, lists, texts and numbers only; a `Mistake` where that cannot be."""
     return value if _is_plain(value) else _made_plain(value, where)
 
@@ -145,42 +147,44 @@ def _told(value: Any) -> Any:
     return tell() if callable(tell) else None
 
 
-def snapshot(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """A copy that only shares what cannot change, to compare with later: `==` then sees every change."""
     if isinstance(value, dict):
-        return {key: snapshot(item) for key, item in value.items()}
+        return {key: copy_value(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [snapshot(item) for item in value]
+        return [copy_value(item) for item in value]
     if isinstance(value, tuple):
-        return tuple(snapshot(item) for item in value)
+        return tuple(copy_value(item) for item in value)
     copy: Callable[..., Any] | None = getattr(value, "model_copy", None)
     return copy(deep=True) if copy is not None else value
 
 
-def fresh(value: Any) -> Any:
+def to_fresh_json(value: Any) -> Any:
     """A message or block of ours as JSON that nobody else holds."""
     return _decode(_encode(value))
 
 
-def mended(value: Any) -> Any:
+def repair_characters(value: Any) -> Any:
     """A copy with whole characters only: halves of them can be neither sent nor stored."""
     if isinstance(value, str):
-        return whole_characters(value)
+        return strip_half_characters(value)
     if isinstance(value, dict):
-        return {whole_characters(key): mended(item) for key, item in value.items()}
-    return [mended(item) for item in value] if isinstance(value, list) else value
+        return {strip_half_characters(key): repair_characters(item) for key, item in value.items()}
+    return [repair_characters(item) for item in value] if isinstance(value, list) else value
 
 
 def _is(a: Any, b: Any) -> bool:
     return a is b
 
 
-def unmarked(message: Json) -> Json:
+def strip_cache_marks(message: Json) -> Json:
     """A message, a block or a tool without its cache marks; what a tool was called with stays."""
     out = message
     content = message.get("content")
     if isinstance(content, list):
-        blocks = [unmarked(block) if isinstance(block, dict) else block for block in content]
+        blocks = [
+            strip_cache_marks(block) if isinstance(block, dict) else block for block in content
+        ]
         if not all(map(_is, blocks, content)):
             out = {**message, "content": blocks}
     if MARK in out:
@@ -188,13 +192,13 @@ def unmarked(message: Json) -> Json:
     return out
 
 
-def canonical(message: Json) -> bytes:
+def encode_canonical(message: Json) -> bytes:
     """The same bytes for the same content: in any order of its fields, a text or a list of one text."""
     if isinstance(content := message.get("content"), str):
         message = {**message, "content": [{"type": "text", "text": content}]}
     return _canonical(message)
 
 
-def fingerprint(messages: Iterable[bytes]) -> str:
+def fingerprint_messages(messages: Iterable[bytes]) -> str:
     """By which messages are recognised, from their canonical bytes."""
     return blake2b(b"\n".join(messages), digest_size=FINGERPRINT).hexdigest()

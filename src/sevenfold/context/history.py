@@ -24,27 +24,27 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.context.formats import (
-    Format,
-    Spoken,
-    Written,
-    canonical,
-    fingerprint,
-    mended,
-    plain,
-    snapshot,
-    unmarked,
+    SpokenMessage,
+    WireFormat,
+    WrittenMessages,
+    copy_value,
+    encode_canonical,
+    fingerprint_messages,
+    repair_characters,
+    strip_cache_marks,
+    to_plain_json,
 )
-from sevenfold.errors import Mistake
-from sevenfold.messages import THOUGHTS, Block, Json, Message, ToolResult, ToolUse
-from sevenfold.request import pinned
-from sevenfold.transcript import Entry, Id, Mark, Replace, Reply, Results, Undo, Unthink, View
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult, ToolUse
+from sevenfold.core.request import collect_pins
+from sevenfold.core.transcript import Entry, Id, Mark, Replace, Reply, Results, Undo, Unthink, View
 
 BY: Final = "context"
 ADOPTED: Final = "context.adopted"
 
 
 @dataclass(slots=True)
-class Group:
+class LoggedGroup:
     """Messages of the caller that are one message of the view."""
 
     fingerprint: str
@@ -56,18 +56,18 @@ class Group:
     """As the view shows it, or would if no summary stood in its place."""
 
 
-class History:
+class LoggedHistory:
     """Reads the log as it grows."""
 
     def __init__(self) -> None:
-        self.groups: list[Group] = []
+        self.groups: list[LoggedGroup] = []
         self.awaited: Id | None = None
         """The reply that was recorded and that the caller has not sent back yet."""
         self._read = 0
         self._said: dict[Id, Message] = {}
         self._spans: dict[Id, tuple[Id, Id]] = {}
         self._departed: dict[str, list[Message]] = {}
-        self._holders: dict[str, Group] = {}
+        self._holders: dict[str, LoggedGroup] = {}
         self._uses: dict[str, int] = {}
 
     def read(self, entries: Sequence[Entry]) -> None:
@@ -81,13 +81,13 @@ class History:
             case Message() as message:
                 self._said[entry.id] = message
                 if entry.source:
-                    self._arrive(Group(entry.source, entry.id, entry.id, message))
+                    self._arrive(LoggedGroup(entry.source, entry.id, entry.id, message))
             case Reply(message):
                 self._said[entry.id] = message
                 self._count(message, 1)
                 self.awaited = entry.id
             case Mark(name, int(id)) if name == ADOPTED and id in self._said:
-                self._adopt(Group(entry.source, id, id, self._said[id]))
+                self._adopt(LoggedGroup(entry.source, id, id, self._said[id]))
             case Replace() as edit:
                 self._replace(entry, edit)
             case Results(shown):
@@ -101,7 +101,7 @@ class History:
         low, high = self._span(edit.first)[0], self._span(edit.last)[1]
         self._spans[entry.id] = low, high
         if entry.source and edit.by:
-            new = Group(entry.source, entry.id, low, edit.by[0])
+            new = LoggedGroup(entry.source, entry.id, low, edit.by[0])
             if edit.first == self.awaited:
                 self._adopt(new)
             else:
@@ -114,7 +114,7 @@ class History:
 
     # --- coming and going -------------------------------------------------------------------------------
 
-    def _arrive(self, group: Group, at: int | None = None) -> None:
+    def _arrive(self, group: LoggedGroup, at: int | None = None) -> None:
         known = self._departed.get(group.fingerprint)
         if known:
             known.pop(0)
@@ -123,19 +123,19 @@ class History:
         for result in group.shown.results:
             self._holders[result.tool_use_id] = group
 
-    def _adopt(self, group: Group) -> None:
+    def _adopt(self, group: LoggedGroup) -> None:
         if self.awaited is not None and self.awaited in self._said:
             self._count(self._said[self.awaited], -1)
         self.awaited = None
         self._arrive(group)
 
-    def _swap(self, old: Id, new: Group) -> None:
+    def _swap(self, old: Id, new: LoggedGroup) -> None:
         at = next((i for i, g in enumerate(self.groups) if g.id == old), None)
         if at is not None:
             self._depart([self.groups[at]])
             self._arrive(new, at)
 
-    def _depart(self, groups: Sequence[Group]) -> None:
+    def _depart(self, groups: Sequence[LoggedGroup]) -> None:
         leaving = {id(group) for group in groups}
         self.groups = [g for g in self.groups if id(g) not in leaving]
         for group in reversed(groups):
@@ -211,7 +211,7 @@ def _mapped(message: Message, use: str, text: str) -> Message:
 
 
 @dataclass(slots=True)
-class Heard:
+class CallerGroup:
     """Messages of the caller that are one message of the view, usually just one."""
 
     fingerprint: str
@@ -234,7 +234,7 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Told:
+class CallerMessage:
     """One message of the caller, read."""
 
     where: str
@@ -243,7 +243,7 @@ class Told:
     own: Json | None
     """What goes out for it, where that cannot be what was given."""
     canonical: bytes
-    spoken: Spoken
+    spoken: SpokenMessage
 
     @property
     def calls(self) -> list[ToolUse]:
@@ -254,33 +254,35 @@ class Told:
         return [b for b in self.spoken.blocks if isinstance(b, ToolResult)]
 
 
-def read(given: Any, form: Format, where: str) -> Told:
+def read_message(given: Any, form: WireFormat, where: str) -> CallerMessage:
     """A message as it was given, as it is sent, and as we understand it."""
     try:
-        told = plain(given, where)
+        told = to_plain_json(given, where)
         if not isinstance(told, dict):
             raise Mistake(f"{where} is a {type(given).__name__}: give each message as an object")
         try:
             return _told(where, given, told, form)
         except UnicodeEncodeError:  # halves of characters: no provider takes them, nor does our log
-            return _told(where, given, mended(told), form)
+            return _told(where, given, repair_characters(told), form)
     except RecursionError:
         raise Mistake(f"{where} is nested too deeply, or holds itself") from None
 
 
-def _told(where: str, given: Any, message: Json, form: Format) -> Told:
-    normal = unmarked(message)
+def _told(where: str, given: Any, message: Json, form: WireFormat) -> CallerMessage:
+    normal = strip_cache_marks(message)
     sent = normal if form.is_messages_api else message
     # What we keep must not change when the caller changes what it gave us.
-    kept = snapshot(normal)
-    seen = kept if normal is given else snapshot(given)
-    own = None if sent is given else kept if sent is normal else snapshot(sent)
-    return Told(where, seen, own, canonical(normal), form.spoken(kept, where))
+    kept = copy_value(normal)
+    seen = kept if normal is given else copy_value(given)
+    own = None if sent is given else kept if sent is normal else copy_value(sent)
+    return CallerMessage(where, seen, own, encode_canonical(normal), form.spoken(kept, where))
 
 
-def looks_now(messages: Sequence[Any], heard: Heard, form: Format, first: int) -> Heard | None:
+def match_changed_group(
+    messages: Sequence[Any], heard: CallerGroup, form: WireFormat, first: int
+) -> CallerGroup | None:
     """The same messages, only marked or built otherwise, as they look now; None when they changed."""
-    told = [read(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)]
+    told = [read_message(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)]
     now = _closed(told)
     if now.fingerprint != heard.fingerprint:
         return None
@@ -288,26 +290,26 @@ def looks_now(messages: Sequence[Any], heard: Heard, form: Format, first: int) -
     return now
 
 
-def grouped(messages: Sequence[Any], form: Format, first: int) -> list[Heard]:
+def group_messages(messages: Sequence[Any], form: WireFormat, first: int) -> list[CallerGroup]:
     """Read messages, of which the first has the number `first`."""
-    rounds = _Rounds()
+    rounds = _ToolRounds()
     for number, given in enumerate(messages, first):
-        rounds.take(read(given, form, f"messages[{number}]"))
+        rounds.take(read_message(given, form, f"messages[{number}]"))
     return rounds.end()
 
 
-class _Rounds:
+class _ToolRounds:
     """Calls of tools and their answers, as they come."""
 
     def __init__(self) -> None:
-        self._done: list[Heard] = []
-        self._group: list[Told] = []
+        self._done: list[CallerGroup] = []
+        self._group: list[CallerMessage] = []
         self._open: dict[str, int] = {}
         """How many answers each call of the last reply still wants."""
         self._wanted = 0
         self._calls: dict[str, str] = {}
 
-    def take(self, told: Told) -> None:
+    def take(self, told: CallerMessage) -> None:
         """Add a message to the group that is open, or close that and begin another."""
         role = told.spoken.role
         if self._group and self._group[0].spoken.role != role:
@@ -320,13 +322,13 @@ class _Rounds:
         if not self._wanted:
             self._close()
 
-    def _call(self, told: Told) -> None:
+    def _call(self, told: CallerMessage) -> None:
         for use in told.calls:
             self._open[use.id] = self._open.get(use.id, 0) + 1
             self._wanted += 1
             self._calls[use.id] = f"{told.where} makes the tool call {use.id!r} of {use.name!r}"
 
-    def _answer(self, told: Told) -> None:
+    def _answer(self, told: CallerMessage) -> None:
         for result in told.answers:
             left = self._open.get(result.tool_use_id)
             if left is None:
@@ -351,17 +353,17 @@ class _Rounds:
             f"{self._calls[use]} and no message after it answers: add its result, or leave the call out"
         )
 
-    def end(self) -> list[Heard]:
+    def end(self) -> list[CallerGroup]:
         if self._wanted:
             raise self._unanswered()
         return self._done
 
 
-def _closed(group: list[Told]) -> Heard:
+def _closed(group: list[CallerMessage]) -> CallerGroup:
     blocks = tuple(block for told in group for block in told.spoken.blocks)
     message = Message(group[0].spoken.role, blocks)
-    return Heard(
-        fingerprint(told.canonical for told in group),
+    return CallerGroup(
+        fingerprint_messages(told.canonical for told in group),
         message,
         "tools" if message.results else group[-1].spoken.by,
         tuple(use.id for use in message.tool_uses),
@@ -371,7 +373,7 @@ def _closed(group: list[Told]) -> Heard:
     )
 
 
-def _own(group: list[Told]) -> list[Json] | None:
+def _own(group: list[CallerMessage]) -> list[Json] | None:
     if all(told.own is None for told in group):
         return None
     return [told.seen if told.own is None else told.own for told in group]
@@ -380,7 +382,7 @@ def _own(group: list[Told]) -> list[Json] | None:
 # --- ids --------------------------------------------------------------------------------------------------
 
 
-def renamed(message: Message, uses: Iterable[str], results: Iterable[str]) -> Message:
+def rename_tool_ids(message: Message, uses: Iterable[str], results: Iterable[str]) -> Message:
     """The message with these ids for its tool calls and its answers, in order."""
     use_ids, result_ids = iter(uses), iter(results)
 
@@ -394,21 +396,21 @@ def renamed(message: Message, uses: Iterable[str], results: Iterable[str]) -> Me
     return Message(message.role, tuple(named(block) for block in message.content))
 
 
-def like(message: Message, other: Message) -> Message | None:
+def copy_tool_ids(message: Message, other: Message) -> Message | None:
     """The message with the ids of another one that stands for it; None if their calls do not match."""
     uses, results = other.tool_uses, other.results
     if (len(uses), len(results)) != (len(message.tool_uses), len(message.results)):
         return None
     if not uses and not results:
         return message
-    return renamed(message, (u.id for u in uses), (r.tool_use_id for r in results))
+    return rename_tool_ids(message, (u.id for u in uses), (r.tool_use_id for r in results))
 
 
-class Remembered:
-    """One `Heard` for each group of the history; None where only the log knows it so far."""
+class GroupCache:
+    """One `CallerGroup` for each group of the history; None where only the log knows it so far."""
 
     def __init__(self, length: int = 0) -> None:
-        self.heard: list[Heard | None] = [None] * length
+        self.heard: list[CallerGroup | None] = [None] * length
         self._known = 0
         """So many groups at the beginning can be compared."""
         self._flat: list[Any] = []
@@ -419,7 +421,7 @@ class Remembered:
     def __len__(self) -> int:
         return len(self.heard)
 
-    def __getitem__(self, at: int) -> Heard:
+    def __getitem__(self, at: int) -> CallerGroup:
         heard = self.heard[at]
         assert heard is not None, "asked for what was not heard in this process"
         return heard
@@ -430,7 +432,7 @@ class Remembered:
 
     # --- looking ----------------------------------------------------------------------------------------
 
-    def same(self, messages: list[Any], form: Format, first: int) -> int:
+    def same(self, messages: list[Any], form: WireFormat, first: int) -> int:
         """How many groups at the beginning are what they were; the first message is number `first`."""
         if messages[: len(self._flat)] == self._flat:
             return self._known
@@ -440,13 +442,17 @@ class Remembered:
             if now == self._flat[start:end]:
                 continue
             heard = self[at]
-            looks = looks_now(now, heard, form, first + start) if len(now) == end - start else None
+            looks = (
+                match_changed_group(now, heard, form, first + start)
+                if len(now) == end - start
+                else None
+            )
             if looks is None:
                 return at
             self._put(at, looks)
         return self._known
 
-    def _put(self, at: int, heard: Heard) -> None:
+    def _put(self, at: int, heard: CallerGroup) -> None:
         start = self._starts[at]
         self.heard[at] = heard
         self._flat[start : start + len(heard.seen)] = heard.seen
@@ -456,12 +462,12 @@ class Remembered:
 
     # --- keeping up -------------------------------------------------------------------------------------
 
-    def append(self, heard: Heard) -> None:
+    def append(self, heard: CallerGroup) -> None:
         """The newest group of the history."""
         self.heard.append(heard)
         self._index(len(self.heard) - 1)
 
-    def set(self, at: int, heard: Heard) -> None:
+    def set(self, at: int, heard: CallerGroup) -> None:
         """How a group looks, or what stands in its place; `reindex` when all is set."""
         self.heard[at] = heard
 
@@ -485,10 +491,10 @@ class Remembered:
             self.special.add(at)
 
 
-class Writer:
+class RequestWriter:
     """Writes requests of one conversation; what it found out about the view it keeps for the next one."""
 
-    def __init__(self, form: Format) -> None:
+    def __init__(self, form: WireFormat) -> None:
         self._form = form
         self._buffer: object = None
         self._length = 0
@@ -497,14 +503,14 @@ class Writer:
         self._altered: set[int] = set()
 
     def write(
-        self, view: View, groups: Sequence[Group], known: Remembered, said: list[Any]
-    ) -> Written:
+        self, view: View, groups: Sequence[LoggedGroup], known: GroupCache, said: list[Any]
+    ) -> WrittenMessages:
         """`said` is what the caller has now, group for group what is known."""
         self._look(view, groups, known)
         if not self._in_order or len(view) != len(groups) or view.pins:
             return self._piece_by_piece(view, groups, known, said)
         out = list(said)
-        ends = _Ends(known, len(groups))
+        ends = _GroupEnds(known, len(groups))
         special = sorted(known.special | self._altered, reverse=True)
         for at in special:  # from the end, so that what is dropped does not move what comes next
             first, last = known.start(at), known.start(at + 1)
@@ -512,9 +518,9 @@ class Writer:
             if len(new) != last - first:
                 return self._piece_by_piece(view, groups, known, said)
             out[first:last] = new
-        return Written(out, ends)
+        return WrittenMessages(out, ends)
 
-    def _look(self, view: View, groups: Sequence[Group], known: Remembered) -> None:
+    def _look(self, view: View, groups: Sequence[LoggedGroup], known: GroupCache) -> None:
         """Find what of the view is not as the caller said it. Only what is new is looked at."""
         if view.buffer is not self._buffer or len(view) < self._length:
             self._buffer, self._length = view.buffer, 0
@@ -529,10 +535,10 @@ class Writer:
         self._length = len(view)
 
     def _piece_by_piece(
-        self, view: View, groups: Sequence[Group], known: Remembered, said: list[Any]
-    ) -> Written:
+        self, view: View, groups: Sequence[LoggedGroup], known: GroupCache, said: list[Any]
+    ) -> WrittenMessages:
         where = {group.id: at for at, group in enumerate(groups)}
-        pins = pinned(view)
+        pins = collect_pins(view)
         out: list[Any] = []
         ends: list[int] = []
         for placed in view:
@@ -545,10 +551,10 @@ class Writer:
             ends.append(len(out))
             for payload in pins.get(placed.id, ()):
                 out.append({"role": "user", "content": [msgspec.json.decode(payload)]})
-        return Written(out, ends)
+        return WrittenMessages(out, ends)
 
-    def _as_shown(self, heard: Heard, shown: Message, said: list[Any]) -> list[Any]:
-        messages = said if heard.own is None else snapshot(heard.own)
+    def _as_shown(self, heard: CallerGroup, shown: Message, said: list[Any]) -> list[Any]:
+        messages = said if heard.own is None else copy_value(heard.own)
         if _unchanged(heard, shown):
             return messages
         pairs = _matched(heard.message.content, shown.content)
@@ -566,10 +572,10 @@ class Writer:
         return out
 
 
-class _Ends(Sequence[int]):
+class _GroupEnds(Sequence[int]):
     """Where each group ends in the caller's list, looked up when asked."""
 
-    def __init__(self, known: Remembered, length: int) -> None:
+    def __init__(self, known: GroupCache, length: int) -> None:
         self._known, self._length = known, length
 
     def __len__(self) -> int:
@@ -579,7 +585,7 @@ class _Ends(Sequence[int]):
         return self._known.start(at + 1)
 
 
-def _unchanged(heard: Heard, shown: Message) -> bool:
+def _unchanged(heard: CallerGroup, shown: Message) -> bool:
     """Whether the view shows what the caller said; what was found equal once is found so at once."""
     if shown is heard.message:
         return True

@@ -19,23 +19,32 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from sevenfold.cache.prices import own_limits
+from sevenfold.cache.prices import read_user_limits
 from sevenfold.context.history import BY
-from sevenfold.errors import Mistake, ModelFailure, PromptTooLong, SessionNotFound
-from sevenfold.events import Emit, Event, Notice
-from sevenfold.layers.shared.background import Tray, owned_tasks
-from sevenfold.messages import Block, Json, ToolResult, ToolUse
-from sevenfold.models import capabilities, connect
-from sevenfold.models.capabilities import Access
-from sevenfold.models.failures import Provider, told, too_long
-from sevenfold.protocols import After, Background, Capabilities, Clock, Handback, Model, Tools, Work
-from sevenfold.request import Frame, Request
-from sevenfold.session.log import RESULTS, Recording, frame_mark
+from sevenfold.core.errors import Mistake, ModelFailure, PromptTooLong, SessionNotFound
+from sevenfold.core.events import Emit, Event, Notice
+from sevenfold.core.messages import Block, Json, ToolResult, ToolUse
+from sevenfold.core.protocols import (
+    Background,
+    BackgroundStep,
+    Capabilities,
+    Change,
+    Clock,
+    Model,
+    Tools,
+    Work,
+)
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
+from sevenfold.models import connect_model, find_capabilities
+from sevenfold.models.capabilities import ModelAccess
+from sevenfold.models.failures import ProviderInfo, parse_error_body, parse_too_long
+from sevenfold.session.log import RESULTS, TranscriptFile, make_frame_mark
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.files import make_private_dir
-from sevenfold.storage.places import checked_id
-from sevenfold.transcript import Reply, Transcript, View
+from sevenfold.storage.places import check_session_id
 from sevenfold.turn import Turn
 
 
@@ -49,16 +58,16 @@ class HostedTurn(Turn):
                 results = layer.intake(results, self.transcript.view)
         return results
 
-    async def rested(self, layers: Sequence[After]) -> None:
+    async def rested(self, layers: Sequence[BackgroundStep]) -> None:
         """Let these layers do what they do in the background, and write what they hand back."""
-        async with owned_tasks() as tasks:
-            self.background = tray = Tray(tasks, self.emit)
+        async with open_task_group() as tasks:
+            self.background = tray = BackgroundTasks(tasks, self.emit)
             self._after(layers)
             await tray.drain(math.inf)
         self.collect()
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedModel(msgspec.Struct, frozen=True):
     """A model of which only the name is known: enough to measure by, not to ask."""
 
     name: str
@@ -70,17 +79,17 @@ class Named(msgspec.Struct, frozen=True):
         )
 
 
-def measured_by(model: str | Model, settings: Settings) -> Model:
+def find_measuring_model(model: str | Model, settings: Settings) -> Model:
     """The model itself, or what is known of the model of this name."""
     if not isinstance(model, str):
         return model
     if not model.strip():
         raise Mistake("a Context needs the name of a model, such as 'claude-sonnet-4-5'")
-    own = own_limits(settings.prices)(model)
-    return Named(model, capabilities(model, window=settings.window, own=own))
+    own = read_user_limits(settings.prices)(model)
+    return NamedModel(model, find_capabilities(model, window=settings.window, own=own))
 
 
-class Reached(msgspec.Struct, frozen=True):
+class RestModel(msgspec.Struct, frozen=True):
     """Whom layers may ask while the caller rests: the model that was given, or the one of this name."""
 
     model: Model | None = None
@@ -92,22 +101,22 @@ class Reached(msgspec.Struct, frozen=True):
     @classmethod
     def by(
         cls, model: str | Model, format: str, at: Environment, settings: Settings, clock: Clock
-    ) -> Reached:
+    ) -> RestModel:
         """Nothing is sent before the first question; a name without its key is nobody."""
         if not isinstance(model, str):
             return cls(model)
-        access = Access(
+        access = ModelAccess(
             anthropic_key=at.anthropic_key,
             anthropic_token=at.anthropic_token,
             anthropic_base_url=settings.anthropic_base_url,
             openai_key=at.openai_key,
             openai_base_url=settings.openai_base_url,
             window=settings.window,
-            limits_of=own_limits(settings.prices),
+            limits_of=read_user_limits(settings.prices),
         )
         name = f"openai:{model}" if format == "openai" and ":" not in model else model
         try:
-            return cls(connect(name, access, clock=clock), ours=True)
+            return cls(connect_model(name, access, clock=clock), ours=True)
         except Mistake as error:
             return cls(None, str(error))
 
@@ -117,7 +126,7 @@ class Reached(msgspec.Struct, frozen=True):
                 await end()
 
 
-class CallersTools:
+class CallerTools:
     """The caller runs its tools itself."""
 
     def safe(self, use: ToolUse) -> bool:
@@ -127,7 +136,7 @@ class CallersTools:
         raise Mistake(f"{use.name} is a tool of the caller, who runs it")
 
 
-class OwnLoop:
+class PrivateEventLoop:
     """Lets plain code run async work, always in the same event loop: connections are bound to theirs."""
 
     def __init__(self) -> None:
@@ -165,29 +174,29 @@ def _closed(runner: asyncio.Runner) -> None:
         runner.close()
 
 
-class NothingWaiting:
+class IdleBackground:
     """No work is going on between two calls of the caller."""
 
     def start(self, name: str, work: Work) -> None:
         raise Mistake(f"{name} can only work inside rest()")
 
-    def collect(self) -> list[tuple[str, Sequence[Handback]]]:
+    def collect(self) -> list[tuple[str, Sequence[Change]]]:
         return []
 
 
-_model: type[Model] = Named
-_tools: type[Tools] = CallersTools
-_background: type[Background] = NothingWaiting
+_model: type[Model] = NamedModel
+_tools: type[Tools] = CallerTools
+_background: type[Background] = IdleBackground
 
 
 OURS: Final[Json] = {"kind": BY}
 """What the first record of a transcript says, if a `Context` wrote it."""
 
 
-def conversation_id(id: str) -> str:
+def check_conversation_id(id: str) -> str:
     """The id as given, if it can be one."""
     try:
-        return checked_id(id)
+        return check_session_id(id)
     except SessionNotFound:
         raise Mistake(
             f"{id!r} cannot be the id of a Context, as it names a file: use letters, digits, '-', '_' "
@@ -195,11 +204,11 @@ def conversation_id(id: str) -> str:
         ) from None
 
 
-class Kept:
+class ContextFiles:
     """The transcript of one conversation, and the folder for what is too big for it."""
 
     def __init__(self, state: str | Path | None, id: str, clock: Clock, emit: Emit) -> None:
-        self._recording: Recording | None = None
+        self._recording: TranscriptFile | None = None
         self._temporary: Path | None = None
         self.transcript = Transcript(clock.now)
         self.frame: Frame | None = None
@@ -208,7 +217,7 @@ class Kept:
         if state is None:
             return
         folder = make_private_dir(Path(state).expanduser().absolute())
-        self._recording = recording = Recording(folder / f"{id}.jsonl", clock, emit)
+        self._recording = recording = TranscriptFile(folder / f"{id}.jsonl", clock, emit)
         if recording.path.is_file():
             recording.load(clock)
             self.frame = recording.frame()
@@ -244,7 +253,7 @@ class Kept:
         if "session" not in self.transcript.view.marks:
             self._recording.begin({**OURS, **about}, frame, None)
         elif frame is used or self.frame is None:
-            self.transcript.add(frame_mark(frame), by=BY)
+            self.transcript.add(make_frame_mark(frame), by=BY)
         else:  # one that changes with every request is not worth a line each time
             return
         self.frame = frame
@@ -261,7 +270,7 @@ class Kept:
             self._temporary = None
 
 
-def weakly(emit: Emit) -> Emit:
+def make_weak_emit(emit: Emit) -> Emit:
     """The same without holding on to whose it is, who could then never be forgotten."""
     method = weakref.WeakMethod(emit)
 
@@ -274,10 +283,10 @@ def weakly(emit: Emit) -> Emit:
 
 UNKNOWN_GAP: Final = 0.2
 """The part that has to go when the provider says "too long" and not by how much."""
-_SOMEBODY: Final = Provider("the provider", "", "", "")
+_SOMEBODY: Final = ProviderInfo("the provider", "", "", "")
 
 
-def refusal(error: BaseException, model: str) -> PromptTooLong | None:
+def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
     """The refusal as ours, with its two numbers where they are found; None: it was about something else.
 
     The SDKs keep the status and the body of the answer with what they raise; of others only the text
@@ -287,16 +296,16 @@ def refusal(error: BaseException, model: str) -> PromptTooLong | None:
         return error if isinstance(error, PromptTooLong) else None
     body: Any = getattr(error, "body", None)
     status = getattr(error, "status_code", None)
-    said = told(
+    said = parse_error_body(
         _SOMEBODY,
         body if isinstance(body, dict) and body else str(error),
         status=status if isinstance(status, int) else None,
         model=model,
     )
-    return too_long(said)
+    return parse_too_long(said)
 
 
-def still_too_long(refused: PromptTooLong, sent: View, now: View) -> bool:
+def is_still_too_long(refused: PromptTooLong, sent: View, now: View) -> bool:
     """Whether the conversation is still about what was refused: the caller may have shortened it."""
     wanted = refused.over or int(sent.tokens * UNKNOWN_GAP)
     return sent.tokens - now.tokens < wanted

@@ -7,9 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.context.formats import Asked, Format, Spoken, Written, mended, plain, snapshot
-from sevenfold.errors import Mistake
-from sevenfold.messages import (
+from sevenfold.context.formats import (
+    CallerRequest,
+    SpokenMessage,
+    WireFormat,
+    WrittenMessages,
+    copy_value,
+    repair_characters,
+    to_plain_json,
+)
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import (
     Block,
     Image,
     Json,
@@ -20,12 +28,12 @@ from sevenfold.messages import (
     ToolResult,
     ToolUse,
 )
-from sevenfold.models.capabilities import wire_name
-from sevenfold.models.jsontext import NotJson, decode_object
+from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.core.transcript import Reply
+from sevenfold.models.capabilities import to_wire_name
+from sevenfold.models.jsontext import NotJson, decode_json_object
 from sevenfold.models.openai import encode_message
-from sevenfold.models.openai_stream import STOPS, usage_of
-from sevenfold.request import Frame, Request, Ttl
-from sevenfold.transcript import Reply
+from sevenfold.models.openai_stream import STOPS, parse_usage
 
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
@@ -48,22 +56,24 @@ class OpenAiFormat:
             n += 1
         return n
 
-    def spoken(self, message: Json, where: str) -> Spoken:
+    def spoken(self, message: Json, where: str) -> SpokenMessage:
         role = message.get("role")
         if role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
         if role == "assistant":
-            return Spoken("assistant", (*_thoughts(message), *_said(message, where)), "model")
+            return SpokenMessage(
+                "assistant", (*_thoughts(message), *_said(message, where)), "model"
+            )
         blocks = tuple(_parts(message.get("content"), where))
         if role != "tool":
             by = "system" if role in INSTRUCTIONS else "tools" if role == "function" else "user"
-            return Spoken("user", blocks, by)
+            return SpokenMessage("user", blocks, by)
         id = message.get("tool_call_id")
         if not isinstance(id, str):
             raise Mistake(f"{where} has no tool_call_id: name the call that it answers")
         content = message.get("content")
         shown = content if isinstance(content, str) else blocks
-        return Spoken("user", (ToolResult(id, shown),), "tools")
+        return SpokenMessage("user", (ToolResult(id, shown),), "tools")
 
     # --- messages out -----------------------------------------------------------------------------------
 
@@ -84,22 +94,26 @@ class OpenAiFormat:
 
     # --- the request ------------------------------------------------------------------------------------
 
-    def frame(self, asked: Asked, ttl: Ttl) -> Frame:
+    def frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         params = {key: value for key, value in asked.params.items() if key in CACHED}
         return Frame(
             asked.model,
-            tuple(mended(part) for part in _instructions(asked)),
-            tuple(mended(_tool(tool)) for tool in _tools(asked.tools)),
-            mended(plain(params, "params")),
+            tuple(repair_characters(part) for part in _instructions(asked)),
+            tuple(repair_characters(_tool(tool)) for tool in _tools(asked.tools)),
+            repair_characters(to_plain_json(params, "params")),
             ttl,
         )
 
-    def request(self, asked: Asked, request: Request, written: Written, most: int) -> Json:
+    def request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         first = [{"role": "system", "content": asked.system}] if asked.system else []
-        leading = [plain(message, "messages") for message in asked.leading]
-        out: Json = {"model": wire_name(request.frame.model)}
+        leading = [to_plain_json(message, "messages") for message in asked.leading]
+        out: Json = {"model": to_wire_name(request.frame.model)}
         if asked.tools:
-            out["tools"] = [t if type(t) is dict else plain(t, "tools") for t in asked.tools]
+            out["tools"] = [
+                t if type(t) is dict else to_plain_json(t, "tools") for t in asked.tools
+            ]
         out["messages"] = [*first, *leading, *written.messages]
         return {**out, **asked.params}
 
@@ -115,7 +129,7 @@ class OpenAiFormat:
         stop = STOPS.get(str(choice.get("finish_reason")), "end_turn")
         return Reply(
             message,
-            usage_of(response.get("usage") or {}),
+            parse_usage(response.get("usage") or {}),
             "tool_use" if message.tool_uses and stop == "end_turn" else stop,
             model=str(response.get("model") or ""),
             diagnostics={"message_id": response["id"]} if response.get("id") else {},
@@ -123,7 +137,7 @@ class OpenAiFormat:
 
     def tool(self, schema: Json) -> Json:
         function = {"name": schema["name"], "description": schema["description"]}
-        function["parameters"] = snapshot(schema["input_schema"])
+        function["parameters"] = copy_value(schema["input_schema"])
         return {"type": "function", "function": function}
 
 
@@ -194,7 +208,9 @@ def _arguments(function: Json) -> Json:
         return given
     try:
         return (
-            decode_object(given or "{}") if isinstance(given, str | None) else {"arguments": given}
+            decode_json_object(given or "{}")
+            if isinstance(given, str | None)
+            else {"arguments": given}
         )
     except NotJson:  # a model's slip: it is sent as it is, and measured
         return {"arguments": given}
@@ -211,7 +227,7 @@ def _texts(result: ToolResult) -> str:
 # --- the frame --------------------------------------------------------------------------------------------
 
 
-def _instructions(asked: Asked) -> Iterator[str]:
+def _instructions(asked: CallerRequest) -> Iterator[str]:
     """The system prompt, in parts: what was given beside the messages, then what leads them."""
     if asked.system:
         if not isinstance(asked.system, str):
@@ -220,14 +236,14 @@ def _instructions(asked: Asked) -> Iterator[str]:
             )
         yield asked.system
     for message in asked.leading:
-        told = plain(message, "messages")
+        told = to_plain_json(message, "messages")
         content = told.get("content")
         yield content if isinstance(content, str) else _text_of(told)
 
 
 def _tools(tools: Any) -> Iterator[Json]:
     for n, tool in enumerate(tools or ()):
-        told = plain(tool, f"tools[{n}]")
+        told = to_plain_json(tool, f"tools[{n}]")
         if not isinstance(told, dict):
             raise Mistake(f"tools[{n}] is a {type(tool).__name__}: give each tool as an object")
         yield told
@@ -248,4 +264,4 @@ def _tool(tool: Json) -> Json:
     }
 
 
-_check: type[Format] = OpenAiFormat
+_check: type[WireFormat] = OpenAiFormat

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from sevenfold.messages import Json
+from sevenfold.core.messages import Json
 
 TIMEOUT: Final = 60.0
 MOST_OUTPUT: Final = 1_000_000
@@ -126,7 +126,7 @@ MATCHED_ON: Final = {
 # --- what hooks are told --------------------------------------------------------------------------------
 
 
-def bounded(text: str) -> str:
+def shorten_for_hook(text: str) -> str:
     """A text as a hook gets it: both ends of one that is too long, and how much is between them."""
     if len(text) <= MOST_TOLD:
         return text
@@ -137,7 +137,7 @@ def bounded(text: str) -> str:
 # --- what hooks answer ----------------------------------------------------------------------------------
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class HookOutcome(msgspec.Struct, frozen=True):
     """What all hooks of one moment say together."""
 
     block: bool = False
@@ -154,18 +154,18 @@ class Outcome(msgspec.Struct, frozen=True):
     """For the user; they have been told when the hook had run."""
 
 
-NOTHING: Final = Outcome()
+NOTHING: Final = HookOutcome()
 _STRICT: Final = ("deny", "ask", "allow")
 
 
-def together(outcomes: list[Outcome]) -> Outcome:
+def combine_outcomes(outcomes: list[HookOutcome]) -> HookOutcome:
     """Deny beats ask beats allow; contexts in the order in which the hooks are written down."""
     changed = [o for o in outcomes if o.updated_input is not None]
     said = {o.permission for o in outcomes}
     permission = next((p for p in _STRICT if p in said), None)
     if permission == "allow" and changed and changed[-1].permission != "allow":
         permission = None  # what was allowed is not what would run
-    return Outcome(
+    return HookOutcome(
         block=any(o.block for o in outcomes),
         reason="\n".join(o.reason for o in outcomes if o.reason),
         stop=any(o.stop for o in outcomes),
@@ -181,7 +181,7 @@ def together(outcomes: list[Outcome]) -> Outcome:
     )
 
 
-class _Specific(msgspec.Struct, rename="camel"):
+class _HookSpecificOutput(msgspec.Struct, rename="camel"):
     hook_event_name: str | None = None
     additional_context: str | None = None
     permission_decision: str | None = None
@@ -189,22 +189,22 @@ class _Specific(msgspec.Struct, rename="camel"):
     updated_input: Json | None = None
 
 
-class _Said(msgspec.Struct, rename="camel"):
+class _HookOutput(msgspec.Struct, rename="camel"):
     go_on: bool | None = msgspec.field(default=None, name="continue")
     stop_reason: str | None = None
     decision: str | None = None
     reason: str | None = None
     system_message: str | None = None
-    hook_specific_output: _Specific | None = None
+    hook_specific_output: _HookSpecificOutput | None = None
 
 
-def _from_json(event: str, said: _Said) -> Outcome:
-    more = said.hook_specific_output or _Specific()
+def _from_json(event: str, said: _HookOutput) -> HookOutcome:
+    more = said.hook_specific_output or _HookSpecificOutput()
     if more.hook_event_name not in (None, event):
-        more = _Specific()  # meant for another moment
+        more = _HookSpecificOutput()  # meant for another moment
     messages = (said.system_message,) if said.system_message else ()
     contexts = (more.additional_context,) if more.additional_context else ()
-    outcome = Outcome(contexts=contexts, messages=messages)
+    outcome = HookOutcome(contexts=contexts, messages=messages)
     if said.go_on is False:
         why = said.stop_reason or said.reason or "a hook ended it"
         return replace(outcome, stop=True, reason=why)
@@ -228,7 +228,7 @@ def _from_json(event: str, said: _Said) -> Outcome:
 NO_REASON: Final = "a hook refused and gave no reason"
 
 
-class Ran(msgspec.Struct, frozen=True):
+class HookRun(msgspec.Struct, frozen=True):
     """How a hook ended, and what it said."""
 
     code: int | None = None
@@ -239,37 +239,37 @@ class Ran(msgspec.Struct, frozen=True):
     """It said more than is kept."""
 
 
-def judge(event: str, hook: HookCommand, ran: Ran) -> tuple[str, Outcome]:
+def judge_hook_run(event: str, hook: HookCommand, ran: HookRun) -> tuple[str, HookOutcome]:
     """How it ended in one word, and what follows from it."""
     if ran.code is None:
-        said = f"{event} hook was ended after {hook.timeout:g} s: {short(hook.command)}"
-        return "timeout", Outcome(messages=(said,))
+        said = f"{event} hook was ended after {hook.timeout:g} s: {shorten_message(hook.command)}"
+        return "timeout", HookOutcome(messages=(said,))
     if ran.code == 2:
         why = ran.err or NO_REASON
         if event not in _CAN_REFUSE:
-            return "failed", Outcome(messages=(f"{event} hook: {why}",))
+            return "failed", HookOutcome(messages=(f"{event} hook: {why}",))
         if event == "PreToolUse":
-            return "blocked", Outcome(
+            return "blocked", HookOutcome(
                 block=True, reason=why, permission="deny", permission_reason=why
             )
-        return "blocked", Outcome(block=True, reason=why)
+        return "blocked", HookOutcome(block=True, reason=why)
     if ran.code != 0:
-        said = f"{event} hook failed with exit code {ran.code}: {short(ran.err or hook.command)}"
-        return "failed", Outcome(messages=(said,))
+        said = f"{event} hook failed with exit code {ran.code}: {shorten_message(ran.err or hook.command)}"
+        return "failed", HookOutcome(messages=(said,))
     if ran.out.startswith("{"):
         return _answered(event, ran)
-    return "ok", Outcome(contexts=(ran.out,) if ran.out and event in _ADDS_TEXT else ())
+    return "ok", HookOutcome(contexts=(ran.out,) if ran.out and event in _ADDS_TEXT else ())
 
 
-def _answered(event: str, ran: Ran) -> tuple[str, Outcome]:
+def _answered(event: str, ran: HookRun) -> tuple[str, HookOutcome]:
     try:
-        outcome = _from_json(event, msgspec.json.decode(ran.out, type=_Said))
+        outcome = _from_json(event, msgspec.json.decode(ran.out, type=_HookOutput))
     except (msgspec.DecodeError, RecursionError) as error:
         why = f"it is longer than {MOST_OUTPUT:,} bytes" if ran.cut else str(error)
         said = f"{event} hook answered with JSON that cannot be used, so it was ignored: {why}"
-        return "malformed", Outcome(messages=(said,))
+        return "malformed", HookOutcome(messages=(said,))
     return "blocked" if outcome.block or outcome.stop else "ok", outcome
 
 
-def short(text: str) -> str:
+def shorten_message(text: str) -> str:
     return text if len(text) <= 200 else text[:199] + "…"

@@ -19,7 +19,9 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from msgspec.structs import replace
 
-from sevenfold.events import Denied, Emit, HookRan, Notice
+from sevenfold.core.events import Denied, Emit, HookRan, Notice
+from sevenfold.core.messages import Json, Text, ToolResult, ToolUse
+from sevenfold.core.protocols import Tools
 from sevenfold.hooks.contract import (
     MATCHED_ON,
     MOST_OUTPUT,
@@ -27,18 +29,16 @@ from sevenfold.hooks.contract import (
     NOTHING,
     HookCommand,
     HookEvents,
+    HookOutcome,
+    HookRun,
     Matchers,
-    Outcome,
-    Ran,
-    bounded,
-    judge,
-    short,
-    together,
+    combine_outcomes,
+    judge_hook_run,
+    shorten_for_hook,
+    shorten_message,
 )
-from sevenfold.messages import Json, Text, ToolResult, ToolUse
-from sevenfold.protocols import Tools
 
-__all__ = ["HookedTools", "Hooks", "Outcome"]
+__all__ = ["HookOutcome", "HookedTools", "Hooks"]
 
 GRACE: Final = 1.0
 """How long the output of a finished hook is read on when something it started still holds it open."""
@@ -66,7 +66,7 @@ class Hooks:
         pairs = ((event, getattr(self.configured, name)) for event, name in names)
         self._by_event = {event: matchers for event, matchers in pairs if matchers}
 
-    async def run(self, event: str, fields: Json, match: str | None = None) -> Outcome:
+    async def run(self, event: str, fields: Json, match: str | None = None) -> HookOutcome:
         """Run what matches this moment, side by side, and say what it comes to.
 
         `match` is what matchers are compared with; by default the field that belongs to the event.
@@ -87,7 +87,7 @@ class Hooks:
         async with anyio.create_task_group() as tasks:
             for i, hook in enumerate(hooks):
                 tasks.start_soon(one, i, hook)
-        return together(outcomes)
+        return combine_outcomes(outcomes)
 
     def _matching(self, event: str, match: str | None) -> list[HookCommand]:
         """Each command once, even when several matchers name it. None: this event has no matchers."""
@@ -108,16 +108,16 @@ class Hooks:
             "hook_event_name": event,
         }
 
-    async def _one(self, event: str, hook: HookCommand, payload: bytes) -> Outcome:
+    async def _one(self, event: str, hook: HookCommand, payload: bytes) -> HookOutcome:
         try:
             ran = await self._execute(hook, payload)
         except (OSError, ValueError) as error:  # no such folder, no shell, a NUL in the command
             said = f"{event} hook could not be started: {error}"
-            how, outcome = "failed", Outcome(messages=(said,))
+            how, outcome = "failed", HookOutcome(messages=(said,))
         else:
-            how, outcome = judge(event, hook, ran)
+            how, outcome = judge_hook_run(event, hook, ran)
         said = "\n".join(filter(None, (outcome.reason, *outcome.messages)))
-        self.emit(HookRan(event, short(hook.command), how, said))
+        self.emit(HookRan(event, shorten_message(hook.command), how, said))
         level = "info" if how in ("ok", "blocked") else "warning"
         for text in outcome.messages:
             self.emit(Notice(text, level))
@@ -132,7 +132,7 @@ class Hooks:
         await self.run("Notification", {"message": text, "notification_type": kind})
         return ()
 
-    async def _execute(self, hook: HookCommand, payload: bytes) -> Ran:
+    async def _execute(self, hook: HookCommand, payload: bytes) -> HookRun:
         names = ("CLAUDE_PROJECT_DIR", "SEVENFOLD_PROJECT_DIR")
         # Cut while starting, only the shell would be ended, and not what it has started by then.
         with anyio.CancelScope(shield=True):
@@ -142,7 +142,7 @@ class Hooks:
                 env={**self.environment, **dict.fromkeys(names, str(self.project))},
                 start_new_session=True,
             )
-        out, err, code = _Kept(), _Kept(), None
+        out, err, code = _CappedOutput(), _CappedOutput(), None
         try:
             with anyio.move_on_after(hook.timeout):
                 async with anyio.create_task_group() as tasks:
@@ -153,11 +153,11 @@ class Hooks:
                     tasks.cancel_scope.deadline = anyio.current_time() + GRACE
         finally:
             await _end(process)
-        return Ran(code, out.text, err.text, out.cut or err.cut)
+        return HookRun(code, out.text, err.text, out.cut or err.cut)
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CappedOutput:
     """What a process has said so far, up to the limit."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -234,7 +234,7 @@ class HookedTools:
         said = (after.reason,) if after.block and not after.stop else ()
         return _with(result, (*before.contexts, *said, *after.contexts))
 
-    def _refusal(self, use: ToolUse, before: Outcome) -> str:
+    def _refusal(self, use: ToolUse, before: HookOutcome) -> str:
         """Why this call may not run; empty: it may, as far as hooks are concerned."""
         if before.stop:
             self._stop(before.reason)
@@ -257,7 +257,7 @@ class HookedTools:
 
 def _response(use: ToolUse, result: ToolResult) -> Json:
     """The result under the names that hook scripts look for."""
-    text = bounded(result.text)
+    text = shorten_for_hook(result.text)
     response: Json = {"success": True, "content": text}
     if "file_path" in use.input:
         response["filePath"] = use.input["file_path"]

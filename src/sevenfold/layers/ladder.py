@@ -11,29 +11,64 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import SystemClock
-from sevenfold.errors import ContextFull
-from sevenfold.events import Emit, Notice
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import ContextFull
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import Message
+from sevenfold.core.protocols import (
+    Attach,
+    BackgroundStep,
+    Capabilities,
+    Change,
+    Clock,
+    Fit,
+    Forker,
+    IdleStep,
+    Intake,
+    Layers,
+)
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.transcript import View
 from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS
 from sevenfold.layers.l1_tool_results.tool_results import ToolResults
-from sevenfold.layers.l2_microcompaction.before_cold import Gaps, KeepWarm, PreCold
+from sevenfold.layers.l2_microcompaction.cache_expiry import CacheExpiry, GapCounts, KeepWarm
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
 from sevenfold.layers.l2_microcompaction.provider import CacheEditing
 from sevenfold.layers.l3_session_memory.notes import Notebook
-from sevenfold.layers.l3_session_memory.stand_in import PayOut
-from sevenfold.layers.l3_session_memory.update import NotesKeeping
-from sevenfold.layers.l4_compaction.ahead import Ahead, Prepared, WhileWarm
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.fold import Collapse, HandOver, Snip
-from sevenfold.layers.l4_compaction.server import Ask, OnDemand, ServerCompaction
-from sevenfold.layers.l5_durable_memory.extraction import Extraction, LateExtraction, Learning
+from sevenfold.layers.l4_compaction.fold import Collapse, Snip, UnlessCollapsing
+from sevenfold.layers.l4_compaction.server import Ask, RequestedCompaction, ServerCompaction
+from sevenfold.layers.l4_compaction.summary_ahead import (
+    PrecomputedSummary,
+    SummaryAhead,
+    WarmSummary,
+)
+from sevenfold.layers.l5_durable_memory.extraction import (
+    Extraction,
+    ExtractionParts,
+    LateExtraction,
+)
 from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selection import Sources
+from sevenfold.layers.l5_durable_memory.selection import RecallParts
+from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.run import Dreams
 from sevenfold.layers.l6_dreaming.workers import MakeTools
-from sevenfold.layers.settings import (
+from sevenfold.layers.shared.fidelity import measure_fidelity
+from sevenfold.layers.shared.restore import (
+    Afterwards,
+    Before,
+    CompactionHooks,
+    Restore,
+    Restorer,
+    StandingMessages,
+    agree_to_compaction,
+    ignore_compaction,
+)
+from sevenfold.settings.layers import (
     CompactionSettings,
     ExtractionSettings,
     MicroSettings,
@@ -42,34 +77,7 @@ from sevenfold.layers.settings import (
     Switches,
     ToolResultSettings,
 )
-from sevenfold.layers.shared.fidelity import fidelity
-from sevenfold.layers.shared.restore import (
-    Afterwards,
-    Again,
-    Agreement,
-    Before,
-    Restore,
-    Standing,
-    agree,
-    ignore,
-)
-from sevenfold.messages import Message
-from sevenfold.protocols import (
-    After,
-    Attach,
-    Capabilities,
-    Clock,
-    Fit,
-    Forker,
-    Handback,
-    Idle,
-    Intake,
-    Layers,
-)
-from sevenfold.request import Frame, Request
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import Pressure, Thresholds
-from sevenfold.transcript import View
 
 NEAR: Final = 0.75
 """Nobody is warned before this share of what is compacted: the limit may have been set very low."""
@@ -88,7 +96,7 @@ class BlockCheck:
         self._emit, self._compacts = emit, compacts
         self._warned = False
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         limit = pressure.thresholds.block
         if pressure.refused:
             return ()  # the provider has said it better than we could
@@ -139,11 +147,11 @@ _check: type[Fit] = BlockCheck
 
 NOTES: Final = Path("session-memory", "summary.md")
 """The notes on a session, in its folder."""
-Role: TypeAlias = Literal["main", "agent", "fork"]
+LayerRole: TypeAlias = Literal["main", "agent", "fork"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
+class LayerParts:
     """What a conversation lends its layers, and how they are set."""
 
     emit: Emit
@@ -160,7 +168,7 @@ class Lent:
     """Tells the model, in a sentence, how to read what is stored."""
     until: Callable[[Frame], float | None] = lambda frame: None
     """Until when the provider keeps the prefix of this frame."""
-    gaps: Callable[[], Gaps] = Gaps
+    gaps: Callable[[], GapCounts] = GapCounts
     """How long this user is usually silent."""
     keep_warm: KeepWarm | None = None
     """Sends a request that only keeps the cache warm."""
@@ -177,20 +185,20 @@ class Lent:
     """Where a user's own template for notes would be."""
     restore: Restore = lambda view, gone, window, room: ()
     """What the model should see again after a compaction, as far as there is room ..."""
-    standing: Standing | None = None
+    standing: StandingMessages | None = None
     """... and what it has to see again."""
-    before_compaction: Before = agree
-    after_compaction: Afterwards = ignore
+    before_compaction: Before = agree_to_compaction
+    after_compaction: Afterwards = ignore_compaction
     """The user's hooks."""
     server: ServerCompaction | None = None
     """Takes down what the provider itself compacts."""
     ask_server: Ask | None = None
     """Sends a request by which the provider is asked to compact."""
-    memories: Sources | None = None
+    memories: RecallParts | None = None
     """What recall searches in; None: there is no memory."""
-    learning: Learning | None = None
+    learning: ExtractionParts | None = None
     """What extraction learns into; None: nothing is learned."""
-    dreams: Dreams | None = None
+    dreams: DreamRunner | None = None
     """The dreams of the memory folder; None: there is no memory."""
     dream_tools: MakeTools | None = None
     """The tools of the conversation, confined to the copy that a dream works on."""
@@ -211,7 +219,7 @@ class Lent:
     extraction: ExtractionSettings = field(default_factory=ExtractionSettings)
 
 
-def standard(role: Role, lent: Lent) -> Layers:
+def make_standard_layers(role: LayerRole, lent: LayerParts) -> Layers:
     """The layers of a conversation. A fork fits nothing: it lives on its parent's view."""
     if role == "fork":
         return Layers((*_nearby(lent), *lent.mail), _intake(lent))
@@ -223,14 +231,14 @@ def standard(role: Role, lent: Lent) -> Layers:
     ahead, compaction = _compaction_ahead(lent, _compaction(lent, hooks))
     replied, summaries = (*replied, *ahead), (*payout, *compaction)
     if lent.switches.collapse:  # while it is on, nothing else compacts before it has to
-        summaries = tuple(HandOver(layer) for layer in summaries)
+        summaries = tuple(UnlessCollapsing(layer) for layer in summaries)
     folds = *_snip(lent), *_microcompaction(lent), *_collapse(lent)
     emit = lent.emit if lent.waits else None  # else nobody is there who could compact it
     block = BlockCheck(emit, compacts=lent.switches.compact)
     fit = (*folds, *_on_demand(lent, hooks), *summaries, block)
     if lent.server is not None:
         window = lambda: lent.able().window  # noqa: E731
-        again = Again(lent.restore, lent.standing).at_once
+        again = Restorer(lent.restore, lent.standing).at_once
         replied = (*replied, lent.server.lent(again, window, hooks))
     attach = (*_nearby(lent), *_recall(lent), *lent.mail)
     extraction = _extraction(lent)
@@ -239,12 +247,12 @@ def standard(role: Role, lent: Lent) -> Layers:
     return Layers(attach, _intake(lent), fit, replied, rest, idle)
 
 
-def _hooks(lent: Lent) -> Agreement:
+def _hooks(lent: LayerParts) -> CompactionHooks:
     """The user's, which all who compact ask together."""
-    return Agreement(lent.emit, lent.before_compaction, lent.after_compaction)
+    return CompactionHooks(lent.emit, lent.before_compaction, lent.after_compaction)
 
 
-def _extraction(lent: Lent) -> tuple[Extraction, ...]:
+def _extraction(lent: LayerParts) -> tuple[Extraction, ...]:
     fork = lent.aside or lent.forker
     if not lent.switches.extraction or lent.learning is None or fork is None:
         return ()
@@ -252,24 +260,24 @@ def _extraction(lent: Lent) -> tuple[Extraction, ...]:
     return (Extraction(*known, lent.until),)
 
 
-def _dreaming(lent: Lent) -> tuple[After, ...]:
+def _dreaming(lent: LayerParts) -> tuple[BackgroundStep, ...]:
     fork, tools = lent.aside or lent.forker, lent.dream_tools
     if not lent.switches.dream or lent.dreams is None or fork is None or tools is None:
         return ()
     return (Dreaming(lent.dreams, fork, tools, lent.able, lent.clock, nightly=lent.nightly),)
 
 
-def _nearby(lent: Lent) -> tuple[Attach, ...]:
+def _nearby(lent: LayerParts) -> tuple[Attach, ...]:
     return () if lent.instructions is None else (lent.instructions,)
 
 
-def _recall(lent: Lent) -> tuple[Attach, ...]:
+def _recall(lent: LayerParts) -> tuple[Attach, ...]:
     if not lent.switches.recall or lent.memories is None:
         return ()
     return (Recall(lent.memories, lent.clock, lent.emit, lent.recall),)
 
 
-def _intake(lent: Lent) -> tuple[Intake, ...]:
+def _intake(lent: LayerParts) -> tuple[Intake, ...]:
     on = lent.switches
     if not on.tool_results:
         return ()
@@ -277,7 +285,7 @@ def _intake(lent: Lent) -> tuple[Intake, ...]:
     return (ToolResults(*known, lambda: lent.able().window),)
 
 
-def _microcompaction(lent: Lent) -> tuple[Fit, ...]:
+def _microcompaction(lent: LayerParts) -> tuple[Fit, ...]:
     on, settings, plain = lent.switches, lent.micro, lent.micro.policy == "plain"
     clearing = Microcompaction(
         lent.store,
@@ -297,24 +305,26 @@ def _microcompaction(lent: Lent) -> tuple[Fit, ...]:
     return (clearing, editing)
 
 
-def _pre_cold(lent: Lent, compaction: tuple[Fit, ...]) -> tuple[Idle, ...]:
+def _pre_cold(lent: LayerParts, compaction: tuple[Fit, ...]) -> tuple[IdleStep, ...]:
     if not lent.switches.pre_cold or lent.keep_warm is None:
         return ()
     known = lent.micro, lent.prices, lent.able, lent.emit, lent.until, lent.gaps
     layer = next((layer for layer in compaction if isinstance(layer, Compaction)), None)
     fork, limits = lent.aside or lent.forker, lent.thresholds
     if layer is None or fork is None or limits is None or lent.switches.collapse:
-        return (PreCold(*known, lent.keep_warm),)
-    return (PreCold(*known, lent.keep_warm, WhileWarm(layer, fork, limits)),)
+        return (CacheExpiry(*known, lent.keep_warm),)
+    return (CacheExpiry(*known, lent.keep_warm, WarmSummary(layer, fork, limits)),)
 
 
-def _session_memory(lent: Lent, hooks: Agreement) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
+def _session_memory(
+    lent: LayerParts, hooks: CompactionHooks
+) -> tuple[tuple[BackgroundStep, ...], tuple[Fit, ...]]:
     on, path = lent.switches, lent.transcript()
     if not (on.notes and on.compact) or lent.forker is None or path is None:
         return (), ()
-    book = Notebook(lambda: notes_path(lent), lent.clock, lent.emit, lent.home)
+    book = Notebook(lambda: find_notes_path(lent), lent.clock, lent.emit, lent.home)
     fork = lent.aside or lent.forker
-    keeping = NotesKeeping(book, fork, lent.able, lent.emit, lent.notes, lent.prices)
+    keeping = NotesUpdater(book, fork, lent.able, lent.emit, lent.notes, lent.prices)
     if not on.payout:
         return (keeping,), ()
 
@@ -322,33 +332,33 @@ def _session_memory(lent: Lent, hooks: Agreement) -> tuple[tuple[After, ...], tu
         return lent.restore(view, range(cut), lent.able().window, room)
 
     known = lent.emit, lent.expect, lent.transcript, lent.able, lent.notes
-    return (keeping,), (PayOut(book, *known, restore, hooks, lent.standing),)
+    return (keeping,), (NotesCompaction(book, *known, restore, hooks, lent.standing),)
 
 
-def notes_path(lent: Lent) -> Path:
+def find_notes_path(lent: LayerParts) -> Path:
     """Where the notes on this conversation are."""
     path = lent.transcript() or Path()
     return path.with_suffix("") / NOTES
 
 
-def _snip(lent: Lent) -> tuple[Fit, ...]:
+def _snip(lent: LayerParts) -> tuple[Fit, ...]:
     known = lent.emit, lent.expect, lent.transcript, lent.able
     return (Snip(*known),) if lent.switches.snip else ()
 
 
-def _collapse(lent: Lent) -> tuple[Fit, ...]:
+def _collapse(lent: LayerParts) -> tuple[Fit, ...]:
     known = lent.emit, lent.expect, lent.transcript, lent.able
     return (Collapse(*known),) if lent.switches.collapse else ()
 
 
-def _on_demand(lent: Lent, hooks: Agreement) -> tuple[Fit, ...]:
+def _on_demand(lent: LayerParts, hooks: CompactionHooks) -> tuple[Fit, ...]:
     if lent.ask_server is None or lent.compaction.server != "onDemand":
         return ()
-    known = lent.able, lent.expect, lent.emit, Again(lent.restore, lent.standing).at_once
-    return (OnDemand(lent.ask_server, *known, hooks),)
+    known = lent.able, lent.expect, lent.emit, Restorer(lent.restore, lent.standing).at_once
+    return (RequestedCompaction(lent.ask_server, *known, hooks),)
 
 
-def _compaction(lent: Lent, hooks: Agreement) -> tuple[Fit, ...]:
+def _compaction(lent: LayerParts, hooks: CompactionHooks) -> tuple[Fit, ...]:
     on = lent.switches
     if not (on.compact or on.reactive):
         return ()
@@ -364,7 +374,7 @@ def _compaction(lent: Lent, hooks: Agreement) -> tuple[Fit, ...]:
         agreement=hooks,
         restore=lent.restore,
         standing=lent.standing,
-        fidelity=lambda removed, there: fidelity(removed, there).score,
+        fidelity=lambda removed, there: measure_fidelity(removed, there).score,
         auto=on.compact,
         reactive=on.reactive,
         asks=lent.waits,
@@ -374,13 +384,13 @@ def _compaction(lent: Lent, hooks: Agreement) -> tuple[Fit, ...]:
 
 
 def _compaction_ahead(
-    lent: Lent, compaction: tuple[Fit, ...]
-) -> tuple[tuple[After, ...], tuple[Fit, ...]]:
+    lent: LayerParts, compaction: tuple[Fit, ...]
+) -> tuple[tuple[BackgroundStep, ...], tuple[Fit, ...]]:
     """The summary is prepared where that is wanted, and where there is no other time to ask for it."""
     on = lent.switches
     wanted = on.compact and not on.collapse and (on.precompute or not lent.waits)
     layer = next((layer for layer in compaction if isinstance(layer, Compaction)), None)
     if layer is None or not wanted:
         return (), compaction
-    ahead = Ahead(layer, lent.able, lent.emit, lent.aside, waits=lent.waits)
-    return (ahead,), (Prepared(ahead), *compaction)
+    ahead = SummaryAhead(layer, lent.able, lent.emit, lent.aside, waits=lent.waits)
+    return (ahead,), (PrecomputedSummary(ahead), *compaction)

@@ -18,21 +18,16 @@ from typing import Any, Final
 import msgspec
 
 from sevenfold.cache.prices import MILLION, Price
-from sevenfold.layers.l1_tool_results.preview import CLOSING, Pointer, recognised
-from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
-from sevenfold.layers.l2_microcompaction.provider import CacheEditing, cleared_in
-from sevenfold.layers.shared.boundary import COMPACTIONS
-from sevenfold.messages import Message, ToolResult
-from sevenfold.request import TTL_SECONDS, Ttl
-from sevenfold.storage.results import BLOCKS
-from sevenfold.tokens import Calibration, Size, Usage, byte_length, measure
-from sevenfold.transcript import (
+from sevenfold.core.messages import Message, ToolResult
+from sevenfold.core.request import TTL_SECONDS, Ttl
+from sevenfold.core.tokens import Calibration, MessageSize, Usage, count_bytes, measure_message
+from sevenfold.core.transcript import (
     Edit,
     Entry,
     Id,
     Mark,
     Pin,
-    Placed,
+    PlacedMessage,
     Replace,
     Reply,
     Results,
@@ -40,6 +35,11 @@ from sevenfold.transcript import (
     Unthink,
     View,
 )
+from sevenfold.layers.l1_tool_results.preview import CLOSING, ResultPointer, parse_envelope
+from sevenfold.layers.l2_microcompaction.microcompaction import REREAD
+from sevenfold.layers.l2_microcompaction.provider import CacheEditing, read_cleared_counts
+from sevenfold.layers.shared.boundary import COMPACTIONS
+from sevenfold.storage.results import BLOCKS
 
 STORED, CLEARED, COMPACTED = 1, 2, 4
 WHAT: Final = {
@@ -53,7 +53,7 @@ _JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
 _TITLE: Final = re.compile(r"\n\n(?:The first [^\n]*|All of it):\n")
 
 
-class Saved(msgspec.Struct, frozen=True):
+class LayerSavings(msgspec.Struct, frozen=True):
     """What one layer did for a conversation so far."""
 
     layer: int
@@ -70,11 +70,11 @@ class Saved(msgspec.Struct, frozen=True):
     """What the breaks cost: part of `cost`."""
 
 
-def savings(
+def compute_savings(
     entries: Sequence[Entry], calibration: Calibration, price: Price | None
-) -> tuple[Saved, ...]:
+) -> tuple[LayerSavings, ...]:
     """For every layer that acted, what it saved. `calibration` is that of the transcript's view."""
-    shown, sums = _Shown(calibration.tokens), _Sums(price)
+    shown, sums = _ShownView(calibration.tokens), _SavingsSums(price)
     for at, entry in enumerate(entries):
         if isinstance(entry.what, Reply):
             sums.request(shown, entry.what)
@@ -85,7 +85,7 @@ def savings(
     return tuple(sums.of(layer, shown) for layer in WHAT if sums.times[layer] or shown.times[layer])
 
 
-def read_again(view: View) -> int:
+def count_rereads(view: View) -> int:
     """How often the model asked again for something that had been cleared."""
     known = view.marks.get(REREAD)
     count = known.get("count") if isinstance(known, dict) else known
@@ -96,10 +96,10 @@ def read_again(view: View) -> int:
 
 
 @dataclass(slots=True)
-class _Shown:
+class _ShownView:
     """The view as it grows, and the tokens that each layer keeps out of it."""
 
-    weigh: Callable[[Size], int]
+    weigh: Callable[[MessageSize], int]
     view: View = field(default_factory=View)
     sent: View | None = None
     """What the last request held."""
@@ -143,9 +143,9 @@ class _Shown:
             self.reframed = self.reframed or self.frame not in (None, what.value)
             self.frame = what.value
 
-    def anew(self, entries: Sequence[Entry]) -> _Shown:
+    def anew(self, entries: Sequence[Entry]) -> _ShownView:
         """As if what was undone had never been; what was sent was sent all the same."""
-        new = _Shown(self.weigh)
+        new = _ShownView(self.weigh)
         for entry in _standing(entries):
             new.take(entry)
         new.sent, new.replied, new.replied_at = self.sent, self.replied, self.replied_at
@@ -160,14 +160,14 @@ class _Shown:
     def _message(self, entry: Entry, message: Message) -> None:
         self.times[STORED] += self._spare(entry.id, message)
         if entry.by == CacheEditing.label:  # tells the model what was deleted
-            self._keep_out(CLEARED, entry.id, -self.weigh(measure(message)), True)
+            self._keep_out(CLEARED, entry.id, -self.weigh(measure_message(message)), True)
 
     def _spare(self, id: Id, message: Message) -> int:
         """Take note of the envelopes in a message; returns how many there are."""
         found = 0
         for result in message.results:
-            if (pointer := recognised(result.text)) is not None:
-                shown = measure(Message("user", (result,)))
+            if (pointer := parse_envelope(result.text)) is not None:
+                shown = measure_message(Message("user", (result,)))
                 spared = self.weigh(_whole(result, pointer)) - self.weigh(shown)
                 self._keep_out(STORED, id, spared, True)
                 found += 1
@@ -204,7 +204,7 @@ class _Shown:
         if gone:
             sent = sum(self.weigh(old[id]) for id in gone if not self._is_new(id))
             unsent = sum(self.weigh(old[id]) for id in gone if self._is_new(id))
-            added = self.weigh(new.get(entry.id, Size())) + pinned - self.pinned
+            added = self.weigh(new.get(entry.id, MessageSize())) + pinned - self.pinned
             if sent:
                 self.stand_ins.add(entry.id)
             self._keep_out(layer, entry.id, sent - added if sent else 0, False)
@@ -245,7 +245,7 @@ class _Shown:
                 break
             same += 1
         rest = list(self.view)[same:]
-        return self.weigh(sum((p.size for p in rest if not self._is_new(p.id)), Size()))
+        return self.weigh(sum((p.size for p in rest if not self._is_new(p.id)), MessageSize()))
 
 
 def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
@@ -257,9 +257,9 @@ def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     return (e for e in entries if e.id not in undone and not isinstance(e.what, Undo))
 
 
-def _sizes(view: View) -> dict[Id, Size]:
-    sizes: dict[Id, Size] = {}
-    placed: Placed
+def _sizes(view: View) -> dict[Id, MessageSize]:
+    sizes: dict[Id, MessageSize] = {}
+    placed: PlacedMessage
     for placed in view:  # those that stand for one edit share its id
         sizes[placed.id] = sizes[placed.id] + placed.size if placed.id in sizes else placed.size
     return sizes
@@ -280,21 +280,21 @@ def _pinned(view: View) -> int:
     return total
 
 
-def _whole(result: ToolResult, pointer: Pointer) -> Size:
+def _whole(result: ToolResult, pointer: ResultPointer) -> MessageSize:
     """How big a stored result was, judged by its length and by the part that is shown."""
     title = _TITLE.search(result.text)
     preview = result.text[title.end() :] if title else ""
     preview = preview.removesuffix(f"\n{CLOSING}").removesuffix("\n…")
-    width = byte_length(preview) / len(preview) if preview else 1.0
+    width = count_bytes(preview) / len(preview) if preview else 1.0
     size = int(pointer.characters * width)
     as_json = not pointer.path.endswith(BLOCKS) and _JSON.match(preview) is not None
-    return Size(json=size, frames=1) if as_json else Size(text=size, frames=1)
+    return MessageSize(json=size, frames=1) if as_json else MessageSize(text=size, frames=1)
 
 
 # --- what it saved ------------------------------------------------------------------------------------
 
 
-class _Sums:
+class _SavingsSums:
     """Tokens and money, request by request; money in base-price input tokens until the end."""
 
     def __init__(self, price: Price | None) -> None:
@@ -305,10 +305,10 @@ class _Sums:
         self._cleared, self._cached = 0, 0
         self.times: Counter[int] = Counter()
 
-    def request(self, shown: _Shown, reply: Reply) -> None:
+    def request(self, shown: _ShownView, reply: Reply) -> None:
         usage = reply.usage
         write, read = self._rates(shown, usage)
-        results, cleared = cleared_in(reply)
+        results, cleared = read_cleared_counts(reply)
         came, self._cleared = cleared - self._cleared, cleared
         self.times[CLEARED] = max(self.times[CLEARED], results)
         for layer in WHAT:
@@ -327,7 +327,7 @@ class _Sums:
     def _add(sums: dict[int, float], layer: int, units: float) -> None:
         sums[layer] = sums.get(layer, 0.0) + units
 
-    def _rates(self, shown: _Shown, usage: Usage) -> tuple[float, float]:
+    def _rates(self, shown: _ShownView, usage: Usage) -> tuple[float, float]:
         """What a token costs that is new and one that was sent before, in this request."""
         price = self._price
         if price is None or (usage.prompt and not usage.cache_read + usage.cache_write):
@@ -339,9 +339,9 @@ class _Sums:
         cold = shown.reframed or shown.sent is None or idle > TTL_SECONDS[ttl]
         return write, write if cold else price.read
 
-    def of(self, layer: int, shown: _Shown) -> Saved:
+    def of(self, layer: int, shown: _ShownView) -> LayerSavings:
         now = shown.out[layer] + (shown.pinned + self._cleared if layer == CLEARED else 0)
-        return Saved(
+        return LayerSavings(
             layer,
             WHAT[layer],
             shown.times[layer] + self.times[layer],

@@ -15,23 +15,23 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
+from sevenfold.memory.folder.changes import describe_resolved_dates, finish_text, make_origin
 from sevenfold.memory.folder.files import MemoryFiles
 from sevenfold.memory.folder.folder import Saved, is_topic
-from sevenfold.memory.folder.write import finished, origin_of, written_out
-from sevenfold.memory.similarity import resemblance
+from sevenfold.memory.similarity import find_similar_in_store
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Origin, Topic, read_topic
 
 
-class Ready(msgspec.Struct, frozen=True):
+class PreparedWrite(msgspec.Struct, frozen=True):
     """What is to be written, and what the agent should know about it."""
 
     data: bytes
     said: str = ""
 
 
-def instead(
+def redirect_write(
     store: MemoryStore, path: Path, data: bytes, now: float
 ) -> tuple[Saved | None, str] | None:
     """What was done in place of a write, in a sentence too; None: it is to be written.
@@ -53,8 +53,8 @@ def instead(
 def _merged(
     store: MemoryStore, file: str, data: bytes, now: float
 ) -> tuple[Saved | None, str] | None:
-    new = read_topic(finished(read_topic(data, file), None, now, _origin(store, now)), file)
-    like = resemblance(store, new)
+    new = read_topic(finish_text(read_topic(data, file), None, now, _origin(store, now)), file)
+    like = find_similar_in_store(store, new)
     if like is None:
         return None
     old = like.topic.file
@@ -62,27 +62,27 @@ def _merged(
         return None, f"{old} says so already: nothing was written."
     if not like.same:
         return None
-    from sevenfold.memory.folder.write import merged
+    from sevenfold.memory.folder.changes import merge_into
 
     store.before_write(store.folder / file, data)
-    saved = store.changing(lambda desk: merged(desk, store.author, old, new))
+    saved = store.changing(lambda desk: merge_into(desk, store.author, old, new))
     return saved, f"Merged into {old}, which is about the same; {file} was not made."
 
 
-def ready(store: MemoryStore, path: Path, data: bytes, now: float) -> Ready:
+def prepare_write(store: MemoryStore, path: Path, data: bytes, now: float) -> PreparedWrite:
     """A memory as it is to be written; other files stay as they are."""
     file = MemoryFiles(store.folder).file_of(path)
     if not is_topic(file):
-        return Ready(data)
+        return PreparedWrite(data)
     new, old = read_topic(data, file), _there(store, file)
-    done = finished(new, old, now, _origin(store, now))
+    done = finish_text(new, old, now, _origin(store, now))
     after = read_topic(done, file)
-    said = [written_out(_text(new), _text(after))]
-    if old is None and (like := resemblance(store, after)) is not None:
+    said = [describe_resolved_dates(_text(new), _text(after))]
+    if old is None and (like := find_similar_in_store(store, after)) is not None:
         said.append(
             f"{like.topic.file} is close to this: if it is the same fact, keep one of the two."
         )
-    return Ready(done, " ".join(filter(None, said)))
+    return PreparedWrite(done, " ".join(filter(None, said)))
 
 
 def _text(topic: Topic) -> str:
@@ -94,7 +94,7 @@ def _there(store: MemoryStore, file: str) -> Topic | None:
 
 
 def _origin(store: MemoryStore, now: float) -> Origin:
-    return origin_of(store.author, now)
+    return make_origin(store.author, now)
 
 
 LONGEST: Final = 4_000
@@ -118,7 +118,7 @@ _USE: Final = re.compile(
 )
 
 
-def set_aside(typed: Iterable[str]) -> bool:
+def is_memory_ignored(typed: Iterable[str]) -> bool:
     """Whether memory is to be ignored now; `typed` is what the person said, the newest first."""
     for text in typed:
         rest, wanted = _without(_NOT_IGNORE, text[:LONGEST])

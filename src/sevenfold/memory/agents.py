@@ -26,30 +26,30 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import Refused, SevenfoldError, StorageFailure
+from sevenfold.core.errors import Refused, SevenfoldError, StorageFailure
+from sevenfold.core.protocols import Clock
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder import files as reaching
-from sevenfold.memory.folder.files import HEAD, MemoryFiles, Opened, Overtaken
+from sevenfold.memory.folder.changes import apply_changes
+from sevenfold.memory.folder.files import HEAD, ConcurrentWrite, MemoryFiles, OpenFolder
 from sevenfold.memory.folder.folder import (
     SNAPSHOTS,
-    Desk,
-    Listing,
-    digest,
-    folder_name,
-    in_project,
+    FolderListing,
+    FolderTransaction,
+    digest_bytes,
+    find_project_folder,
     is_topic,
-    listed,
+    list_folder,
+    make_folder_name,
 )
-from sevenfold.memory.folder.names import INDEX_NAME, TEAM, key
-from sevenfold.memory.folder.write import applied
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import over_limit
+from sevenfold.memory.index import explain_over_limit
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic_file import changed, read_topic
-from sevenfold.protocols import Clock
+from sevenfold.memory.topic_file import change_topic, read_topic
 
 
-class Taken(msgspec.Struct, frozen=True):
+class SnapshotMerge(msgspec.Struct, frozen=True):
     """What became of the files of a snapshot."""
 
     new: tuple[str, ...] = ()
@@ -80,10 +80,10 @@ class Taken(msgspec.Struct, frozen=True):
         return "; ".join(filter(None, parts)) or "nothing had to change"
 
 
-class Merge:
+class SnapshotMerger:
     """One merge, under the lock of the folder."""
 
-    def __init__(self, desk: Desk, known: Mapping[str, str], date: str) -> None:
+    def __init__(self, desk: FolderTransaction, known: Mapping[str, str], date: str) -> None:
         """`known` are the digests of the texts as they were last taken over."""
         self._desk, self._known, self._date = desk, known, date
         self._author = Author("team", reason=f"snapshot of {date}")
@@ -93,7 +93,7 @@ class Merge:
         """The files that were held back; a name may be the very secret, so it is not shown then."""
         self._done: dict[str, list[str]] = {}
 
-    def taken(self, texts: Mapping[str, bytes]) -> Taken:
+    def taken(self, texts: Mapping[str, bytes]) -> SnapshotMerge:
         """Merge these files: memories by their names, and an index that counts where there is none."""
         for file, data in texts.items():
             if file != INDEX_NAME:
@@ -105,10 +105,10 @@ class Merge:
         if INDEX_NAME not in self._desk.ledger.rows and INDEX_NAME in texts:
             self._take_index(texts[INDEX_NAME])
         if self._changes:
-            applied(
+            apply_changes(
                 self._desk, self._changes, self._author, f"took over a snapshot of {self._date}"
             )
-        return Taken(
+        return SnapshotMerge(
             new=self._noted("new"),
             replaced=self._noted("replaced"),
             beside=self._noted("beside"),
@@ -124,7 +124,7 @@ class Merge:
         self._done.setdefault(done, []).append(file)
 
     def _merge(self, file: str, data: bytes) -> None:
-        theirs, was = digest(data), self._known.get(file)
+        theirs, was = digest_bytes(data), self._known.get(file)
         if not (name := self._desk.gate.check(file.encode(), "team")).passed:
             self.held.add(file)
             self._refused.append(f"a file, for its name: {name.explanation}")
@@ -132,7 +132,7 @@ class Merge:
         if file not in self._desk.ledger.rows:
             if was is not None:
                 self._note("left", file)
-            elif key(file) in self._desk.listing.taken:
+            elif make_file_key(file) in self._desk.listing.taken:
                 self._hold(file, "another file differs from it only in case")
             else:
                 self._put("new", file, data, b"")
@@ -156,14 +156,17 @@ class Merge:
         if not self._passes(file, data, b""):
             return
         topic = read_topic(data, file)
-        new = changed(topic, name=f"{topic.name} (snapshot of {self._date})")
+        new = change_topic(topic, name=f"{topic.name} (snapshot of {self._date})")
         path = PurePosixPath(file)
         for count in range(1, 100):
             more = f"-{count}" if count > 1 else ""
             beside = path.with_name(f"{path.stem}-snapshot-{self._date}{more}.md").as_posix()
-            if beside in self._desk.ledger.rows and self._digest(beside) == digest(new):
+            if beside in self._desk.ledger.rows and self._digest(beside) == digest_bytes(new):
                 return
-            if key(beside) not in self._desk.listing.taken and beside not in self._changes:
+            if (
+                make_file_key(beside) not in self._desk.listing.taken
+                and beside not in self._changes
+            ):
                 self._changes[beside] = new
                 self._note("beside", beside)
                 return
@@ -171,7 +174,7 @@ class Merge:
 
     def _take_index(self, data: bytes) -> None:
         """Its lines to memories that were held back go by themselves."""
-        if self._passes(INDEX_NAME, data, b"") and not over_limit(data.decode("utf-8")):
+        if self._passes(INDEX_NAME, data, b"") and not explain_over_limit(data.decode("utf-8")):
             self._changes[INDEX_NAME] = data
 
     def _passes(self, file: str, data: bytes, old: bytes) -> bool:
@@ -194,12 +197,12 @@ class Merge:
     def _digest(self, file: str) -> str:
         """Of what is there; one that is too large to be a memory is nobody's but the user's."""
         data = self._read(file)
-        return digest(data) if len(data) <= HEAD else ""
+        return digest_bytes(data) if len(data) <= HEAD else ""
 
     def _read(self, file: str) -> bytes:
         data, stamp = self._desk.at.read(file, HEAD + 1)
         if stamp != self._desk.stamp(file):
-            raise Overtaken
+            raise ConcurrentWrite
         return data
 
 
@@ -216,7 +219,7 @@ _AHEAD: Final = 86_400.0
 """Seconds that a snapshot may be from the future: clocks differ, but not by more than a day."""
 
 
-class Offer(msgspec.Struct, frozen=True):
+class SnapshotOffer(msgspec.Struct, frozen=True):
     """What is to be done about a snapshot."""
 
     action: Action
@@ -226,22 +229,22 @@ class Offer(msgspec.Struct, frozen=True):
     """What the user should be told: an offer, or what is wrong."""
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _SnapshotHead(msgspec.Struct, frozen=True):
     updated: str = msgspec.field(name="updatedAt")
 
 
-class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
+class SnapshotMarker(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was taken over last: of which snapshot, and the texts as they were in it."""
 
     updated: str = msgspec.field(name="updatedAt", default="")
     files: dict[str, str] = {}
 
 
-class _Damaged(Exception):
+class _DamagedSnapshot(Exception):
     """Why a snapshot cannot be used."""
 
 
-class Snapshots:
+class AgentSnapshots:
     """The snapshot of one project for one kind of agent, and the user's memory that it may go into."""
 
     def __init__(
@@ -252,34 +255,34 @@ class Snapshots:
         self._clock, self._trusted = clock, trusted
         self._local = MemoryFiles(store.folder)
 
-    def look(self) -> Offer:
+    def look(self) -> SnapshotOffer:
         """What is to be done. Never raises: what is wrong is said, and then there is nothing to do."""
         try:
             with self._opened() as at:
                 head = self._head(at)
                 marker = self._marker()
                 if marker is None and self._nothing_local():
-                    return Offer("initialise", head.updated)
+                    return SnapshotOffer("initialise", head.updated)
                 if marker is not None and not _newer(head.updated, marker.updated):
-                    return Offer("nothing", head.updated)
-                if not self._changes(self._texts(at), marker or Marker()):
-                    return Offer("nothing", head.updated)
+                    return SnapshotOffer("nothing", head.updated)
+                if not self._changes(self._texts(at), marker or SnapshotMarker()):
+                    return SnapshotOffer("nothing", head.updated)
         except FileNotFoundError:
-            return Offer("nothing")
-        except (_Damaged, SevenfoldError) as error:
-            return Offer("nothing", said=str(error))
-        return Offer(
+            return SnapshotOffer("nothing")
+        except (_DamagedSnapshot, SevenfoldError) as error:
+            return SnapshotOffer("nothing", said=str(error))
+        return SnapshotOffer(
             "update",
             head.updated,
             f"the project brings a newer memory for the agent {self._kind!r}, of {_day(head.updated)}; "
             "nothing of yours is overwritten if you take it",
         )
 
-    def initialise(self) -> Taken:
+    def initialise(self) -> SnapshotMerge:
         """Copy the snapshot, if there still is nothing; `Refused` says why it cannot be."""
         return self._take(only_if_empty=True)
 
-    def accept(self) -> Taken:
+    def accept(self) -> SnapshotMerge:
         """Merge the snapshot into what is there; `Refused` says why it cannot be."""
         return self._take(only_if_empty=False)
 
@@ -290,98 +293,102 @@ class Snapshots:
                 head = self._head(at)
         except FileNotFoundError:
             return
-        except _Damaged as error:
+        except _DamagedSnapshot as error:
             raise Refused(str(error)) from error
-        known = self._marker() or Marker()
-        self._mark(Marker(head.updated, known.files))
+        known = self._marker() or SnapshotMarker()
+        self._mark(SnapshotMarker(head.updated, known.files))
 
     # --- inside ---------------------------------------------------------------------------------------
 
-    def _take(self, *, only_if_empty: bool) -> Taken:
+    def _take(self, *, only_if_empty: bool) -> SnapshotMerge:
         try:
             with self._opened() as at:
                 head, texts = self._head(at), self._texts(at)
         except FileNotFoundError:
-            return Taken()
-        except _Damaged as error:
+            return SnapshotMerge()
+        except _DamagedSnapshot as error:
             raise Refused(str(error)) from error
-        marker = self._marker() or Marker()
+        marker = self._marker() or SnapshotMarker()
 
-        def work(desk: Desk) -> tuple[Taken, set[str]]:
+        def work(desk: FolderTransaction) -> tuple[SnapshotMerge, set[str]]:
             if only_if_empty and any(map(is_topic, desk.ledger.rows)):
-                return Taken(there=True), set()
-            merge = Merge(desk, marker.files, _day(head.updated))
+                return SnapshotMerge(there=True), set()
+            merge = SnapshotMerger(desk, marker.files, _day(head.updated))
             return merge.taken(texts), merge.held
 
         taken, held = self._store.changing(work)
         if not taken.there:
-            known = {file: digest(data) for file, data in texts.items() if file not in held}
-            self._mark(Marker(head.updated, known))
+            known = {file: digest_bytes(data) for file, data in texts.items() if file not in held}
+            self._mark(SnapshotMarker(head.updated, known))
         return taken
 
-    def _opened(self) -> AbstractContextManager[Opened]:
+    def _opened(self) -> AbstractContextManager[OpenFolder]:
         """The snapshot's folder; `FileNotFoundError` when there is none, or none that counts."""
         if not self._trusted:
             raise FileNotFoundError
-        folder, _ = in_project(self._tree, SNAPSHOTS, folder_name(self._kind))
+        folder, _ = find_project_folder(self._tree, SNAPSHOTS, make_folder_name(self._kind))
         return MemoryFiles(folder).opened()
 
-    def _head(self, at: Opened) -> _Head:
+    def _head(self, at: OpenFolder) -> _SnapshotHead:
         """When the snapshot was made, and that it was made at a time at all."""
         path = at.real / HEAD_FILE
         if at.stamp(HEAD_FILE) is None:
             raise FileNotFoundError
         data, _ = at.read(HEAD_FILE, _LARGEST_HEAD)
         try:
-            head = msgspec.json.decode(data, type=_Head)
+            head = msgspec.json.decode(data, type=_SnapshotHead)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _Damaged(_bad(path, "it is not JSON with a text 'updatedAt'")) from error
+            raise _DamagedSnapshot(_bad(path, "it is not JSON with a text 'updatedAt'")) from error
         when = _moment(head.updated)
         if when is None:
-            raise _Damaged(_bad(path, "its 'updatedAt' is no date such as 2026-03-01T09:00:00Z"))
+            raise _DamagedSnapshot(
+                _bad(path, "its 'updatedAt' is no date such as 2026-03-01T09:00:00Z")
+            )
         if when > self._clock.now() + _AHEAD:
-            raise _Damaged(_bad(path, f"its 'updatedAt', {head.updated[:40]}, is yet to come"))
+            raise _DamagedSnapshot(
+                _bad(path, f"its 'updatedAt', {head.updated[:40]}, is yet to come")
+            )
         return head
 
-    def _texts(self, at: Opened) -> dict[str, bytes]:
-        """The memories of the snapshot, and its index; `_Damaged` when there is too much of it."""
-        found = listed(at)
+    def _texts(self, at: OpenFolder) -> dict[str, bytes]:
+        """The memories of the snapshot, and its index; `_DamagedSnapshot` when there is too much of it."""
+        found = list_folder(at)
         files = [file for file in sorted(found.files) if _counts(file)]
         if odd := _in_the_way(found):
-            raise _Damaged(_bad(at.real / odd[0], odd[1]))
+            raise _DamagedSnapshot(_bad(at.real / odd[0], odd[1]))
         if len(files) > MOST_FILES + 1:
             why = f"it holds {len(files):,} files, and {MOST_FILES} are the most"
-            raise _Damaged(_bad(at.real, why))
+            raise _DamagedSnapshot(_bad(at.real, why))
         total = sum(found.files[file].size for file in files)
         large = [file for file in files if found.files[file].size > HEAD]
         if large or total > MOST_BYTES:
             where = at.real / large[0] if large else at.real
-            raise _Damaged(
+            raise _DamagedSnapshot(
                 _bad(where, f"it is larger than {HEAD if large else MOST_BYTES:,} bytes")
             )
         return {file: at.read(file, HEAD)[0] for file in files}
 
-    def _marker(self) -> Marker | None:
+    def _marker(self) -> SnapshotMarker | None:
         """What was taken over last; None when nothing was. A damaged one knows nothing, but is there."""
         try:
             with self._local.opened() as at:
                 if at.stamp(MARKER) is None:
                     return None
                 data, _ = at.read(MARKER, _LARGEST_MARKER)
-            return msgspec.json.decode(data, type=Marker)
+            return msgspec.json.decode(data, type=SnapshotMarker)
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return Marker()
+            return SnapshotMarker()
 
-    def _mark(self, marker: Marker) -> None:
+    def _mark(self, marker: SnapshotMarker) -> None:
         data = msgspec.json.format(msgspec.json.encode(marker), indent=1) + b"\n"
         try:
             with self._local.opened(make=True) as at, at.alone(), at.folder("") as folder:
                 name = MARKER if folder is not None else str(at.real / MARKER)
-                known = reaching.stamp(name, folder)
-                reaching.replaced(name, folder, data, known, lasting=True)
-        except (OSError, reaching.Overtaken) as error:
+                known = reaching.read_stamp(name, folder)
+                reaching.replace_file(name, folder, data, known, lasting=True)
+        except (OSError, reaching.ConcurrentWrite) as error:
             raise StorageFailure(
                 f"{self._store.folder / MARKER} could not be written: {error}; what was taken over will "
                 "be offered again"
@@ -390,10 +397,10 @@ class Snapshots:
     def _nothing_local(self) -> bool:
         return not self._store.listing().topics and not self._store.index_text().strip()
 
-    def _changes(self, texts: Mapping[str, bytes], marker: Marker) -> bool:
+    def _changes(self, texts: Mapping[str, bytes], marker: SnapshotMarker) -> bool:
         """Whether anything would come of taking it."""
-        mine = {topic.file: digest(topic.data) for topic in self._store.topics()}
-        theirs = {file: digest(data) for file, data in texts.items() if file != INDEX_NAME}
+        mine = {topic.file: digest_bytes(topic.data) for topic in self._store.topics()}
+        theirs = {file: digest_bytes(data) for file, data in texts.items() if file != INDEX_NAME}
         known = marker.files
         gone = [file for file in known if file not in theirs and mine.get(file) == known[file]]
         new = [f for f, one in theirs.items() if one not in (mine.get(f), known.get(f))]
@@ -405,7 +412,7 @@ def _counts(file: str) -> bool:
     return file == INDEX_NAME or (is_topic(file) and not file.startswith(TEAM))
 
 
-def _in_the_way(found: Listing) -> tuple[str, str] | None:
+def _in_the_way(found: FolderListing) -> tuple[str, str] | None:
     """The first thing in the folder that does not belong into one."""
     return next(((odd.file, odd.why) for odd in found.odd), None)
 

@@ -12,14 +12,14 @@ from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
-from sevenfold.memory.dates.relative import relative_dates
-from sevenfold.memory.folder.folder import OWN, SHARED, Part, is_personal
-from sevenfold.memory.folder.names import is_copy, key, slug
-from sevenfold.memory.frontmatter import whole
-from sevenfold.memory.index import HOOK, Pointer, exceeded, read_index
-from sevenfold.memory.recalled import age, days_ago
-from sevenfold.memory.similarity import alike
-from sevenfold.memory.topic_file import Topic, decoded
+from sevenfold.memory.dates.relative import list_relative_dates
+from sevenfold.memory.folder.folder import OWN, SHARED, FolderPart, is_personal
+from sevenfold.memory.folder.names import is_copy, make_file_key, make_slug
+from sevenfold.memory.frontmatter import strip_broken_characters
+from sevenfold.memory.index import HOOK, IndexPointer, list_exceeded_limits, read_index
+from sevenfold.memory.recall_results import count_days_ago, format_age
+from sevenfold.memory.similarity import find_similar_pairs
+from sevenfold.memory.topic_file import Topic, decode_text
 
 Kind: TypeAlias = Literal[
     "secret",
@@ -43,7 +43,7 @@ _ORDER: Final = {kind: at for at, kind in enumerate(get_args(Kind))}
 _SHOWN: Final = 5
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckFinding(msgspec.Struct, frozen=True):
     """One thing that is not as it should be."""
 
     kind: Kind
@@ -52,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str
 
 
-class Seen(Protocol):
+class GuardHit(Protocol):
     """What a guard found in a text; it never holds the secret itself."""
 
     @property
@@ -63,22 +63,22 @@ class Seen(Protocol):
     def where(self) -> str: ...
 
 
-def check(
+def check_memories(
     topics: Sequence[Topic],
     index: str,
     team_index: str = "",
     *,
     modified: Mapping[str, float],
     now: float,
-    scan: Callable[[str], Iterable[Seen]] | None = None,
+    scan: Callable[[str], Iterable[GuardHit]] | None = None,
     also: Collection[str] = (),
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """Everything worth saying about these memories and their indexes, the gravest first.
 
     `modified` says when each file was last changed, `scan` is the guard, `also` are files that an
     index may point to but need not.
     """
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     texts = {OWN: index, SHARED: team_index}
     if scan is not None:
         inside = [(one.file, _text(one)) for one in topics]
@@ -98,12 +98,12 @@ def check(
 
 
 def _text(topic: Topic) -> str:
-    return whole(decoded(topic.data)) if topic.data else topic.body
+    return strip_broken_characters(decode_text(topic.data)) if topic.data else topic.body
 
 
 def _guarded(
-    texts: Iterable[tuple[str, str]], scan: Callable[[str], Iterable[Seen]]
-) -> Iterator[Finding]:
+    texts: Iterable[tuple[str, str]], scan: Callable[[str], Iterable[GuardHit]]
+) -> Iterator[CheckFinding]:
     fixes = {
         "secret": "remove it, renew the secret, and purge the memory from the history",
         "instruction": "remove it unless you wrote it yourself: a memory is data, not an order",
@@ -111,21 +111,25 @@ def _guarded(
     }
     for file, text in texts:
         for seen in scan(text):
-            yield Finding(seen.kind, file, f"{seen.what} in {seen.where}", fixes[seen.kind])
+            yield CheckFinding(seen.kind, file, f"{seen.what} in {seen.where}", fixes[seen.kind])
 
 
-def _named(topics: Sequence[Topic], scan: Callable[[str], Iterable[Seen]]) -> Iterator[Finding]:
+def _named(
+    topics: Sequence[Topic], scan: Callable[[str], Iterable[GuardHit]]
+) -> Iterator[CheckFinding]:
     """Secrets in the names of files: lists, messages and the history show those."""
     for topic in topics:
         for seen in scan(topic.file):
             if seen.kind == "secret":
                 fix = "renew the secret, rename the file, and purge the old name from the history"
-                yield Finding("secret", topic.file, f"{seen.what} in the name of the file", fix)
+                yield CheckFinding(
+                    "secret", topic.file, f"{seen.what} in the name of the file", fix
+                )
 
 
-def _personal(topic: Topic) -> Iterator[Finding]:
+def _personal(topic: Topic) -> Iterator[CheckFinding]:
     if is_personal(topic):
-        yield Finding(
+        yield CheckFinding(
             "team",
             topic.file,
             "it is of type 'user' and lies with the team, and what is about a person is never shared",
@@ -134,32 +138,39 @@ def _personal(topic: Topic) -> Iterator[Finding]:
 
 
 def _index(
-    part: Part, every: Sequence[Topic], text: str, also: Collection[str]
-) -> Iterator[Finding]:
+    part: FolderPart, every: Sequence[Topic], text: str, also: Collection[str]
+) -> Iterator[CheckFinding]:
     """What is wrong with the index of one part; files have the names there that it gives them."""
     topics = [_within(part, one) for one in every if part.lists(one.file)]
     others = {*also, *(one.file for one in every)}
     also = [part.inner(one) for one in others if one.startswith(part.folder)]
     file = part.index
-    if over := exceeded(text):
+    if over := list_exceeded_limits(text):
         fix = "merge or remove memories, and move what says more than a hook into topic files"
-        yield Finding("limit", file, f"it has {' and '.join(over)}", fix)
+        yield CheckFinding("limit", file, f"it has {' and '.join(over)}", fix)
     read = read_index(text)
     links = [*read.pointers, *read.mentions]
-    there = {key(one) for one in [*(topic.file for topic in topics), *also]}
-    named = {key(topic.name) for topic in topics}
-    pointed = {key(one.file) for one in links}
+    there = {make_file_key(one) for one in [*(topic.file for topic in topics), *also]}
+    named = {make_file_key(topic.name) for topic in topics}
+    pointed = {make_file_key(one.file) for one in links}
     for one in links:
-        if not {key(one.file), key(f"{one.file}.md")} & there and key(one.file) not in named:
-            yield Finding(
+        if (
+            not {make_file_key(one.file), make_file_key(f"{one.file}.md")} & there
+            and make_file_key(one.file) not in named
+        ):
+            yield CheckFinding(
                 "dangling",
                 file,
                 f"line {one.line} points to {one.file}, which is not there",
                 "remove the line, or bring the file back from the history",
             )
     for topic in topics:
-        if not pointed & {key(topic.file), key(topic.file.removesuffix(".md")), key(topic.name)}:
-            yield Finding(
+        if not pointed & {
+            make_file_key(topic.file),
+            make_file_key(topic.file.removesuffix(".md")),
+            make_file_key(topic.name),
+        }:
+            yield CheckFinding(
                 "missing",
                 part.outer(topic.file),
                 "the index has no line for it",
@@ -168,21 +179,27 @@ def _index(
     yield from _crowded(read.pointers, read.lines, file)
 
 
-def _within(part: Part, topic: Topic) -> Topic:
+def _within(part: FolderPart, topic: Topic) -> Topic:
     return msgspec.structs.replace(topic, file=part.inner(topic.file)) if part.folder else topic
 
 
-def _crowded(pointers: Sequence[Pointer], lines: Sequence[str], file: str) -> Iterator[Finding]:
+def _crowded(
+    pointers: Sequence[IndexPointer], lines: Sequence[str], file: str
+) -> Iterator[CheckFinding]:
     """Pointers that stand twice, and lines that say too much."""
-    counted = Counter(key(one.file) for one in pointers)
+    counted = Counter(make_file_key(one.file) for one in pointers)
     for name, count in counted.items():
         if count > 1:
-            numbers = ", ".join(str(one.line) for one in pointers if key(one.file) == name)
-            yield Finding("twice", file, f"{name} stands in lines {numbers}", "keep one of them")
+            numbers = ", ".join(
+                str(one.line) for one in pointers if make_file_key(one.file) == name
+            )
+            yield CheckFinding(
+                "twice", file, f"{name} stands in lines {numbers}", "keep one of them"
+            )
     long = sorted({one.line for one in pointers if len(lines[one.line - 1].rstrip()) > HOOK})
     if long:
         which = "line is" if len(long) == 1 else "lines are"
-        yield Finding(
+        yield CheckFinding(
             "long",
             file,
             f"{len(long)} {which} longer than {HOOK} characters: {_some([str(one) for one in long])}",
@@ -190,9 +207,9 @@ def _crowded(pointers: Sequence[Pointer], lines: Sequence[str], file: str) -> It
         )
 
 
-def _frontmatter(topic: Topic) -> Iterator[Finding]:
+def _frontmatter(topic: Topic) -> Iterator[CheckFinding]:
     if topic.problems:
-        yield Finding(
+        yield CheckFinding(
             "frontmatter",
             topic.file,
             "; ".join(topic.problems),
@@ -200,10 +217,10 @@ def _frontmatter(topic: Topic) -> Iterator[Finding]:
         )
 
 
-def _dates(topic: Topic) -> Iterator[Finding]:
-    found = relative_dates(f"{topic.description}\n{topic.body}")
+def _dates(topic: Topic) -> Iterator[CheckFinding]:
+    found = list_relative_dates(f"{topic.description}\n{topic.body}")
     if found:
-        yield Finding(
+        yield CheckFinding(
             "date",
             topic.file,
             f"it says {_some([repr(one) for one in found])}, which means another day every day",
@@ -217,15 +234,19 @@ def _names(topics: Sequence[Topic]) -> set[str]:
     for topic in topics:
         path = PurePosixPath(topic.file)
         plain = topic.file.removesuffix(".md")
-        names.update(map(key, (topic.name, topic.file, plain, path.name, path.stem)))
-        names.update((slug(topic.name), slug(path.stem)))
+        names.update(map(make_file_key, (topic.name, topic.file, plain, path.name, path.stem)))
+        names.update((make_slug(topic.name), make_slug(path.stem)))
     return names
 
 
-def _links(topic: Topic, names: set[str]) -> Iterator[Finding]:
-    broken = [one for one in topic.links if key(one) not in names and slug(one) not in names]
+def _links(topic: Topic, names: set[str]) -> Iterator[CheckFinding]:
+    broken = [
+        one
+        for one in topic.links
+        if make_file_key(one) not in names and make_slug(one) not in names
+    ]
     if broken:
-        yield Finding(
+        yield CheckFinding(
             "link",
             topic.file,
             f"there is no memory for {_some([f'[[{one}]]' for one in broken])}",
@@ -233,32 +254,32 @@ def _links(topic: Topic, names: set[str]) -> Iterator[Finding]:
         )
 
 
-def _stale(topic: Topic, modified: Mapping[str, float], now: float) -> Iterator[Finding]:
+def _stale(topic: Topic, modified: Mapping[str, float], now: float) -> Iterator[CheckFinding]:
     at = modified.get(topic.file)
-    if topic.type == "project" and at is not None and days_ago(at, now) >= STALE:
-        yield Finding(
+    if topic.type == "project" and at is not None and count_days_ago(at, now) >= STALE:
+        yield CheckFinding(
             "stale",
             topic.file,
-            f"it is about ongoing work and was last changed {age(at, now)}",
+            f"it is about ongoing work and was last changed {format_age(at, now)}",
             "check whether it still holds; edit it, or remove it",
         )
 
 
-def _duplicates(every: Sequence[Topic]) -> Iterator[Finding]:
+def _duplicates(every: Sequence[Topic]) -> Iterator[CheckFinding]:
     topics = sorted(
         every, key=lambda one: is_copy(one.file)
     )  # what a clash left goes into the memory
     first: dict[str, str] = {}
     for topic in topics:
-        other = first.setdefault(key(topic.name), topic.file)
+        other = first.setdefault(make_file_key(topic.name), topic.file)
         if other != topic.file:
             text = f"it has the same name as {other}: {topic.name}"
-            yield Finding("duplicate", topic.file, text, "merge the two, or rename one")
+            yield CheckFinding("duplicate", topic.file, text, "merge the two, or rename one")
     texts = ((one.file, f"{one.description}\n{one.body}") for one in topics if one.body)
-    for pair in alike(texts):
+    for pair in find_similar_pairs(texts):
         same = "the same as" if pair.share == 1 else "nearly the same as"
         text = f"it says {same} {pair.first}"
-        yield Finding("duplicate", pair.second, text, f"merge it into {pair.first}")
+        yield CheckFinding("duplicate", pair.second, text, f"merge it into {pair.first}")
 
 
 def _some(items: Sequence[str]) -> str:

@@ -14,11 +14,11 @@ import re
 from pathlib import Path
 from typing import Final
 
-from sevenfold.errors import Refused
-from sevenfold.memory.folder.files import MemoryFiles, Overtaken
-from sevenfold.memory.folder.folder import listed
+from sevenfold.core.errors import Refused
+from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles
+from sevenfold.memory.folder.folder import list_folder
 from sevenfold.memory.folder.names import LOGS
-from sevenfold.memory.frontmatter import line_break, whole
+from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
 
 PATTERN: Final = f"{LOGS}/YYYY/MM/YYYY-MM-DD.md"
 """What the prompt names; the date itself would change the prompt every midnight."""
@@ -28,13 +28,13 @@ _FILE: Final = re.compile(rf"{LOGS}/(\d{{4}})/(\d{{2}})/(\1-\2-\d{{2}})\.md", re
 _TRIES: Final = 5
 
 
-def log_file(at: float) -> str:
+def make_log_path(at: float) -> str:
     """The log of the local day of this moment, as a path below the memory folder."""
     day = _local(at)
     return f"{LOGS}/{day:%Y}/{day:%m}/{day:%Y-%m-%d}.md"
 
 
-def day_of(file: str) -> str:
+def parse_log_day(file: str) -> str:
     """The day of a log, as `2026-03-05`; empty when the file is none."""
     found = _FILE.fullmatch(file)
     if found is None:
@@ -45,15 +45,17 @@ def day_of(file: str) -> str:
         return ""
 
 
-def only_appends(old: bytes, new: bytes) -> bool:
+def is_append_only(old: bytes, new: bytes) -> bool:
     """Whether a write to a log leaves everything in it as it was."""
     return new.startswith(old)
 
 
-def appended(data: bytes, text: str, at: float) -> bytes:
+def append_note(data: bytes, text: str, at: float) -> bytes:
     """The bytes of a log with one note more; what was there is the beginning, byte for byte."""
-    nl = line_break(data[:4096].decode("utf-8", "replace"))
-    lines = whole(text).replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
+    nl = detect_line_break(data[:4096].decode("utf-8", "replace"))
+    lines = (
+        strip_broken_characters(text).replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
+    )
     moment = _local(at)
     note = nl.join([f"- {moment:%H:%M} {lines[0]}", *(f"  {line}".rstrip() for line in lines[1:])])
     lead = f"# {moment:%Y-%m-%d}{nl}{nl}" if not data.strip() else ""
@@ -71,21 +73,21 @@ class DailyLogs:
 
     def append(self, text: str, at: float) -> Path:
         """Add a note to the log of its day; several processes may do so at once."""
-        file = log_file(at)
+        file = make_log_path(at)
         if not text.strip():
             raise Refused("An empty note was not added to the daily log; give it some text.")
         with self._files.opened(make=True) as folder, folder.alone():
             for _ in range(_TRIES):
                 stamp = folder.stamp(file)
                 data = b"" if stamp is None else folder.read(file, LARGEST + 1)[0]
-                new = appended(data, text, at)
+                new = append_note(data, text, at)
                 if len(new) > LARGEST:
                     raise Refused(
                         f"{self.folder / file} is full at {LARGEST:,} bytes; keep the essence as a memory"
                     )
                 try:
                     folder.write(file, new, stamp)
-                except Overtaken:  # an editor that knows no lock
+                except ConcurrentWrite:  # an editor that knows no lock
                     continue
                 return self.folder / file
         raise Refused(f"{self.folder / file} keeps changing; close the program that writes it")
@@ -94,14 +96,16 @@ class DailyLogs:
         """The days that have a log, oldest first."""
         try:
             with self._files.opened() as folder:
-                return sorted(day for file in listed(folder).files if (day := day_of(file)))
+                return sorted(
+                    day for file in list_folder(folder).files if (day := parse_log_day(file))
+                )
         except FileNotFoundError:
             return []
 
     def read(self, day: str) -> str:
         """What was noted on a day, as `2026-03-05`; empty when nothing was."""
         file = f"{LOGS}/{day[:4]}/{day[5:7]}/{day}.md"
-        if day_of(file) != day:
+        if parse_log_day(file) != day:
             raise Refused(f"'{day[:40]}' is no day; write it as 2026-03-05.")
         try:
             with self._files.opened() as folder:

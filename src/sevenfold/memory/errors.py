@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sevenfold.errors import Mistake, Refused
-from sevenfold.memory.guard.text import Found, Verdict, quarantine_command
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.memory.guard.text import GuardFinding, GuardVerdict, format_quarantine_hint
 
 
 class Guarded(Refused):
     """The guard held a text back. Neither the message nor the findings hold what it found."""
 
     def __init__(
-        self, verdict: Verdict, *, quarantined: int | None = None, agent: str = ""
+        self, verdict: GuardVerdict, *, quarantined: int | None = None, agent: str = ""
     ) -> None:
         """`agent`: whose memory it was meant for, where that is not the project's."""
-        self.findings: tuple[Found, ...] = verdict.findings
+        self.findings: tuple[GuardFinding, ...] = verdict.findings
         self.explanation = verdict.explanation
         self.quarantined = quarantined
         """Its number in the quarantine, when it was put there."""
         text = self.explanation
         if quarantined is not None:
-            show = quarantine_command(f"show {quarantined}", agent)
-            release = quarantine_command(f"release {quarantined}", agent)
+            show = format_quarantine_hint(f"show {quarantined}", agent)
+            release = format_quarantine_hint(f"release {quarantined}", agent)
             text += f". It is number {quarantined} there: '{show}' shows it, '{release}' makes it a memory"
         super().__init__(text)
 

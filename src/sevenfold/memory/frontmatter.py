@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from yaml.events import Event, ScalarEvent
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FrontmatterEntry(msgspec.Struct, frozen=True):
     """One `key: value`, with its places as offsets into the text it was read from."""
 
     key: str
@@ -37,12 +37,12 @@ class Entry(msgspec.Struct, frozen=True):
     """Where the line begins on which the key stands."""
     after: int
     """Just behind the line on which the value ends."""
-    inner: tuple[Entry, ...] = ()
+    inner: tuple[FrontmatterEntry, ...] = ()
     items: tuple[str, ...] = ()
     flow: bool = False
     """Whether the value is written with brackets: `{type: user}`."""
 
-    def moved(self, by: int) -> Entry:
+    def moved(self, by: int) -> FrontmatterEntry:
         """The same entry, read from a text that begins `by` characters earlier."""
         return msgspec.structs.replace(
             self,
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True):
         )
 
 
-def last(entries: Iterable[Entry], key: str) -> Entry | None:
+def find_last_entry(entries: Iterable[FrontmatterEntry], key: str) -> FrontmatterEntry | None:
     """The entry with this key, in whatever case; written twice, the last one counts."""
     found = None
     for entry in entries:
@@ -64,12 +64,12 @@ def last(entries: Iterable[Entry], key: str) -> Entry | None:
     return found
 
 
-def line_start(text: str, at: int) -> int:
+def find_line_start(text: str, at: int) -> int:
     """Where the line begins that holds this place."""
     return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
 
 
-def line_end(text: str, at: int) -> int:
+def find_line_end(text: str, at: int) -> int:
     """Just behind the line break that ends the line of this place, or the end of the text."""
     for here in range(at, len(text)):
         if text[here] == "\n":
@@ -97,7 +97,7 @@ _PLAINLY: Final = {
 }
 
 
-class NotYaml(Exception):
+class FrontmatterError(Exception):
     """Why a strict reader would not take this block, and in which of its lines (0: not known)."""
 
     def __init__(self, why: str, line: int = 0) -> None:
@@ -105,23 +105,25 @@ class NotYaml(Exception):
         self.line = line
 
 
-def read_strict(text: str) -> tuple[Entry, ...]:
-    """The entries of a block that is one YAML mapping; raises `NotYaml` with the reason if it is not."""
+def read_strict(text: str) -> tuple[FrontmatterEntry, ...]:
+    """The entries of a block that is one YAML mapping; raises `FrontmatterError` with the reason if
+    it is not.
+    """
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     if _OTHER_BREAKS.search(text):
-        raise NotYaml("it holds line breaks that YAML counts and people do not see")
+        raise FrontmatterError("it holds line breaks that YAML counts and people do not see")
     if text.count("[") + text.count("{") > MOST_BRACKETS:
-        raise NotYaml("it holds too many brackets")
+        raise FrontmatterError("it holds too many brackets")
     try:
         events = list(yaml.parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         why = error.problem or "it cannot be read"
-        raise NotYaml(_PLAINLY.get(why, why), mark.line + 1 if mark else 0) from error
+        raise FrontmatterError(_PLAINLY.get(why, why), mark.line + 1 if mark else 0) from error
     except (yaml.YAMLError, UnicodeError) as error:
-        raise NotYaml("it holds characters that YAML does not allow") from error
+        raise FrontmatterError("it holds characters that YAML does not allow") from error
     _check_aliases(events)
     return _document(text, iter(events))
 
@@ -135,10 +137,10 @@ def _check_aliases(events: list[Event]) -> None:
     }
     for event in events:
         if isinstance(event, AliasEvent) and event.anchor not in anchors:
-            raise NotYaml(f"'*{event.anchor}' refers to nothing")
+            raise FrontmatterError(f"'*{event.anchor}' refers to nothing")
 
 
-def _document(text: str, events: Iterator[Event]) -> tuple[Entry, ...]:
+def _document(text: str, events: Iterator[Event]) -> tuple[FrontmatterEntry, ...]:
     from yaml.events import DocumentStartEvent, MappingStartEvent, StreamEndEvent, StreamStartEvent
 
     for event in events:
@@ -153,13 +155,15 @@ def _document(text: str, events: Iterator[Event]) -> tuple[Entry, ...]:
         if isinstance(next(events, None), StreamEndEvent):
             return entries
         break
-    raise NotYaml("it is not one list of keys and values")
+    raise FrontmatterError("it is not one list of keys and values")
 
 
-def _mapping(text: str, events: Iterator[Event], depth: int, *, flow: bool) -> tuple[Entry, ...]:
+def _mapping(
+    text: str, events: Iterator[Event], depth: int, *, flow: bool
+) -> tuple[FrontmatterEntry, ...]:
     from yaml.events import MappingEndEvent, ScalarEvent
 
-    entries: list[Entry] = []
+    entries: list[FrontmatterEntry] = []
     for event in events:
         if isinstance(event, MappingEndEvent):
             break
@@ -175,13 +179,13 @@ def _mapping(text: str, events: Iterator[Event], depth: int, *, flow: bool) -> t
 
 def _entry_strict_yaml(
     text: str, events: Iterator[Event], key: str, at: int, behind: int, depth: int, flow: bool
-) -> Entry:
+) -> FrontmatterEntry:
     from yaml.events import MappingStartEvent, ScalarEvent, SequenceStartEvent
 
     event = next(events)
     start, end = _start(event), _end(event)
     value: str | None = None
-    inner: tuple[Entry, ...] = ()
+    inner: tuple[FrontmatterEntry, ...] = ()
     items: tuple[str, ...] = ()
     bracketed = bool(getattr(event, "flow_style", False))
     if isinstance(event, ScalarEvent):
@@ -195,9 +199,10 @@ def _entry_strict_yaml(
         end = _skip(event, events)
     end = max(start, _without_break(text, start, end))
     colon = text.find(":", behind) + 1 or behind
-    return Entry(
+    return FrontmatterEntry(
         key=key, value=value, colon=min(colon, start), start=start, end=end,
-        line=line_start(text, at), after=line_end(text, end), inner=inner, items=items, flow=bracketed,
+        line=find_line_start(text, at), after=find_line_end(text, end), inner=inner, items=items,
+        flow=bracketed,
     )  # fmt: skip
 
 
@@ -216,7 +221,9 @@ def _scalar(text: str, event: ScalarEvent, key: str, flow: bool) -> tuple[str, i
     return value, end
 
 
-def _end_of(text: str, end: int, inner: tuple[Entry, ...], bracket: str, flow: bool) -> int:
+def _end_of(
+    text: str, end: int, inner: tuple[FrontmatterEntry, ...], bracket: str, flow: bool
+) -> int:
     last = max((one.end for one in inner), default=end)
     if not flow:
         return last
@@ -280,18 +287,18 @@ _PAIR: Final = re.compile(r"""["']?(\w[\w-]{0,60})["']?\s*:\s*([^,{}\[\]\r\n]*)"
 _ESCAPES: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-def key_in(line: str) -> re.Match[str] | None:
+def match_key(line: str) -> re.Match[str] | None:
     """Whether a line begins a `key: value`; the keys we know may be written more freely."""
     return _KEY.match(line) or _KNOWN.match(line)
 
 
-def indent(line: str) -> int:
+def count_indent(line: str) -> int:
     """How far in a line begins; a tab counts as one."""
     found = _INDENT.match(line)
     return found.end() if found else 0
 
 
-def read_loose(text: str, depth: int = 0) -> tuple[Entry, ...]:
+def read_loose(text: str, depth: int = 0) -> tuple[FrontmatterEntry, ...]:
     """The entries of a block, whatever its state; never raises."""
     return tuple(
         entry for part, at in _parts(text) if (entry := _entry(part, at, depth)) is not None
@@ -304,34 +311,34 @@ def _parts(text: str) -> list[tuple[str, int]]:
     depth = -1
     at = 0
     while at < len(text):
-        after = line_end(text, at)
+        after = find_line_end(text, at)
         line = text[at:after]
-        if key_in(line) and (depth < 0 or indent(line) <= depth):
-            depth = indent(line) if depth < 0 else depth
+        if match_key(line) and (depth < 0 or count_indent(line) <= depth):
+            depth = count_indent(line) if depth < 0 else depth
             cuts.append(at)
         at = after
     return [(text[one:end], one) for one, end in pairwise([*cuts, len(text)])]
 
 
-def _entry(part: str, at: int, depth: int) -> Entry | None:
+def _entry(part: str, at: int, depth: int) -> FrontmatterEntry | None:
     try:
         strict = read_strict(part)
-    except NotYaml:
+    except FrontmatterError:
         strict = ()
     if len(strict) == 1:
         return strict[0].moved(at)
-    found = key_in(part)
+    found = match_key(part)
     return _scanned(part, found, depth).moved(at) if found else None
 
 
-def _scanned(part: str, found: re.Match[str], depth: int) -> Entry:
+def _scanned(part: str, found: re.Match[str], depth: int) -> FrontmatterEntry:
     colon = found.end()
     used = _without_remarks(part, colon)
-    first_end = line_end(part, colon)
+    first_end = find_line_end(part, colon)
     first = part[colon:first_end].strip()
     below = part[first_end:used] if used > first_end else ""
     value: str | None
-    inner: tuple[Entry, ...] = ()
+    inner: tuple[FrontmatterEntry, ...] = ()
     items: tuple[str, ...] = ()
     start = min(used, colon + len(part[colon:]) - len(part[colon:].lstrip(" \t\r\n")))
     if not first and below:
@@ -347,9 +354,9 @@ def _scanned(part: str, found: re.Match[str], depth: int) -> Entry:
         value = _plain(part[colon:used])
         if first[:1] == "{":
             inner, value = _pairs(part, start, used), None
-    return Entry(
+    return FrontmatterEntry(
         key=found["key"].strip(), value=value, colon=colon, start=start, end=max(used, start), line=0,
-        after=line_end(part, max(used, start)), inner=inner, items=items, flow=first[:1] in {"{", "["},
+        after=find_line_end(part, max(used, start)), inner=inner, items=items, flow=first[:1] in {"{", "["},
     )  # fmt: skip
 
 
@@ -383,16 +390,16 @@ def _plain(raw: str) -> str:
 
 def _block(below: str, *, folded: bool) -> str:
     lines = below.splitlines()
-    depth = min((indent(line) for line in lines if line.strip()), default=0)
+    depth = min((count_indent(line) for line in lines if line.strip()), default=0)
     return (" " if folded else "\n").join(line[depth:].rstrip() for line in lines).strip()
 
 
-def _pairs(part: str, start: int, end: int) -> tuple[Entry, ...]:
+def _pairs(part: str, start: int, end: int) -> tuple[FrontmatterEntry, ...]:
     """What can be had of `{type: user, …` that is not YAML."""
     return tuple(
-        Entry(
+        FrontmatterEntry(
             key=pair[1], value=_plain(pair[2]), colon=pair.start(2), start=pair.start(2),
-            end=pair.start(2) + len(pair[2].rstrip()), line=0, after=line_end(part, pair.end()),
+            end=pair.start(2) + len(pair[2].rstrip()), line=0, after=find_line_end(part, pair.end()),
         )
         for pair in _PAIR.finditer(part, start, end)
     )  # fmt: skip
@@ -416,12 +423,12 @@ class Frontmatter(msgspec.Struct, frozen=True):
     body: int
     """Where the body begins, behind the closing line."""
     closed: bool
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FrontmatterEntry, ...] = ()
     why: str = ""
     """Why a strict YAML reader would refuse it; empty when it would not."""
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _FrontmatterLine(msgspec.Struct, frozen=True):
     text: str
     at: int
     after: int
@@ -441,27 +448,27 @@ def find_frontmatter(text: str) -> Frontmatter | None:
     lines = _without_prose(lines)
     if not lines or not _fits(lines):
         return None
-    return _read(text, start, _Line("", lines[-1].after, lines[-1].after), closed=False)
+    return _read(text, start, _FrontmatterLine("", lines[-1].after, lines[-1].after), closed=False)
 
 
-def whole(text: str) -> str:
+def strip_broken_characters(text: str) -> str:
     """The text without NULs and halves of characters, which stand for bytes that are no UTF-8."""
     return _HALVES.sub("\ufffd", text)
 
 
-def line_break(text: str) -> str:
+def detect_line_break(text: str) -> str:
     """How this text ends its lines."""
     found = _BREAK.search(text)
     return found.group() if found else "\n"
 
 
-def _read(text: str, start: int, closing: _Line, *, closed: bool = True) -> Frontmatter:
+def _read(text: str, start: int, closing: _FrontmatterLine, *, closed: bool = True) -> Frontmatter:
     """What a block says, and why it is not YAML, if it is not."""
-    block = whole(text[start : closing.at])
+    block = strip_broken_characters(text[start : closing.at])
     why = ""
     try:
         entries = read_strict(block)
-    except NotYaml as no:
+    except FrontmatterError as no:
         entries = read_loose(block)
         line = no.line + len(_BREAK.findall(text, 0, start))
         why = f"{no} (line {line})" if no.line else str(no)
@@ -469,12 +476,12 @@ def _read(text: str, start: int, closing: _Line, *, closed: bool = True) -> Fron
     return Frontmatter(start, closing.at, closing.after, closed, moved, why)
 
 
-def _until_closing(text: str, at: int) -> tuple[list[_Line], _Line | None]:
-    lines: list[_Line] = []
+def _until_closing(text: str, at: int) -> tuple[list[_FrontmatterLine], _FrontmatterLine | None]:
+    lines: list[_FrontmatterLine] = []
     limit = min(len(text), at + LONGEST)
     while at < limit:
-        after = line_end(text, at)
-        line = _Line(text[at:after].rstrip("\r\n"), at, after)
+        after = find_line_end(text, at)
+        line = _FrontmatterLine(text[at:after].rstrip("\r\n"), at, after)
         if line.text.rstrip() in {"---", "..."}:
             return lines, line
         lines.append(line)
@@ -482,15 +489,15 @@ def _until_closing(text: str, at: int) -> tuple[list[_Line], _Line | None]:
     return lines, None
 
 
-def _fits(lines: list[_Line]) -> bool:
+def _fits(lines: list[_FrontmatterLine]) -> bool:
     """Whether these lines can be frontmatter at all: the first that says something has a key."""
     for line in lines:
         if line.text.strip() and line.text.lstrip()[0] != "#":
-            return key_in(line.text) is not None
+            return match_key(line.text) is not None
     return not any(line.text.strip() for line in lines)
 
 
-def _begins_body(lines: list[_Line]) -> bool:
+def _begins_body(lines: list[_FrontmatterLine]) -> bool:
     """Whether prose stands between the two `---`: then the first was never closed."""
     blank = True
     for line in lines:
@@ -501,17 +508,17 @@ def _begins_body(lines: list[_Line]) -> bool:
 
 
 def _belongs(line: str) -> bool:
-    return indent(line) > 0 or line[:1] in {"#", "-"} or key_in(line) is not None
+    return count_indent(line) > 0 or line[:1] in {"#", "-"} or match_key(line) is not None
 
 
-def _swallows_a_heading(lines: list[_Line]) -> bool:
+def _swallows_a_heading(lines: list[_FrontmatterLine]) -> bool:
     """A heading is a comment to YAML. Between blank lines, or with no key after it, it begins the body."""
     blank = keys = heading = False
     for line in lines:
         empty = not line.text.strip()
         if heading and empty:
             return True
-        if key_in(line.text):
+        if match_key(line.text):
             keys, heading = True, False
         elif blank and keys and _HEADING.match(line.text):
             heading = True
@@ -519,11 +526,11 @@ def _swallows_a_heading(lines: list[_Line]) -> bool:
     return heading
 
 
-def _without_prose(lines: list[_Line]) -> list[_Line]:
+def _without_prose(lines: list[_FrontmatterLine]) -> list[_FrontmatterLine]:
     """The first lines, up to the first that is blank or has no key, as far as they can be a block."""
-    kept: list[_Line] = []
+    kept: list[_FrontmatterLine] = []
     for line in lines:
-        inside = key_in(line.text) or (kept and indent(line.text) and line.text.strip())
+        inside = match_key(line.text) or (kept and count_indent(line.text) and line.text.strip())
         if not inside:
             break
         kept.append(line)
@@ -542,7 +549,7 @@ _ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\u
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def scalar(text: str, *, flow: bool = False) -> str:
+def format_scalar(text: str, *, flow: bool = False) -> str:
     """The text as a YAML scalar on one line; `flow` when it stands inside `{}` or `[]`."""
     if _is_plain(text) and not (flow and _FLOW.intersection(text)):
         return text

@@ -20,10 +20,16 @@ from typing import Final, Protocol
 
 import msgspec
 
-from sevenfold.memory.folder.names import INDEX_NAME, key
-from sevenfold.memory.frontmatter import line_break, whole
-from sevenfold.memory.links import Link, file_links, name_links, target, without_code
-from sevenfold.memory.topic_file import shortened
+from sevenfold.memory.folder.names import INDEX_NAME, make_file_key
+from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
+from sevenfold.memory.links import (
+    MarkdownLink,
+    blank_out_code,
+    find_file_links,
+    find_name_links,
+    format_link_target,
+)
+from sevenfold.memory.topic_file import shorten_text
 
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _ITEM_INDEX_ROWS: Final = re.compile(
@@ -35,7 +41,7 @@ _SEPARATORS: Final = " \t,;·|/+&*_、，；和"
 _LEAD: Final = " \t—–-:：|*_"
 
 
-class Pointer(msgspec.Struct, frozen=True):
+class IndexPointer(msgspec.Struct, frozen=True):
     """A link from the index to a memory."""
 
     file: str
@@ -45,72 +51,72 @@ class Pointer(msgspec.Struct, frozen=True):
     """Counted from 1."""
 
 
-class Index(msgspec.Struct, frozen=True):
+class MemoryIndex(msgspec.Struct, frozen=True):
     """An index as it stands."""
 
     lines: tuple[str, ...]
     """Every line, with its line break."""
-    pointers: tuple[Pointer, ...]
-    mentions: tuple[Pointer, ...]
+    pointers: tuple[IndexPointer, ...]
+    mentions: tuple[IndexPointer, ...]
     """Links in the middle of hand-written lines: they count as pointing, and are never removed."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class IndexRow(msgspec.Struct, frozen=True):
     """A line, with the indented text that continues it if it is a pointer."""
 
     text: str
     number: int
     count: int
-    links: tuple[Link, ...]
+    links: tuple[MarkdownLink, ...]
     pointing: bool
     by_name: bool
     """Whether it points with `[[name]]` and not with a file."""
 
 
-def read_index(text: str) -> Index:
+def read_index(text: str) -> MemoryIndex:
     """Every line of an index, and where it points; never raises."""
-    pointers: list[Pointer] = []
-    mentions: list[Pointer] = []
-    for row in rows_of(text):
-        (pointers if row.pointing else mentions).extend(pointers_of(row))
-    return Index(tuple(_LINE.findall(text)), tuple(pointers), tuple(mentions))
+    pointers: list[IndexPointer] = []
+    mentions: list[IndexPointer] = []
+    for row in split_rows(text):
+        (pointers if row.pointing else mentions).extend(parse_pointers(row))
+    return MemoryIndex(tuple(_LINE.findall(text)), tuple(pointers), tuple(mentions))
 
 
-def pointers_of(row: Row) -> list[Pointer]:
+def parse_pointers(row: IndexRow) -> list[IndexPointer]:
     """The links of a row, each with what is said about it."""
-    found: list[Pointer] = []
+    found: list[IndexPointer] = []
     end = len(row.text)
     for link in reversed(row.links):
         hook = row.text[link.end : end].strip().strip(_LEAD).strip()
-        found.append(Pointer(link.file, link.title, hook, row.number))
+        found.append(IndexPointer(link.file, link.title, hook, row.number))
         end = link.start
     return found[::-1]
 
 
-def rows_of(text: str) -> list[Row]:
+def split_rows(text: str) -> list[IndexRow]:
     """The lines of an index, in order; joined, they are the text again."""
-    lines, plain = _LINE.findall(text), _LINE.findall(without_code(text))
-    rows: list[Row] = []
+    lines, plain = _LINE.findall(text), _LINE.findall(blank_out_code(text))
+    rows: list[IndexRow] = []
     at = 0
     while at < len(lines):
-        files = file_links(plain[at])
-        links = files or name_links(plain[at])
+        files = find_file_links(plain[at])
+        links = files or find_name_links(plain[at])
         pointing = bool(links) and _points(plain[at], links)
         count = 1
         while pointing and at + count < len(lines) and _continues(plain[at], plain[at + count]):
             count += 1
         whole = "".join(lines[at : at + count])
-        rows.append(Row(whole, at + 1, count, tuple(links), pointing, not files))
+        rows.append(IndexRow(whole, at + 1, count, tuple(links), pointing, not files))
         at += count
     return rows
 
 
-def separator(text: str) -> bool:
+def is_separator(text: str) -> bool:
     """Whether more than a separator stands between two links of one line."""
     return bool(text.strip(_SEPARATORS)) and text.strip().casefold() not in {"and", "und", "or"}
 
 
-def _points(line: str, links: list[Link]) -> bool:
+def _points(line: str, links: list[MarkdownLink]) -> bool:
     before = line[: links[0].start]
     if _ITEM_INDEX_ROWS.fullmatch(before):
         return True
@@ -141,12 +147,14 @@ _NAMED: Final = 8
 _NAME: Final = 50
 
 
-def over_limit(text: str, file: str = INDEX) -> str:
+def explain_over_limit(text: str, file: str = INDEX) -> str:
     """Why a writer may not leave the index like this, and what to do; empty when it is fine."""
-    over = exceeded(text)
+    over = list_exceeded_limits(text)
     if not over:
         return ""
-    lines = [(len(row.text.rstrip("\r\n")), row.number) for row in rows_of(text) if row.count == 1]
+    lines = [
+        (len(row.text.rstrip("\r\n")), row.number) for row in split_rows(text) if row.count == 1
+    ]
     long = sorted((one for one in lines if one[0] > HOOK), reverse=True)[:3]
     longest = ", ".join(f"line {number} ({length:,} characters)" for length, number in long)
     return (
@@ -156,9 +164,9 @@ def over_limit(text: str, file: str = INDEX) -> str:
     )
 
 
-def exceeded(text: str) -> list[str]:
+def list_exceeded_limits(text: str) -> list[str]:
     """The limits that a text exceeds, in words."""
-    count = sum(row.count for row in rows_of(text))
+    count = sum(row.count for row in split_rows(text))
     over = []
     if count > LINES:
         over.append(f"{count:,} lines, {count - LINES:,} over the limit of {LINES}")
@@ -168,18 +176,18 @@ def exceeded(text: str) -> list[str]:
     return over
 
 
-def loaded(text: str, modified: Mapping[str, float], file: str = INDEX) -> str:
+def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> str:
     """The index as a session sees it; `modified` says when each topic file was last changed.
 
     Within the limits it is the text itself. Otherwise pointers go, those to the oldest files first
     (to files that are not there before all), and where that is not enough, hand-written lines from
     the end; the order of what stays is kept, and the last line says what is missing.
     """
-    over = exceeded(text)
+    over = list_exceeded_limits(text)
     if not over:
         return text
-    rows = rows_of(text)
-    times = {key(file): at for file, at in modified.items()}
+    rows = split_rows(text)
+    times = {make_file_key(file): at for file, at in modified.items()}
     gone = _gone(rows, [_time(row, times) for row in rows])
     kept = "".join(row.text for at, row in enumerate(rows) if at not in gone)
     if not kept.strip():
@@ -196,13 +204,15 @@ def _beginning(text: str) -> str:
     return cut[:space] if space > 0 else cut
 
 
-def _time(row: Row, times: Mapping[str, float]) -> float:
+def _time(row: IndexRow, times: Mapping[str, float]) -> float:
     """When the newest memory of a line was changed."""
-    known = [times.get(key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links]
+    known = [
+        times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links
+    ]
     return max((at for at in known if at is not None), default=-math.inf)
 
 
-def _gone(rows: list[Row], times: list[float]) -> set[int]:
+def _gone(rows: list[IndexRow], times: list[float]) -> set[int]:
     """Which rows have to go so that the rest and the warning fit."""
     count = sum(row.count for row in rows) - (LINES - 1)
     size = sum(len(row.text) for row in rows) - (CHARACTERS - WARNING)
@@ -226,7 +236,7 @@ def _gone(rows: list[Row], times: list[float]) -> set[int]:
     return gone
 
 
-def _warning(file: str, over: list[str], gone: list[Row]) -> str:
+def _warning(file: str, over: list[str], gone: list[IndexRow]) -> str:
     pointers = [row for row in gone if row.pointing]
     files = [link.file[:_NAME] for row in pointers for link in row.links]
     by_hand = [row for row in gone if not row.pointing and row.text.strip()]
@@ -251,7 +261,7 @@ _BULLET: Final = re.compile(r"[ \t]*([-*+])[ \t]")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|\d{1,3}[.)])")
 
 
-class Pointed(Protocol):
+class IndexTarget(Protocol):
     """What a pointer is made from; a `Topic` is one."""
 
     @property
@@ -262,31 +272,34 @@ class Pointed(Protocol):
     def description(self) -> str: ...
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _KnownFiles(msgspec.Struct, frozen=True):
     """The files there are, by every way a link may name them."""
 
     files: dict[str, str]
     names: dict[str, str]
 
-    def file(self, link: Link, *, by_name: bool) -> str | None:
+    def file(self, link: MarkdownLink, *, by_name: bool) -> str | None:
         if not by_name:
-            return self.files.get(key(link.file))
-        return self.names.get(key(link.file)) or self.files.get(key(f"{link.file}.md"))
+            return self.files.get(make_file_key(link.file))
+        return self.names.get(make_file_key(link.file)) or self.files.get(
+            make_file_key(f"{link.file}.md")
+        )
 
 
-def reconciled(text: str, topics: Iterable[Pointed], also: Collection[str] = ()) -> str:
+def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[str] = ()) -> str:
     """The index with a pointer for every topic, none to a file that is gone, and nothing said twice.
 
     `also` are files that exist and may be pointed to but need no pointer here (another index has it).
-    The text is returned as it is when nothing has to change. It may be over the limit: ask `over_limit`.
+    The text is returned as it is when nothing has to change. It may be over the limit: ask
+    `explain_over_limit`.
     """
     topics = list(topics)
     known = _known([(one.file, one.name) for one in topics], also)
     kept: list[str] = []
-    seen: dict[str, list[Pointer]] = {}
-    for row in rows_of(text):
+    seen: dict[str, list[IndexPointer]] = {}
+    for row in split_rows(text):
         files = [known.file(link, by_name=row.by_name) for link in row.links]
-        said = [(file, one) for file, one in zip(files, pointers_of(row), strict=True) if file]
+        said = [(file, one) for file, one in zip(files, parse_pointers(row), strict=True) if file]
         if row.pointing and (
             not said or all(_repeats(one, seen.get(file, [])) for file, one in said)
         ):
@@ -297,7 +310,7 @@ def reconciled(text: str, topics: Iterable[Pointed], also: Collection[str] = ())
     return _with("".join(kept), [one for one in topics if one.file not in seen])
 
 
-def _repeats(pointer: Pointer, earlier: list[Pointer]) -> bool:
+def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
     """Whether it says no more than an earlier one; a file may be listed under two headings by hand."""
     return any(
         not pointer.hook
@@ -307,42 +320,52 @@ def _repeats(pointer: Pointer, earlier: list[Pointer]) -> bool:
     )
 
 
-def missing(text: str, files: Iterable[str], names: Iterable[tuple[str, str]] = ()) -> list[str]:
+def find_missing_pointers(
+    text: str, files: Iterable[str], names: Iterable[tuple[str, str]] = ()
+) -> list[str]:
     """Which of these files the index does not point to: only they have to be read.
 
     `names` are (file, name) pairs, for indexes that point with `[[name]]`.
     """
     files = list(files)
     known = _known(names, files)
-    found = {known.file(link, by_name=row.by_name) for row in rows_of(text) for link in row.links}
+    found = {
+        known.file(link, by_name=row.by_name) for row in split_rows(text) for link in row.links
+    }
     return [file for file in files if file not in found]
 
 
-def pointer_line(topic: Pointed, bullet: str = "-") -> str:
+def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
     """The line for one memory, at most `HOOK` characters unless its title and file alone are longer."""
-    title = shortened(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
-    start = f"{bullet} [{title}]({target(topic.file)})"
+    title = shorten_text(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
+    start = f"{bullet} [{title}]({format_link_target(topic.file)})"
     hook = _harmless(topic.description)
     room = HOOK - len(start) - len(" — ")
-    return f"{start} — {shortened(hook, max(room, SHORTEST_HOOK))}" if hook else start
+    return f"{start} — {shorten_text(hook, max(room, SHORTEST_HOOK))}" if hook else start
 
 
 def _harmless(text: str) -> str:
     """A text of ours must not look like a link or like code to whoever reads the line again."""
-    plain = whole(text).replace("`", "'").replace("](", "] (").replace("[[", "[").replace("]]", "]")
+    plain = (
+        strip_broken_characters(text)
+        .replace("`", "'")
+        .replace("](", "] (")
+        .replace("[[", "[")
+        .replace("]]", "]")
+    )
     return " ".join(plain.split())
 
 
-def _known(pairs: Iterable[tuple[str, str]], also: Iterable[str]) -> _Known:
-    files = {key(file): file for file in also}
+def _known(pairs: Iterable[tuple[str, str]], also: Iterable[str]) -> _KnownFiles:
+    files = {make_file_key(file): file for file in also}
     names: dict[str, str] = {}
     for file, name in pairs:
-        files[key(file)] = file
-        names.setdefault(key(name), file)
-    return _Known(files, names)
+        files[make_file_key(file)] = file
+        names.setdefault(make_file_key(name), file)
+    return _KnownFiles(files, names)
 
 
-def _without(row: Row, files: list[str | None]) -> str:
+def _without(row: IndexRow, files: list[str | None]) -> str:
     """The line without its dead links, each with what belongs to it."""
     text = row.text
     for at in reversed(range(len(row.links))):
@@ -353,7 +376,7 @@ def _without(row: Row, files: list[str | None]) -> str:
             text = text[: link.start] + text[row.links[at + 1].start :]
         else:
             before = row.links[at - 1].end
-            bare = not separator(row.text[before : link.start])
+            bare = not is_separator(row.text[before : link.start])
             ending = row.text[len(row.text.rstrip("\r\n")) :]
             text = (
                 text[:before] + text[link.end :]
@@ -363,14 +386,14 @@ def _without(row: Row, files: list[str | None]) -> str:
     return text
 
 
-def _with(text: str, topics: list[Pointed]) -> str:
+def _with(text: str, topics: list[IndexTarget]) -> str:
     """The text with these pointers at its end, in its own style."""
     if not topics:
         return text
-    nl = line_break(text)
+    nl = detect_line_break(text)
     lines = text.rstrip().splitlines()
     bullets = [
-        found[1] for row in rows_of(text) if row.pointing and (found := _BULLET.match(row.text))
+        found[1] for row in split_rows(text) if row.pointing and (found := _BULLET.match(row.text))
     ]
     last = lines[-1].lstrip("\ufeff") if lines else ""
     if last and not text.endswith(("\n", "\r")):
@@ -378,4 +401,4 @@ def _with(text: str, topics: list[Pointed]) -> str:
     if last and lines[-1] == text.splitlines()[-1] and _ITEM.match(last) is None:
         text += nl  # prose: a list begins behind a blank line
     bullet = bullets[-1] if bullets else "-"
-    return text + "".join(pointer_line(topic, bullet) + nl for topic in topics)
+    return text + "".join(format_pointer(topic, bullet) + nl for topic in topics)

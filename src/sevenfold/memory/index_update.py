@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import quote, unquote
 
-from sevenfold.errors import Refused, StorageFailure
+from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import (
     A_SECRET,
@@ -21,8 +21,8 @@ from sevenfold.memory.folder.folder import (
     OWN,
     PARTS,
     RECORDED,
-    Desk,
-    Part,
+    FolderPart,
+    FolderTransaction,
     is_listed,
     is_topic,
 )
@@ -30,23 +30,23 @@ from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.index import (
     CHARACTERS,
     LINES,
-    missing,
-    over_limit,
-    pointer_line,
-    reconciled,
+    explain_over_limit,
+    find_missing_pointers,
+    format_pointer,
+    reconcile_index,
 )
 from sevenfold.memory.topic_file import Topic, read_topic
 
 __all__ = [
     "ARCHIVE",
     "TEAM",
-    "bare",
-    "brought_up_to_date",
-    "decoded",
-    "encoded",
-    "incomplete",
+    "decode_index",
+    "encode_index",
+    "is_incomplete",
     "is_listed",
-    "with_changes",
+    "make_bare_topic",
+    "plan_changed_indexes",
+    "plan_index_update",
 ]
 
 _BULLETS: Final = "-*+"
@@ -59,20 +59,20 @@ Files = Mapping[str, bytes | None]
 """What some files are; None for one that is not there, or goes."""
 
 
-def brought_up_to_date(
-    desk: Desk, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
+def plan_index_update(
+    desk: FolderTransaction, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
 ) -> dict[str, bytes]:
     """The indexes that are not as they should be with the files that are there, as they should be.
 
     `retold` are the files that say something else now: what they said, and what they say.
     """
     created = list(created)
-    found = {part.index: _Indexing(desk, part).up_to_date(created, retold) for part in PARTS}
+    found = {part.index: _IndexUpdate(desk, part).up_to_date(created, retold) for part in PARTS}
     return {file: data for file, data in found.items() if data is not None}
 
 
-def with_changes(
-    desk: Desk, changes: Files, before: Files, *, strict: bool = True
+def plan_changed_indexes(
+    desk: FolderTransaction, changes: Files, before: Files, *, strict: bool = True
 ) -> dict[str, bytes]:
     """The indexes that change with these changes, as they are then.
 
@@ -83,23 +83,23 @@ def with_changes(
     for part in PARTS:
         own = any(part.holds(file) for file in changes)
         gone = part == OWN and None in changes.values()  # its index may point to what others list
-        index = _Indexing(desk, part)
+        index = _IndexUpdate(desk, part)
         if own or (gone and index.data() is not None):
             new = index.with_changes(changes, before, strict=strict and own)
             found |= {part.index: new} if new is not None else {}
     return found
 
 
-def incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
+def is_incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
     """Whether there are memories that the index has no line for."""
     names = list(names)
-    return bool(missing(text, [file for file, _ in names], names))
+    return bool(find_missing_pointers(text, [file for file, _ in names], names))
 
 
-class _Indexing:
+class _IndexUpdate:
     """The index of one part. Files are called here what the index calls them."""
 
-    def __init__(self, desk: Desk, part: Part) -> None:
+    def __init__(self, desk: FolderTransaction, part: FolderPart) -> None:
         self._desk, self._part = desk, part
         self._file = part.index
 
@@ -116,17 +116,21 @@ class _Indexing:
         old = self.data()
         if old is None:
             return None
-        text = decoded(old)
+        text = decode_index(old)
         for file, (before, after) in retold.items():
             if self._part.lists(file):
                 text = _retold(text, before, self._topic(file, after))
         text = self._planned(text, {})
         inner = [self._part.inner(file) for file in created if self._part.holds(file)]
         own = [file for file in inner if self._wanted(file)]
-        if own and len(own) <= _SWAPPED and (lacking := missing(text, own, self._names())):
+        if (
+            own
+            and len(own) <= _SWAPPED
+            and (lacking := find_missing_pointers(text, own, self._names()))
+        ):
             topics = [topic for file in lacking if (topic := self._read(file)) is not None]
             text = self._with_room_for(text, topics) or text
-        new = encoded(text)
+        new = encode_index(text)
         return None if new == old else new
 
     def with_changes(self, changes: Files, before: Files, *, strict: bool) -> bytes | None:
@@ -137,7 +141,7 @@ class _Indexing:
                 f"{self._desk.folder / self._file} is larger than {RECORDED:,} bytes or cannot be "
                 "read: no memory is written before that is mended"
             )
-        text = decoded((changes[self._file] or b"") if self._file in changes else old)
+        text = decode_index((changes[self._file] or b"") if self._file in changes else old)
         fresh: dict[str, Topic | None] = {}
         for file, data in changes.items():
             if is_topic(file) and file.startswith(self._part.folder):
@@ -145,9 +149,9 @@ class _Indexing:
                 fresh[inner] = None if data is None else self._topic(file, data)
                 text = _retold(text, before.get(file), fresh[inner])
         new = self._text(text, fresh, whole=self._file in changes)
-        if strict and len(new) > len(decoded(old)) and not _fits(new):
-            raise Refused(over_limit(new, self._file))
-        return None if encoded(new) == old else encoded(new)
+        if strict and len(new) > len(decode_index(old)) and not _fits(new):
+            raise Refused(explain_over_limit(new, self._file))
+        return None if encode_index(new) == old else encode_index(new)
 
     def _text(self, text: str, fresh: Mapping[str, Topic | None], *, whole: bool) -> str:
         own = [one for file, one in fresh.items() if one and self._lists(file)]
@@ -177,13 +181,15 @@ class _Indexing:
         also = [file for file in self._there if not self._wanted(file)]
         also = [file for file in also if file not in fresh or fresh[file] is not None]
         own = [topic for file, topic in fresh.items() if topic and self._lists(file)]
-        absent = set(missing(text, there, self._names()))
-        kept = [bare(file, self._name(file)) for file in there if file not in absent]
-        new = reconciled(text, [*kept, *own], also)
+        absent = set(find_missing_pointers(text, there, self._names()))
+        kept = [make_bare_topic(file, self._name(file)) for file in there if file not in absent]
+        new = reconcile_index(text, [*kept, *own], also)
         self._full = bool(absent)
         if not absent or not _fits(new):
             return new
-        return self._filled(new, absent, lambda more: reconciled(text, [*kept, *own, *more], also))
+        return self._filled(
+            new, absent, lambda more: reconcile_index(text, [*kept, *own, *more], also)
+        )
 
     def _filled(self, text: str, absent: set[str], drawn: Callable[[list[Topic]], str]) -> str:
         """With as many of the missing lines as fit, those of the newest memories."""
@@ -207,7 +213,7 @@ class _Indexing:
         for file in sorted(there, key=lambda file: (self._modified(file), file)):
             if (oldest := self._read(file)) is None:
                 continue
-            ours = {pointer_line(oldest, bullet) for bullet in _BULLETS}
+            ours = {format_pointer(oldest, bullet) for bullet in _BULLETS}
             lines = text.splitlines(keepends=True)
             kept = [line for line in lines if line.rstrip("\r\n") not in ours]
             if len(kept) == len(lines):
@@ -225,9 +231,9 @@ class _Indexing:
         usual = not text or (text.endswith("\n") and "\r" not in text and last[:2] in _ITEMS)
         if usual and not any(_named(text, topic.file) for topic in topics):
             bullet = last[:1] or "-"
-            return text + "".join(f"{pointer_line(topic, bullet)}\n" for topic in topics)
+            return text + "".join(f"{format_pointer(topic, bullet)}\n" for topic in topics)
         new = {topic.file for topic in topics}
-        return reconciled(text, topics, [file for file in self._there if file not in new])
+        return reconcile_index(text, topics, [file for file in self._there if file not in new])
 
     @property
     def _full(self) -> bool:
@@ -282,7 +288,7 @@ def _retold(text: str, before: bytes | None, after: Topic | None) -> str:
         return text
     old = read_topic(before, after.file)
     for bullet in _BULLETS:
-        line, new = pointer_line(old, bullet), pointer_line(after, bullet)
+        line, new = format_pointer(old, bullet), format_pointer(after, bullet)
         if line != new and line in text:
             lines = text.splitlines(keepends=True)
             return "".join(
@@ -292,19 +298,19 @@ def _retold(text: str, before: bytes | None, after: Topic | None) -> str:
 
 
 def _fits(text: str) -> bool:
-    """Whether an index is within its limits; `over_limit` says the same, with the reason."""
+    """Whether an index is within its limits; `explain_over_limit` says the same, with the reason."""
     return len(text) <= CHARACTERS and len(text.splitlines()) <= LINES
 
 
-def bare(file: str, name: str) -> Topic:
+def make_bare_topic(file: str, name: str) -> Topic:
     """A topic that has its line already: only its file and its name count."""
     return Topic(file, b"", name or file, "", None, "")
 
 
-def decoded(data: bytes) -> str:
+def decode_index(data: bytes) -> str:
     """The text of an index; bytes that are no UTF-8 survive."""
     return data.decode("utf-8", "surrogateescape")
 
 
-def encoded(text: str) -> bytes:
+def encode_index(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")

@@ -27,7 +27,7 @@ _RISKY: Final = re.compile(r"[%#?<>\"\\\x00-\x1f\x7f]")
 _LETTER: Final = re.compile(r"[^\r\n]")
 
 
-class Link(msgspec.Struct, frozen=True):
+class MarkdownLink(msgspec.Struct, frozen=True):
     """A link to a markdown file below the folder; the places are offsets into the line."""
 
     file: str
@@ -36,7 +36,7 @@ class Link(msgspec.Struct, frozen=True):
     end: int
 
 
-def without_code(text: str) -> str:
+def blank_out_code(text: str) -> str:
     """The same text with code blanked out, every other character where it was."""
     return _SPAN.sub(_blank, _without_fences(text)) if "`" in text or "~~~" in text else text
 
@@ -67,33 +67,35 @@ def _blanked(text: str) -> str:
     return _LETTER.sub(" ", text)
 
 
-def wiki_links(text: str) -> tuple[str, ...]:
+def find_wiki_links(text: str) -> tuple[str, ...]:
     """The names in `[[name]]`, `[[name|shown]]` and `[[name#part]]`, each once, in order."""
     if "[[" not in text:
         return ()
-    return tuple(dict.fromkeys(found[1].strip() for found in _WIKI.finditer(without_code(text))))
+    return tuple(dict.fromkeys(found[1].strip() for found in _WIKI.finditer(blank_out_code(text))))
 
 
-def file_links(line: str) -> list[Link]:
+def find_file_links(line: str) -> list[MarkdownLink]:
     """The links of one line (code already blanked out) that lead to a markdown file in the folder."""
     if "](" not in line:
         return []
     links = []
     for found in _INLINE.finditer(line):
-        file = local_file(found["angled"] or found["bare"] or "")
+        file = parse_local_file(found["angled"] or found["bare"] or "")
         if file:
-            links.append(Link(file, found["title"].strip(), found.start(), found.end()))
+            links.append(MarkdownLink(file, found["title"].strip(), found.start(), found.end()))
     return links
 
 
-def name_links(line: str) -> list[Link]:
+def find_name_links(line: str) -> list[MarkdownLink]:
     """The `[[name]]`s of one line (code already blanked out)."""
     if "[[" not in line:
         return []
-    return [Link(one[1].strip(), one[1].strip(), *one.span()) for one in _WIKI.finditer(line)]
+    return [
+        MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in _WIKI.finditer(line)
+    ]
 
 
-def target(file: str) -> str:
+def format_link_target(file: str) -> str:
     """How a link to this file is written, so that it is read back as this file."""
     path = _RISKY.sub(lambda found: quote(found.group()), file)
     if re.search(r"[\s()'\"]", path):
@@ -101,7 +103,7 @@ def target(file: str) -> str:
     return path
 
 
-def local_file(target: str) -> str:
+def parse_local_file(target: str) -> str:
     """The file below the folder that a link means; empty for addresses, anchors and ways out."""
     target = target.strip()
     if _ELSEWHERE.match(target):

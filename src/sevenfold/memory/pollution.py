@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.memory.consolidation.sentences import statements
-from sevenfold.memory.consolidation.superseded import core, frame, negates
-from sevenfold.memory.dreams.statements import same_words
+from sevenfold.memory.consolidation.sentences import read_sentences
+from sevenfold.memory.consolidation.supersession import find_shared_frame, is_negation, make_core
+from sevenfold.memory.dreams.statements import normalise_words
 from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.history.revisions import UNDOING, Revision
-from sevenfold.memory.similarity import resembling, statement, words
+from sevenfold.memory.similarity import extract_statement, find_similar, split_words
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Topic, read_topic
 
@@ -46,7 +46,7 @@ class Pollution(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Life:
+class _MemoryLife:
     """One memory since it was first saved in that time."""
 
     since: float
@@ -56,9 +56,9 @@ class _Life:
     quarantined: bool = False
 
 
-def pollution(store: MemoryStore, now: float) -> Pollution:
+def measure_pollution(store: MemoryStore, now: float) -> Pollution:
     """What became of the memories saved in the 30 days before `now`."""
-    lives: dict[str, _Life] = {}
+    lives: dict[str, _MemoryLife] = {}
     for older, revision in _oldest_first(store.history(limit=_FAR), now - DAYS * 86_400):
         for change in revision.files:
             if is_topic(change.file):
@@ -68,7 +68,7 @@ def pollution(store: MemoryStore, now: float) -> Pollution:
                 elif change.action == "removed":
                     _removed(life)
                 elif life is None:
-                    lives[change.file] = _Life(revision.at)
+                    lives[change.file] = _MemoryLife(revision.at)
                 else:
                     life.last = "saved"
                     life.contradicted |= _contradicts(store, change.file, older, revision)
@@ -78,7 +78,7 @@ def pollution(store: MemoryStore, now: float) -> Pollution:
     return _counted(list(lives.values()))
 
 
-def _counted(lives: list[_Life]) -> Pollution:
+def _counted(lives: list[_MemoryLife]) -> Pollution:
     wrong = sum(one.undone or one.contradicted or one.quarantined for one in lives)
     return Pollution(
         saved=len(lives),
@@ -99,7 +99,7 @@ def _oldest_first(
             yield older, newest_first[at]
 
 
-def _undone(life: _Life | None, *, brought_back: bool) -> None:
+def _undone(life: _MemoryLife | None, *, brought_back: bool) -> None:
     """An undoing that is undone leaves the memory as it was saved; so does one of a removal."""
     if life is None:
         return
@@ -108,7 +108,7 @@ def _undone(life: _Life | None, *, brought_back: bool) -> None:
     life.last = "saved" if again else "undone"
 
 
-def _removed(life: _Life | None) -> None:
+def _removed(life: _MemoryLife | None) -> None:
     if life is not None:
         life.last = "removed"
 
@@ -120,12 +120,13 @@ def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: R
     if before is None or after is None:
         return False
     old, new = read_topic(before, file), read_topic(after, "")
-    turned = set(words(statement(old))) ^ set(words(statement(new)))
-    if turned & _NOT and (like := resembling(new, [old])) is not None and like.same:
+    turned = set(split_words(extract_statement(old))) ^ set(split_words(extract_statement(new)))
+    if turned & _NOT and (like := find_similar(new, [old])) is not None and like.same:
         return True
     gone, come = _only(old, new), _only(new, old)
     return any(
-        frame(core(one), core(other)) is not None or negates(core(one), core(other))
+        find_shared_frame(make_core(one), make_core(other)) is not None
+        or is_negation(make_core(one), make_core(other))
         for one in gone
         for other in come
     )
@@ -133,9 +134,9 @@ def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: R
 
 def _only(one: Topic, other: Topic) -> list[str]:
     """The sentences that only the first has."""
-    known = {same_words(each.text) for each in statements(other)}
+    known = {normalise_words(each.text) for each in read_sentences(other)}
     return [
         each.text
-        for each in statements(one)
-        if each.form == "prose" and same_words(each.text) not in known
+        for each in read_sentences(one)
+        if each.form == "prose" and normalise_words(each.text) not in known
     ][:_SENTENCES]

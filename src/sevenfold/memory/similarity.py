@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.memory.folder.folder import part_of
-from sevenfold.memory.folder.names import key
+from sevenfold.memory.folder.folder import find_part
+from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.topic_file import Topic
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _WORD_LIKENESS: Final = re.compile(
 )
 
 
-class Alike(msgspec.Struct, frozen=True):
+class SimilarPair(msgspec.Struct, frozen=True):
     """Two texts that say the same or nearly the same."""
 
     first: str
@@ -55,7 +55,7 @@ class Alike(msgspec.Struct, frozen=True):
     share: float
 
 
-class _Numbers(dict[str, int]):
+class _WordNumbers(dict[str, int]):
     """A number for each word, given out as they come."""
 
     def __missing__(self, word: str) -> int:
@@ -63,19 +63,21 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def alike(texts: Iterable[tuple[str, str]], threshold: float = ALIKE) -> list[Alike]:
+def find_similar_pairs(
+    texts: Iterable[tuple[str, str]], threshold: float = ALIKE
+) -> list[SimilarPair]:
     """The pairs (earlier, later) of named texts that are nearly the same; each later one once."""
-    numbers = _Numbers()
+    numbers = _WordNumbers()
     sketches: list[tuple[str, array[int]]] = []
     buckets: dict[int, list[int]] = {}
-    found: list[Alike] = []
+    found: list[SimilarPair] = []
     for name, text in texts:
         sketch = _sketch(text, numbers)
         if not sketch:
             continue
         best = _closest_likeness(sketch, sketches, buckets)
         if best is not None and best[1] >= threshold:
-            found.append(Alike(best[0], name, best[1]))
+            found.append(SimilarPair(best[0], name, best[1]))
             continue  # the first of a group stands for all of it
         for value in sketch[:_SMALLEST]:
             crowd = buckets.setdefault(value, [])
@@ -108,7 +110,7 @@ def _share(one: array[int], other: array[int]) -> float:
     return both / (len(one) + len(other) - both)
 
 
-def _sketch(text: str, numbers: _Numbers) -> array[int]:
+def _sketch(text: str, numbers: _WordNumbers) -> array[int]:
     """The smallest hashes of its word pairs, in order."""
     text = text[:_CHARACTERS].lower()
     pattern = _ASCII_WORD if text.isascii() else _WORD_LIKENESS
@@ -152,7 +154,7 @@ _CORE: Final = 2
 """Words that two short statements must have in common to be about one thing."""
 
 
-class Resemblance(msgspec.Struct, frozen=True):
+class SimilarMemory(msgspec.Struct, frozen=True):
     """A memory that a new one is close to."""
 
     topic: Topic
@@ -162,7 +164,7 @@ class Resemblance(msgspec.Struct, frozen=True):
     """Whether the new one says nothing that the old does not."""
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
     return _WORD.findall(text.casefold())
 
@@ -172,33 +174,33 @@ def is_quote(line: str) -> bool:
     return line.lstrip().startswith(">")
 
 
-def statement(topic: Topic) -> str:
+def extract_statement(topic: Topic) -> str:
     """What a memory states: its description and its text, without the words it rests on."""
     lines = [line for line in topic.body.split("\n") if not is_quote(line)]
     body = "\n".join(lines).strip()
     return body if topic.description in body else f"{topic.description}\n{body}"
 
 
-def resembling(new: Topic, known: Iterable[Topic]) -> Resemblance | None:
+def find_similar(new: Topic, known: Iterable[Topic]) -> SimilarMemory | None:
     """The memory that a new one repeats, corrects or comes close to; None: it is about something else."""
     others = [one for one in known if one.file != new.file]
     closest = _named_the_same(new, others) or _closest(new, others)
     if closest is None:
         return None
     one_kind = new.type == closest.type or None in (new.type, closest.type)
-    before, after = statement(closest), statement(new)
-    said = one_kind and set(words(before)) - _PLAIN == set(words(after)) - _PLAIN
-    return Resemblance(closest, one_kind and _core(before) == _core(after), said)
+    before, after = extract_statement(closest), extract_statement(new)
+    said = one_kind and set(split_words(before)) - _PLAIN == set(split_words(after)) - _PLAIN
+    return SimilarMemory(closest, one_kind and _core(before) == _core(after), said)
 
 
-def near(new: Topic, known: Iterable[Topic]) -> list[Topic]:
+def filter_candidates(new: Topic, known: Iterable[Topic]) -> list[Topic]:
     """Those of many memories that share enough words with a new one to be looked at closely."""
-    wanted = _telling(statement(new)), _telling(new.description)
+    wanted = _telling(extract_statement(new)), _telling(new.description)
     return [
         one
         for one in known
-        if key(one.name) == key(new.name)
-        or _overlap(wanted[0], _telling(statement(one)))
+        if make_file_key(one.name) == make_file_key(new.name)
+        or _overlap(wanted[0], _telling(extract_statement(one)))
         or _overlap(wanted[1], _telling(one.description))
     ]
 
@@ -209,23 +211,23 @@ def _overlap(one: frozenset[str], other: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=20_000)
 def _telling(text: str) -> frozenset[str]:
-    return frozenset(words(text)) - _PLAIN
+    return frozenset(split_words(text)) - _PLAIN
 
 
 def _named_the_same(new: Topic, others: Sequence[Topic]) -> Topic | None:
-    return next((one for one in others if key(one.name) == key(new.name)), None)
+    return next((one for one in others if make_file_key(one.name) == make_file_key(new.name)), None)
 
 
 def _closest(new: Topic, others: Sequence[Topic]) -> Topic | None:
     by_file = {one.file: one for one in others}
-    for told, least in ((statement, ALIKE), (_described, DESCRIBED_ALIKE)):
+    for told, least in ((extract_statement, ALIKE), (_described, DESCRIBED_ALIKE)):
         core = _core(told(new))
         if len(core) >= _CORE:
             for one in others:
                 if one.type == new.type and _core(told(one)) == core:
                     return one
         texts = [(one.file, told(one)) for one in others]
-        for pair in alike([*texts, ("", told(new))], least):
+        for pair in find_similar_pairs([*texts, ("", told(new))], least):
             if pair.second == "" and pair.first in by_file:
                 return by_file[pair.first]
     return None
@@ -237,20 +239,20 @@ def _described(topic: Topic) -> str:
 
 def _core(text: str) -> frozenset[str]:
     """What a statement is about: its words without those in which two of them may differ."""
-    told = words(_DATE.sub(" ", text))
+    told = split_words(_DATE.sub(" ", text))
     return (
         frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
     )
 
 
-def resemblance(store: MemoryStore, new: Topic) -> Resemblance | None:
+def find_similar_in_store(store: MemoryStore, new: Topic) -> SimilarMemory | None:
     """The memory of the same part that a new one comes close to."""
-    part = part_of(new.file)
+    part = find_part(new.file)
     there = [one for one in store.topics() if part.holds(one.file)]
-    return resembling(new, near(new, there))
+    return find_similar(new, filter_candidates(new, there))
 
 
-def repeated(store: MemoryStore, new: Topic) -> str | None:
+def find_repeated_file(store: MemoryStore, new: Topic) -> str | None:
     """The file of the memory that is about the same, so that it gets the new text; None: there is none."""
-    like = resemblance(store, new)
+    like = find_similar_in_store(store, new)
     return like.topic.file if like is not None and (like.same or like.known) else None

@@ -16,38 +16,38 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Event
-from sevenfold.memory.dreams.journal import pending
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Event
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
-from sevenfold.memory.folder.external_changes import taken_in
-from sevenfold.memory.folder.files import MemoryFiles, Opened, Overtaken
+from sevenfold.memory.folder.external_changes import record_external_changes
+from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles, OpenFolder
 from sevenfold.memory.folder.folder import (
     OWN,
     SHARED,
-    Desk,
+    DeferredNotices,
+    FolderListing,
+    FolderTransaction,
     LedgerFile,
-    Listing,
     Saved,
-    Saying,
-    agent_of,
-    listed,
+    find_agent_kind,
+    list_folder,
 )
+from sevenfold.memory.folder.folder_history import FolderHistory
 from sevenfold.memory.folder.names import TEAM
-from sevenfold.memory.folder.propose import Proposal
-from sevenfold.memory.folder.read import Reading, Recalling
-from sevenfold.memory.folder.record import Recording
-from sevenfold.memory.guard.gate import Gate
+from sevenfold.memory.folder.proposals import WriteProposal
+from sevenfold.memory.folder.reader import FolderReader, RecallReader
+from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author, Revision
-from sevenfold.memory.recalled import Recalled
+from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.topic_file import Origin, Topic, Type
-from sevenfold.protocols import Clock
 
 if TYPE_CHECKING:
-    from sevenfold.memory.check import Finding
+    from sevenfold.memory.check import CheckFinding
     from sevenfold.memory.guard.guard import Quarantine
     from sevenfold.memory.search.embedding import Embedder
-    from sevenfold.memory.search.scoring import Progress
+    from sevenfold.memory.search.scoring import VectorProgress
 
 HISTORY: Final = "history"
 QUARANTINE: Final = "quarantine"
@@ -61,7 +61,7 @@ Claim: TypeAlias = Callable[[], tuple[Path, Path]]
 """Gives the folder and the state."""
 
 
-def ignore(event: Event) -> None:
+def ignore_event(event: Event) -> None:
     """For those who want no events."""
 
 
@@ -74,7 +74,7 @@ class MemoryStore:
         state: Path,
         clock: Clock,
         *,
-        emit: Emit = ignore,
+        emit: Emit = ignore_event,
         author: Author = USER,
         embedder: Embedder | None = None,
         claim: Claim | None = None,
@@ -82,18 +82,18 @@ class MemoryStore:
         """`claim` writes down whose memory this is, and says where it is: it may be another's by now."""
         self.author = author
         self._clock, self._embedder, self._claim = clock, embedder, claim
-        saying = Saying(emit)
+        saying = DeferredNotices(emit)
         self._say, self._tell = saying.say, saying.tell
         self._settle(folder, state)
 
     def _settle(self, folder: Path, state: Path) -> None:
         self.folder, self.state = folder, state
         self._files = MemoryFiles(folder)
-        self._reading = Reading(self._files)
+        self._reading = FolderReader(self._files)
         self._ledgers = LedgerFile(state)
-        self._past = Recording(state / HISTORY, self._say)
-        self._recalling = Recalling(self._files, self._reading, state, self._embedder, self._say)
-        self._gate = Gate(state / QUARANTINE, self._clock, agent_of(folder))
+        self._past = FolderHistory(state / HISTORY, self._say)
+        self._recalling = RecallReader(self._files, self._reading, state, self._embedder, self._say)
+        self._gate = GuardGate(state / QUARANTINE, self._clock, find_agent_kind(folder))
 
     def claim(self) -> None:
         """Before the first write: whose memory this is. Where another project was faster, we move."""
@@ -115,7 +115,7 @@ class MemoryStore:
         """One memory: by name, by file, or by a beginning that only one has."""
         return self._reading.get(name)
 
-    def listing(self) -> Listing:
+    def listing(self) -> FolderListing:
         """The files with their times and sizes, and what in the folder is not used and why."""
         return self._reading.listing()
 
@@ -131,12 +131,12 @@ class MemoryStore:
 
     def loaded_index(self, *, team: bool = False) -> str:
         """An index as a session sees it: within its limits, with a warning when that took a cut."""
-        from sevenfold.memory.index import loaded
+        from sevenfold.memory.index import load_index
 
         part, text = SHARED if team else OWN, self.index_text(team=team)
         known = self.modified() if text else {}
         times = {part.inner(file): at for file, at in known.items() if file.startswith(part.folder)}
-        return loaded(text, times, part.index) if text else ""
+        return load_index(text, times, part.index) if text else ""
 
     def modified(self) -> dict[str, float]:
         """When each memory was last changed, by file."""
@@ -166,11 +166,11 @@ class MemoryStore:
         self._recalling.prepare()
         self._tell()
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckFinding]:
         """What is wrong with the memories, the index and the folder, and what to do about it."""
-        from sevenfold.memory.check import check
+        from sevenfold.memory.check import check_memories
 
-        return check(
+        return check_memories(
             self.topics(),
             self.index_text(),
             self.index_text(team=True),
@@ -184,7 +184,7 @@ class MemoryStore:
         """Wait until every memory can be found by its meaning too; False when that takes longer."""
         return self._recalling.settled(seconds)
 
-    def build(self, tell: Callable[[Progress], None] | None = None) -> None:
+    def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
         """Start making the vectors by which memories are found by meaning, in the background."""
         self._recalling.build(tell)
 
@@ -206,12 +206,12 @@ class MemoryStore:
 
         With `new` only the name counts. With `team` it is shared: nothing about a person is taken then.
         """
-        from sevenfold.memory.folder.write import added
-        from sevenfold.memory.similarity import repeated
+        from sevenfold.memory.folder.changes import add_memory
+        from sevenfold.memory.similarity import find_repeated_file
 
         by = author or self.author
         return self.changing(
-            lambda desk: added(
+            lambda desk: add_memory(
                 desk,
                 by,
                 type=type,
@@ -220,7 +220,7 @@ class MemoryStore:
                 body=body,
                 origin=origin,
                 team=team,
-                like=None if new else partial(repeated, self),
+                like=None if new else partial(find_repeated_file, self),
             )
         )
 
@@ -234,32 +234,32 @@ class MemoryStore:
         author: Author | None = None,
     ) -> Saved:
         """Change what is given of one memory, and nothing else of its file."""
-        from sevenfold.memory.folder.write import edited
+        from sevenfold.memory.folder.changes import edit_memory
 
         by = author or self.author
         return self.changing(
-            lambda desk: edited(desk, by, name, description=description, body=body, type=type)
+            lambda desk: edit_memory(desk, by, name, description=description, body=body, type=type)
         )
 
     def remove(self, name: str, *, author: Author | None = None) -> Saved:
         """Remove a memory; it can be had back with `undo`."""
-        from sevenfold.memory.folder.write import removed
+        from sevenfold.memory.folder.changes import remove_memory
 
-        return self.changing(lambda desk: removed(desk, author or self.author, name))
+        return self.changing(lambda desk: remove_memory(desk, author or self.author, name))
 
     def purge(self, name: str) -> Saved:
         """Take a memory out of files, index, history and search, for good."""
-        from sevenfold.memory.dreams.stage import discard_all, waiting
-        from sevenfold.memory.folder.undo import purged
+        from sevenfold.memory.dreams.stage import discard_all_stages, list_waiting_stages
+        from sevenfold.memory.folder.undo import purge_memory
 
-        saved = self.changing(lambda desk: purged(desk, name))
+        saved = self.changing(lambda desk: purge_memory(desk, name))
         file = saved.path.relative_to(self.folder).as_posix()
         self._recalling.purge(file)
         for held in [one for one in self.quarantine.list() if one.file == file]:
             self.quarantine.drop(held.number)
-        if waiting(self.state):
+        if list_waiting_stages(self.state):
             self._say("the dream that waited for review was dropped: it had a copy of the memory")
-        discard_all(self.state)
+        discard_all_stages(self.state)
         self._tell()
         return saved
 
@@ -267,9 +267,9 @@ class MemoryStore:
         self, name: str | None = None, to: str | None = None, *, author: Author | None = None
     ) -> list[Saved]:
         """Undo the last change of one memory or of all, or go back to a revision."""
-        from sevenfold.memory.folder.undo import undone
+        from sevenfold.memory.folder.undo import undo_changes
 
-        return self.changing(lambda desk: undone(desk, author or self.author, name, to))
+        return self.changing(lambda desk: undo_changes(desk, author or self.author, name, to))
 
     def take_in(self, author: Author = OTHER) -> list[Saved]:
         """Make what others wrote in the folder a revision, and bring the index up to date."""
@@ -284,7 +284,7 @@ class MemoryStore:
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
         """`Refused` with the reason when these bytes may not become this file."""
         self.claim()
-        proposal = Proposal(self._files, path, data)
+        proposal = WriteProposal(self._files, path, data)
         old = proposal.check(self._reading.index_text)
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
@@ -321,26 +321,26 @@ class MemoryStore:
 
     def release(self, number: int) -> Saved:
         """Make a memory of what is in the quarantine, because the user says so."""
-        from sevenfold.memory.folder.write import released
+        from sevenfold.memory.folder.changes import release_memory
 
         by = Author("user", self.author.session, f"released from quarantine, number {number}")
         saved = list[Saved]()
 
         def write(file: str, data: bytes) -> None:
-            saved.append(self.changing(lambda desk: released(desk, by, file, data)))
+            saved.append(self.changing(lambda desk: release_memory(desk, by, file, data)))
 
         self.quarantine.release(number, write)
         return saved[0]
 
     def recover(self) -> str:
         """Finish or take back what a dream that died was committing; says what was done, if anything."""
-        if not pending(self.state) or not self.folder.is_dir():
+        if not is_commit_pending(self.state) or not self.folder.is_dir():
             return ""
-        from sevenfold.memory.dreams.commit import finished
+        from sevenfold.memory.dreams.commit import finish_pending_dream
 
         try:
             with self._files.opened() as at, at.alone():
-                return finished(self._desk(at), self.state)
+                return finish_pending_dream(self._desk(at), self.state)
         finally:
             self._recalling.changed()
 
@@ -351,7 +351,9 @@ class MemoryStore:
     # --- inside ---------------------------------------------------------------------------------------
 
     def changing(
-        self, work: Callable[[Desk], T], taken: tuple[Author, list[Saved]] | None = None
+        self,
+        work: Callable[[FolderTransaction], T],
+        taken: tuple[Author, list[Saved]] | None = None,
     ) -> T:
         """Do something with the folder, ours alone and with everything taken in."""
         author, saved = taken or (OTHER, [])
@@ -360,14 +362,14 @@ class MemoryStore:
             for _ in range(_TRIES):
                 try:
                     with self._files.opened(make=True) as at, at.alone():
-                        if pending(self.state):  # a dream died while it was written
-                            from sevenfold.memory.dreams.commit import finished
+                        if is_commit_pending(self.state):  # a dream died while it was written
+                            from sevenfold.memory.dreams.commit import finish_pending_dream
 
-                            finished(self._desk(at), self.state)
+                            finish_pending_dream(self._desk(at), self.state)
                         desk = self._desk(at)
-                        saved += taken_in(desk, author)
+                        saved += record_external_changes(desk, author)
                         return work(desk)
-                except Overtaken:  # somebody without the lock was faster: look again
+                except ConcurrentWrite:  # somebody without the lock was faster: look again
                     continue
             raise StorageFailure(
                 f"{self.folder} could not be written: another program keeps changing the same file; "
@@ -377,8 +379,8 @@ class MemoryStore:
             self._recalling.changed()
             self._tell()
 
-    def _desk(self, at: Opened) -> Desk:
-        return Desk(
+    def _desk(self, at: OpenFolder) -> FolderTransaction:
+        return FolderTransaction(
             at=at,
             folder=self.folder,
             ledgers=self._ledgers,
@@ -386,19 +388,21 @@ class MemoryStore:
             gate=self._gate,
             now=self._clock.now(),
             say=self._say,
-            listing=listed(at),
+            listing=list_folder(at),
             ledger=self._ledgers.load(),
         )
 
     def _ever(self, name: str | None) -> str | None:
         """The file of a memory that is there or was."""
-        from sevenfold.memory.folder.undo import once
+        from sevenfold.memory.folder.undo import find_file_in_history
 
         if name is None:
             return None
         try:
             return self.get(name).file
         except NoSuchMemory:
-            if (file := self._past.ask(lambda history: once(history, name))) is None:
+            if (
+                file := self._past.ask(lambda history: find_file_in_history(history, name))
+            ) is None:
                 raise
             return file

@@ -15,19 +15,19 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
 from sevenfold.memory.frontmatter import (
     PROSE,
-    Entry,
     Frontmatter,
+    FrontmatterEntry,
+    detect_line_break,
     find_frontmatter,
-    last,
-    line_break,
-    line_start,
-    scalar,
-    whole,
+    find_last_entry,
+    find_line_start,
+    format_scalar,
+    strip_broken_characters,
 )
-from sevenfold.memory.links import wiki_links
+from sevenfold.memory.links import find_wiki_links
 
 Type = Literal["user", "feedback", "project", "reference"]
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
@@ -74,29 +74,29 @@ class Topic(msgspec.Struct, frozen=True):
 def read_topic(data: bytes, file: str) -> Topic:
     """The memory in these bytes; never raises."""
     stem = PurePosixPath(file).name.removesuffix(".md") or file
-    if unreadable := not_text(data):
+    if unreadable := explain_not_text(data):
         return Topic(file, data, stem, "", None, "", problems=(unreadable,))
-    text = decoded(data)
+    text = decode_text(data)
     found = find_frontmatter(text)
     entries = found.entries if found else ()
     problems = _flaws(data, text, found)
-    body = trimmed(text[found.body if found else len(bom(text)) :])
+    body = trim_body(text[found.body if found else len(find_bom(text)) :])
     name = _prose(entries, "name", problems, found)
     description = _prose(entries, "description", problems, found)
     return Topic(
         file=file,
         data=data,
         name=name or stem,
-        description=description or summary(body),
+        description=description or summarise_body(body),
         type=_type(entries, problems),
         body=body,
         origin=_origin(entries),
-        links=wiki_links(body),
+        links=find_wiki_links(body),
         problems=tuple(problems),
     )
 
 
-def not_text(data: bytes) -> str:
+def explain_not_text(data: bytes) -> str:
     """Why these bytes cannot be read as text; empty when they can."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is written in UTF-16; save it as UTF-8"
@@ -105,32 +105,32 @@ def not_text(data: bytes) -> str:
     return ""
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """The text that is read; bytes that are no UTF-8 are held as halves of characters."""
     return data[:LARGEST].decode("utf-8", "surrogateescape")
 
 
-def bom(text: str) -> str:
+def find_bom(text: str) -> str:
     """The byte order mark that some editors put in front."""
     return text[:1] if text[:1] == "\ufeff" else ""
 
 
-def trimmed(text: str) -> str:
+def trim_body(text: str) -> str:
     """A body as it is compared and shown: plain line breaks, no blank lines around it."""
-    return _LEADING.sub("", _BREAKS.sub("\n", whole(text))).rstrip(" \t\n")
+    return _LEADING.sub("", _BREAKS.sub("\n", strip_broken_characters(text))).rstrip(" \t\n")
 
 
-def summary(body: str) -> str:
+def summarise_body(body: str) -> str:
     """One line that says what a text is about: its first heading, else its first sentence."""
     head = body[:5000]
     heading = _HEADING.search(head)
     line = heading[1] if heading else next((one for one in head.split("\n") if one.strip()), "")
     line = " ".join(_MARKUP.sub("", line).split())
     sentence = _SENTENCE.match(line)
-    return shortened(sentence.group() if sentence and not heading else line, DESCRIPTION)
+    return shorten_text(sentence.group() if sentence and not heading else line, DESCRIPTION)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """The text on one line and within the limit, cut between words where that is near."""
     text = " ".join(text.split())
     if len(text) <= limit:
@@ -148,7 +148,7 @@ def _flaws(data: bytes, text: str, found: Frontmatter | None) -> list[str]:
         problems.append(
             f"it has {len(data):,} bytes; only the first {LARGEST:,} are read, so split it up"
         )
-    if whole(text) != text:
+    if strip_broken_characters(text) != text:
         problems.append("it is not all UTF-8; save it as UTF-8")
     if found is None:
         if text.strip():
@@ -169,27 +169,30 @@ def _flaws(data: bytes, text: str, found: Frontmatter | None) -> list[str]:
 
 
 def _prose(
-    entries: tuple[Entry, ...], key: str, problems: list[str], found: Frontmatter | None
+    entries: tuple[FrontmatterEntry, ...], key: str, problems: list[str], found: Frontmatter | None
 ) -> str:
-    entry = last(entries, key)
+    entry = find_last_entry(entries, key)
     value = entry.value if entry is not None else None
     if value is None and entry is not None and entry.items:
         value = ", ".join(entry.items)
         problems.append(f"its {key} is a list; one line of text is needed")
     elif found is not None and not (value or "").strip():
         problems.append(f"it has no {key}")
-    return whole(value or "").strip()
+    return strip_broken_characters(value or "").strip()
 
 
-def type_entries(entries: tuple[Entry, ...]) -> list[Entry]:
+def find_type_entries(entries: tuple[FrontmatterEntry, ...]) -> list[FrontmatterEntry]:
     """Where the type is written: at the top, under `metadata`, or both."""
-    meta = last(entries, "metadata")
-    found = [last(entries, "type"), last(meta.inner, "type") if meta else None]
+    meta = find_last_entry(entries, "metadata")
+    found = [
+        find_last_entry(entries, "type"),
+        find_last_entry(meta.inner, "type") if meta else None,
+    ]
     return [one for one in found if one is not None]
 
 
-def _type(entries: tuple[Entry, ...], problems: list[str]) -> Type | None:
-    written = [(one.value or "").strip() for one in type_entries(entries)]
+def _type(entries: tuple[FrontmatterEntry, ...], problems: list[str]) -> Type | None:
+    written = [(one.value or "").strip() for one in find_type_entries(entries)]
     for value in written:
         for known in TYPES:
             if value.casefold() == known:
@@ -202,25 +205,27 @@ def _type(entries: tuple[Entry, ...], problems: list[str]) -> Type | None:
     return None
 
 
-def origin_entry(entries: tuple[Entry, ...]) -> Entry | None:
+def find_origin_entry(entries: tuple[FrontmatterEntry, ...]) -> FrontmatterEntry | None:
     """Where the origin is written: under `metadata`, or at the top where that could not be."""
-    meta = last(entries, "metadata")
-    return (last(meta.inner, "origin") if meta else None) or last(entries, "origin")
+    meta = find_last_entry(entries, "metadata")
+    return (find_last_entry(meta.inner, "origin") if meta else None) or find_last_entry(
+        entries, "origin"
+    )
 
 
-def _origin(entries: tuple[Entry, ...]) -> Origin | None:
-    entry = origin_entry(entries)
+def _origin(entries: tuple[FrontmatterEntry, ...]) -> Origin | None:
+    entry = find_origin_entry(entries)
     if entry is not None and entry.inner:
         said = {one.key: (one.value or "").strip() for one in entry.inner}
-        ids = last(entry.inner, "entries")
+        ids = find_last_entry(entry.inner, "entries")
         return Origin(
             session=said.get("session", ""),
             entries=tuple(int(one) for one in (ids.items if ids else ()) if _ID.fullmatch(one)),
             date=said.get("date", ""),
             author=said.get("author", ""),
         )
-    meta = last(entries, "metadata")
-    session = last((*entries, *(meta.inner if meta else ())), "originsessionid")
+    meta = find_last_entry(entries, "metadata")
+    session = find_last_entry((*entries, *(meta.inner if meta else ())), "originsessionid")
     if session is not None and (session.value or "").strip():
         return Origin(session=(session.value or "").strip())
     return None
@@ -231,13 +236,13 @@ _BLANK_LINES: Final = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _BEFORE: Final = {"name": (), "description": ("name",), "type": ("description", "name")}
 
 
-class _Edit(msgspec.Struct, frozen=True):
+class _TextEdit(msgspec.Struct, frozen=True):
     start: int
     end: int
     text: str
 
 
-def changed(
+def change_topic(
     topic: Topic,
     *,
     name: str | None = None,
@@ -252,7 +257,7 @@ def changed(
         name=_or(name, topic.name),
         description=_or(description, topic.description),
         type=type or topic.type,
-        body=topic.body if body is None else trimmed(body),
+        body=topic.body if body is None else trim_body(body),
         origin=origin or topic.origin,
     )
     keys = [
@@ -262,13 +267,13 @@ def changed(
     ]
     if not keys and wanted.body == topic.body:
         return topic.data
-    if why := not_text(topic.data):
+    if why := explain_not_text(topic.data):
         raise Refused(f"{topic.file} cannot be changed in place: {why}")
     data = _edited(topic, wanted, keys)
     return data if _says(data, wanted, keys) else _anew(topic, wanted)
 
 
-def new_topic(
+def encode_new_topic(
     file: str,
     *,
     name: str,
@@ -278,130 +283,137 @@ def new_topic(
     origin: Origin | None = None,
 ) -> bytes:
     """The bytes of a new memory."""
-    wanted = Topic(file, b"", _or(name, ""), _or(description, ""), type, trimmed(body), origin)
+    wanted = Topic(file, b"", _or(name, ""), _or(description, ""), type, trim_body(body), origin)
     text = f"---\n{_known(wanted, chr(10))}---\n"
-    return encoded(text + (f"\n{wanted.body}\n" if wanted.body else ""))
+    return encode_text(text + (f"\n{wanted.body}\n" if wanted.body else ""))
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """The bytes of a text, with those that were no UTF-8 as they were."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # halves of characters that no file ever held
-        return whole(text).encode("utf-8")
+        return strip_broken_characters(text).encode("utf-8")
 
 
 def _or(given: str | None, old: str) -> str:
-    return old if given is None else whole(given).strip()
+    return old if given is None else strip_broken_characters(given).strip()
 
 
 def _says(data: bytes, wanted: Topic, keys: list[str]) -> bool:
     new = read_topic(data, wanted.file)
     entries = _block(wanted)
-    given = [key for key in ("name", "description") if key in keys or last(entries, key)]
+    given = [key for key in ("name", "description") if key in keys or find_last_entry(entries, key)]
     return all(
         getattr(new, key) == getattr(wanted, key) for key in [*given, "type", "origin", "body"]
     )
 
 
-def _block(topic: Topic) -> tuple[Entry, ...]:
-    found = find_frontmatter(decoded(topic.data))
+def _block(topic: Topic) -> tuple[FrontmatterEntry, ...]:
+    found = find_frontmatter(decode_text(topic.data))
     return found.entries if found else ()
 
 
 def _edited(topic: Topic, wanted: Topic, keys: list[str]) -> bytes:
-    text, rest = decoded(topic.data), topic.data[LARGEST:]
+    text, rest = decode_text(topic.data), topic.data[LARGEST:]
     found = find_frontmatter(text)
-    begin = found.body if found else len(bom(text))
+    begin = found.body if found else len(find_bom(text))
     if wanted.body != topic.body:
         text, rest = text[:begin] + _new_body(text, begin, topic.body, wanted.body), b""
     if found is None:
         if keys:
-            mark, nl = bom(text), line_break(text)
+            mark, nl = find_bom(text), detect_line_break(text)
             text = f"{mark}---{nl}{_known(wanted, nl)}---{nl}{nl}{text[len(mark) :]}"
-        return encoded(text) + rest
-    edits: list[_Edit] = []
+        return encode_text(text) + rest
+    edits: list[_TextEdit] = []
     for key in keys:
         edits += _value_edits(text, found, key, wanted)
     edits.sort(key=lambda one: one.start)
     for edit in reversed(edits):  # from the end, so that the other places still hold
         text = text[: edit.start] + edit.text + text[edit.end :]
-    return encoded(text) + rest
+    return encode_text(text) + rest
 
 
-def _value_edits(text: str, found: Frontmatter, key: str, wanted: Topic) -> list[_Edit]:
+def _value_edits(text: str, found: Frontmatter, key: str, wanted: Topic) -> list[_TextEdit]:
     if key == "origin" and wanted.origin is not None:
         return [_origin_edit(text, found, wanted.origin)]
     value = str(getattr(wanted, key))
-    places = type_entries(found.entries) if key == "type" else [last(found.entries, key)]
-    edits = [_put(text, place, scalar(value, flow=key == "type")) for place in places if place]
+    places = (
+        find_type_entries(found.entries) if key == "type" else [find_last_entry(found.entries, key)]
+    )
+    edits = [
+        _put(text, place, format_scalar(value, flow=key == "type")) for place in places if place
+    ]
     if edits:
         return edits
     at, margin = found.start, ""
     if found.entries:
         margin = _margin(text, found.entries[0])
     for before in _BEFORE[key]:
-        if entry := last(found.entries, before):
+        if entry := find_last_entry(found.entries, before):
             at = entry.after
             break
     else:
         at = found.end if key == "type" else at
-    return [_line(text, at, f"{margin}{key}: {scalar(value)}")]
+    return [_line(text, at, f"{margin}{key}: {format_scalar(value)}")]
 
 
-def _put(text: str, place: Entry, value: str) -> _Edit:
+def _put(text: str, place: FrontmatterEntry, value: str) -> _TextEdit:
     """A value in place of another; the colon becomes one that YAML knows."""
     if text[place.colon - 1 : place.colon] == "：":
-        return _Edit(place.colon - 1, place.end, f": {value}")
-    return _Edit(place.colon, place.end, f" {value}")
+        return _TextEdit(place.colon - 1, place.end, f": {value}")
+    return _TextEdit(place.colon, place.end, f" {value}")
 
 
-def _line(text: str, at: int, line: str) -> _Edit:
+def _line(text: str, at: int, line: str) -> _TextEdit:
     """A line of its own at this place, which is where a line begins or the end of the text."""
-    nl = line_break(text)
+    nl = detect_line_break(text)
     lead = "" if at == 0 or text[at - 1] in "\r\n" else nl
-    return _Edit(at, at, f"{lead}{line}{nl}")
+    return _TextEdit(at, at, f"{lead}{line}{nl}")
 
 
-def _margin(text: str, entry: Entry) -> str:
-    head = text[line_start(text, entry.line) : entry.colon]
+def _margin(text: str, entry: FrontmatterEntry) -> str:
+    head = text[find_line_start(text, entry.line) : entry.colon]
     return head[: len(head) - len(head.lstrip(" \t"))]
 
 
-def _origin_edit(text: str, found: Frontmatter, origin: Origin) -> _Edit:
+def _origin_edit(text: str, found: Frontmatter, origin: Origin) -> _TextEdit:
     value = _flow(origin)
-    if place := origin_entry(found.entries):
+    if place := find_origin_entry(found.entries):
         return _put(text, place, value)
-    meta = last(found.entries, "metadata")
+    meta = find_last_entry(found.entries, "metadata")
     margin = _margin(text, found.entries[0]) if found.entries else ""
-    nl = line_break(text)
+    nl = detect_line_break(text)
     if meta is None:
         return _line(text, found.end, f"{margin}metadata:{nl}{margin}  origin: {value}")
     if meta.flow and meta.inner:
         end = meta.inner[-1].end
-        return _Edit(end, end, f", origin: {value}")
+        return _TextEdit(end, end, f", origin: {value}")
     if meta.inner:
         return _line(text, meta.inner[-1].after, f"{_margin(text, meta.inner[0])}origin: {value}")
     if not (meta.value or "").strip() and not meta.items:
-        return _Edit(meta.colon, meta.end, f"{nl}{margin}  origin: {value}")
+        return _TextEdit(meta.colon, meta.end, f"{nl}{margin}  origin: {value}")
     return _line(text, found.end, f"{margin}origin: {value}")
 
 
 def _flow(origin: Origin) -> str:
     parts = []
     if origin.session:
-        parts.append(f"session: {scalar(origin.session, flow=True)}")
+        parts.append(f"session: {format_scalar(origin.session, flow=True)}")
     if origin.entries:
         parts.append(f"entries: [{', '.join(str(one) for one in origin.entries)}]")
     if origin.date:
-        parts.append(f"date: {scalar(origin.date, flow=True)}")
-    parts.append(f"author: {scalar(origin.author, flow=True)}")
+        parts.append(f"date: {format_scalar(origin.date, flow=True)}")
+    parts.append(f"author: {format_scalar(origin.author, flow=True)}")
     return f"{{{', '.join(parts)}}}"
 
 
 def _known(topic: Topic, nl: str) -> str:
     """The lines of frontmatter that we know how to write."""
-    lines = [f"name: {scalar(topic.name)}", f"description: {scalar(topic.description)}"]
+    lines = [
+        f"name: {format_scalar(topic.name)}",
+        f"description: {format_scalar(topic.description)}",
+    ]
     if topic.type is not None:
         lines.append(f"type: {topic.type}")
     if topic.origin is not None:
@@ -412,7 +424,7 @@ def _known(topic: Topic, nl: str) -> str:
 def _new_body(text: str, begin: int, old: str, new: str) -> str:
     """The new body; the lines that it shares with the old one at both ends stay byte for byte."""
     raw = text[begin:]
-    nl = line_break(text)
+    nl = detect_line_break(text)
     blank = _BLANK_LINES.match(raw)
     lead = blank.group() if blank else ""
     core = raw[len(lead) :].rstrip(" \t\r\n")
@@ -451,14 +463,14 @@ def _ended(line: str, nl: str) -> str:
 
 def _anew(topic: Topic, wanted: Topic) -> bytes:
     """Known keys, then the old lines as comments, then the body: for what cannot be mended in place."""
-    text = decoded(topic.data)
+    text = decode_text(topic.data)
     found = find_frontmatter(text)
-    nl = line_break(text)
+    nl = detect_line_break(text)
     old = _LINE.findall(text[found.start : found.end]) if found else []
     remarks = "".join(f"# {line.rstrip(chr(13) + chr(10))}{nl}" for line in old)
-    kept = text[found.body if found else len(bom(text)) :]
+    kept = text[found.body if found else len(find_bom(text)) :]
     body, rest = kept, topic.data[LARGEST:]
     if wanted.body != topic.body:
         body, rest = wanted.body.replace("\n", nl) + nl, b""
-    head = f"{bom(text)}---{nl}{_known(wanted, nl)}{remarks}---{nl}{nl}"
-    return encoded(head + body) + rest
+    head = f"{find_bom(text)}---{nl}{_known(wanted, nl)}{remarks}---{nl}{nl}"
+    return encode_text(head + body) + rest

@@ -6,24 +6,24 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sevenfold.errors import NoKey, UnknownModel
+from sevenfold.core.errors import NoKey, UnknownModel
+from sevenfold.core.protocols import Clock, Model
 from sevenfold.models.capabilities import (
     ANTHROPIC_URL,
     FAMILIES,
     OFFLINE,
-    Access,
-    capabilities,
-    connected_capabilities,
-    default_params,
-    family,
+    ModelAccess,
+    find_capabilities,
+    find_family,
+    find_user_capabilities,
+    make_default_params,
 )
-from sevenfold.protocols import Clock, Model
 
 if TYPE_CHECKING:
     from sevenfold.models.anthropic import AnthropicModel
     from sevenfold.models.openai import OpenAiModel
 
-__all__ = ["OFFLINE", "Access", "capabilities", "connect", "default_params"]
+__all__ = ["OFFLINE", "ModelAccess", "connect_model", "find_capabilities", "make_default_params"]
 
 KNOWN: Final = (
     "'offline' (needs nothing), an Anthropic model such as 'claude-sonnet-5-5', 'anthropic:NAME', "
@@ -31,7 +31,7 @@ KNOWN: Final = (
 )
 
 
-def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
+def connect_model(name: str, access: ModelAccess, *, clock: Clock | None = None) -> Model:
     """The model of this name, ready to stream; nothing is sent before the first request.
 
     `offline`, `local:FILE.gguf`, `openai:NAME`, `anthropic:NAME`, or the plain name of an Anthropic model.
@@ -40,7 +40,7 @@ def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
     if name == OFFLINE:
         from sevenfold.offline import OfflineEngine
 
-        return OfflineEngine(connected_capabilities(OFFLINE, access).window)
+        return OfflineEngine(find_user_capabilities(OFFLINE, access).window)
     prefix, colon, rest = name.partition(":")
     if prefix == "local" and rest and rest.isprintable():
         from sevenfold.models.local import LocalModel
@@ -55,7 +55,7 @@ def connect(name: str, access: Access, *, clock: Clock | None = None) -> Model:
     return _anthropic(rest if colon else name, access, clock)
 
 
-def _anthropic(name: str, access: Access, clock: Clock | None) -> AnthropicModel:
+def _anthropic(name: str, access: ModelAccess, clock: Clock | None) -> AnthropicModel:
     from sevenfold.models.anthropic import AnthropicModel
 
     official = access.anthropic_base_url.rstrip("/") in (ANTHROPIC_URL, f"{ANTHROPIC_URL}/v1")
@@ -68,7 +68,7 @@ def _anthropic(name: str, access: Access, clock: Clock | None) -> AnthropicModel
     return AnthropicModel(name, access, clock=clock)
 
 
-def _openai(name: str, access: Access, clock: Clock | None) -> OpenAiModel:
+def _openai(name: str, access: ModelAccess, clock: Clock | None) -> OpenAiModel:
     from sevenfold.models.openai import OpenAiModel, is_official
 
     _check("OPENAI_API_KEY", access.openai_key)
@@ -88,7 +88,7 @@ def _check(variable: str, key: str) -> None:
 
 
 def _meant(name: str) -> str:
-    found = family(name)
+    found = find_family(name)
     if found is not None:
         return f"did you mean 'openai:{name}'?"
     known = [f.prefix for f in FAMILIES if f.prefix.startswith("claude-") and f.prefix != "claude-"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadRequest,
     KeyRefused,
     ModelFailure,
@@ -23,37 +23,44 @@ from sevenfold.errors import (
     PromptTooLong,
     RateLimited,
 )
-from sevenfold.messages import THOUGHTS, Block, Json, Message, Opaque, Text, to_wire
-from sevenfold.models.anthropic_stream import Assembly
+from sevenfold.core.messages import THOUGHTS, Block, Json, Message, Opaque, Text, encode_block
+from sevenfold.core.protocols import Clock
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    Ttl,
+    collect_pins,
+    encode_view,
+    strip_unsigned_thinking,
+)
+from sevenfold.core.transcript import Reply
+from sevenfold.models.anthropic_stream import AnthropicAssembly
 from sevenfold.models.capabilities import (
     ANTHROPIC_URL,
     BINDING_BETA,
     LONG,
     LONG_BETA,
-    Access,
-    capabilities,
-    connected_capabilities,
-    host_of,
+    ModelAccess,
+    find_capabilities,
+    find_user_capabilities,
     is_loopback,
-    wire_name,
+    parse_host,
+    to_wire_name,
 )
 from sevenfold.models.failures import (
-    Provider,
-    Told,
-    cut,
-    failure,
-    no_credentials,
-    raised_by,
-    sdk_failure,
-    secrets_of,
-    status_kind,
-    unreadable,
+    ProviderInfo,
+    ServerRefusal,
+    find_client_secrets,
+    list_sdk_errors,
+    make_cut_error,
+    make_failure,
+    make_no_credentials_error,
+    make_unreadable_error,
+    map_sdk_error,
+    map_status,
 )
-from sevenfold.models.http import Wire, drain
-from sevenfold.models.jsontext import decode_object
-from sevenfold.protocols import Clock
-from sevenfold.request import Frame, Request, Ttl, encoded, pinned, sendable
-from sevenfold.transcript import Reply
+from sevenfold.models.http import ProviderConnection, drain_events
+from sevenfold.models.jsontext import decode_json_object
 
 if TYPE_CHECKING:
     import anthropic
@@ -85,28 +92,30 @@ _OURS: Final = frozenset(
 _encode = msgspec.json.Encoder().encode
 
 
-def body(
+def encode_body(
     request: Request, *, max_output: int | None = None, diagnostics: Json | None = None
 ) -> bytes:
     """The bytes that are sent for this request."""
     frame = request.frame
     head: Json = {
-        "model": wire_name(frame.model),
-        "max_tokens": max_tokens(request, max_output or capabilities(frame.model).max_output),
+        "model": to_wire_name(frame.model),
+        "max_tokens": choose_max_tokens(
+            request, max_output or find_capabilities(frame.model).max_output
+        ),
         "stream": True,
         **_params(frame),
     }
     if frame.tools:
         head["tools"] = [_kept_as_long(tool, frame) for tool in frame.tools]
-    at, system_marks = marks(request)
+    at, system_marks = place_marks(request)
     system = _system(frame, system_marks)
     if system:
         head["system"] = system
     tail = b',"diagnostics":' + _encode(diagnostics) if diagnostics else b""
-    return enclosed(_encode(head), _messages(request, at), tail)
+    return enclose_messages(_encode(head), _messages(request, at), tail)
 
 
-def enclosed(head: bytes, messages: list[bytes], tail: bytes = b"") -> bytes:
+def enclose_messages(head: bytes, messages: list[bytes], tail: bytes = b"") -> bytes:
     """An object with its messages: one join, as a conversation may be megabytes and copies cost time."""
     whole = messages or [b""]
     whole[0] = head[:-1] + b',"messages":[' + whole[0]
@@ -114,7 +123,7 @@ def enclosed(head: bytes, messages: list[bytes], tail: bytes = b"") -> bytes:
     return b",".join(whole)
 
 
-def betas(frame: Frame) -> list[str]:
+def collect_betas(frame: Frame) -> list[str]:
     """What the `anthropic-beta` header must say: what was asked for, and what the rest needs."""
     found = list(frame.params.get("betas") or ())
     if frame.model.endswith(LONG):
@@ -144,7 +153,7 @@ def _params(frame: Frame) -> Json:
     return params
 
 
-def max_tokens(request: Request, most: int) -> int:
+def choose_max_tokens(request: Request, most: int) -> int:
     """The longest reply to ask for, of at most `most` tokens: thinking counts, and must leave room."""
     asked = min(request.max_tokens or most, most)
     thinking = request.frame.params.get("thinking") or {}
@@ -157,7 +166,7 @@ def max_tokens(request: Request, most: int) -> int:
 def _system(frame: Frame, room: int) -> list[Json]:
     """The parts of the system prompt, with so many marks at most."""
     parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
-    for at in marked_parts(len(parts), room):
+    for at in choose_marked_parts(len(parts), room):
         parts[at]["cache_control"] = MARKS[frame.head_ttl]
     return parts
 
@@ -171,13 +180,13 @@ def _kept_as_long(tool: Json, frame: Frame) -> Json:
 
 def _messages(request: Request, at: list[int]) -> list[bytes]:
     view = request.view
-    wires = list(encoded(view))
+    wires = list(encode_view(view))
     mark = b',"cache_control":' + _encode(MARKS[request.frame.ttl])
     for i in at:
         wires[i] = _marked(wires[i], view[i].message, mark)
     if not view.pins:
         return wires
-    for after, payloads in pinned(view).items():
+    for after, payloads in collect_pins(view).items():
         if (place := view.where(after)) is not None:
             for payload in payloads:
                 wires[place] += b',{"role":"user","content":[' + payload + b"]}"
@@ -187,7 +196,7 @@ def _messages(request: Request, at: list[int]) -> list[bytes]:
 # --- cache marks --------------------------------------------------------------------------------------
 
 
-def marks(request: Request) -> tuple[list[int], int]:
+def place_marks(request: Request) -> tuple[list[int], int]:
     """Which messages carry a mark, and how many are left for the system prompt."""
     frame, view = request.frame, request.view
     room = MOST_MARKS - sum("cache_control" in tool for tool in frame.tools)
@@ -199,7 +208,7 @@ def marks(request: Request) -> tuple[list[int], int]:
     return kept, room - len(kept)
 
 
-def marked_parts(parts: int, room: int) -> set[int]:
+def choose_marked_parts(parts: int, room: int) -> set[int]:
     """Which parts of the system prompt carry a mark, of `room` at most: the last, then the first."""
     return set([parts - 1, 0][: max(0, room)]) if parts else set()
 
@@ -207,13 +216,13 @@ def marked_parts(parts: int, room: int) -> set[int]:
 def _markable_at(request: Request, at: int | None) -> int | None:
     """This message, or the nearest before it that can carry a mark."""
     while at is not None and at >= 0:
-        if any(map(markable, request.view[at].message.content)):
+        if any(map(is_markable, request.view[at].message.content)):
             return at
         at -= 1
     return None
 
 
-def markable(block: Block) -> bool:
+def is_markable(block: Block) -> bool:
     """Providers refuse marks on thinking and on empty text; of unknown blocks we cannot tell."""
     if isinstance(block, Text):
         return bool(block.text.strip())
@@ -223,19 +232,19 @@ def markable(block: Block) -> bool:
 def _marked(wire: bytes, message: Message, mark: bytes) -> bytes:
     """The same bytes with a mark spliced into the last block that can carry one."""
     end = len(wire) - len(b"]}")
-    for block in reversed(sendable(message).content):
-        if markable(block):
+    for block in reversed(strip_unsigned_thinking(message).content):
+        if is_markable(block):
             return wire[: end - 1] + mark + wire[end - 1 :]
-        end -= len(_encode(to_wire(block))) + 1
+        end -= len(_encode(encode_block(block))) + 1
     return wire
 
 
-def without_marks(value: Any) -> Any:
+def remove_cache_marks(value: Any) -> Any:
     """JSON without its cache marks: what two requests are compared by."""
     if isinstance(value, dict):
-        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
+        return {k: remove_cache_marks(v) for k, v in value.items() if k != "cache_control"}
     if isinstance(value, list):
-        return [without_marks(v) for v in value]
+        return [remove_cache_marks(v) for v in value]
     return value
 
 
@@ -262,14 +271,14 @@ _VAGUE: Final = frozenset({"invalid_request_error", "api_error"})
 """Types that come with many statuses: there the status says more."""
 
 
-def mapped(said: Told) -> ModelFailure:
+def map_anthropic_error(said: ServerRefusal) -> ModelFailure:
     """Our error for one of Anthropic's, by its type and, where that is vague, by its status."""
     kind = ERROR_TYPES.get(said.kind)
     if kind is None or (said.kind in _VAGUE and said.status is not None):
-        kind = status_kind(said.status)
+        kind = map_status(said.status)
     if "credit balance is too low" in said.message:
         kind = KeyRefused
-    return failure(kind, said)
+    return make_failure(kind, said)
 
 
 class AnthropicModel:
@@ -278,45 +287,47 @@ class AnthropicModel:
     def __init__(
         self,
         name: str,
-        access: Access,
+        access: ModelAccess,
         *,
         clock: Clock | None = None,
-        spoken_of: Provider | None = None,
+        spoken_of: ProviderInfo | None = None,
     ) -> None:
         self.name = name
         url = access.anthropic_base_url.rstrip("/").removesuffix("/v1")
         self._local = is_loopback(url)
-        self._provider = spoken_of or provider(url)
-        self._wire = Wire(self._provider, url, _headers(access), access, mapped=mapped, clock=clock)
+        self._provider = spoken_of or describe_provider(url)
+        self._wire = ProviderConnection(
+            self._provider, url, _headers(access), access, mapped=map_anthropic_error, clock=clock
+        )
         asked = access.diagnostics
         self._diagnoses = url == ANTHROPIC_URL if asked is None else asked
         self._last: dict[str, str] = {}
-        found = connected_capabilities(name, access)
+        found = find_user_capabilities(name, access)
         drops = found.binds_thinking and access.drop_thinking
         self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends, but for the question why the cache missed."""
-        return body(request, max_output=self.capabilities.max_output)
+        return encode_body(request, max_output=self.capabilities.max_output)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         asked: Json | None = None
         if self._diagnoses:
             asked = {"previous_message_id": self._last.get(request.source)}
-        content = body(request, max_output=self.capabilities.max_output, diagnostics=asked)
-        model = wire_name(request.frame.model)
-        reply = Assembly(self._provider, mapped, model)
-        headers = request_headers(request, self._local)
+        content = encode_body(request, max_output=self.capabilities.max_output, diagnostics=asked)
+        model = to_wire_name(request.frame.model)
+        reply = AnthropicAssembly(self._provider, map_anthropic_error, model)
+        headers = make_request_headers(request, self._local)
         async with self._wire.open(PATH, content, headers, model) as answer:
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     for item in reply.feed(event):
                         yield item
                     if reply.complete:
-                        await drain(events)
+                        await drain_events(events)
                         break
             if not reply.complete:
-                raise cut(self._provider)
+                raise make_cut_error(self._provider)
         self._last[request.source] = reply.message_id
         yield reply.reply(answer.headers.get("request-id", ""))
 
@@ -324,23 +335,25 @@ class AnthropicModel:
         await self._wire.close()
 
 
-def provider(url: str) -> Provider:
+def describe_provider(url: str) -> ProviderInfo:
     """Whom the messages of errors speak of."""
     local = is_loopback(url)
-    return Provider("Anthropic", host_of(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local)
+    return ProviderInfo(
+        "Anthropic", parse_host(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local
+    )
 
 
-def request_headers(request: Request, local: bool) -> dict[str, str]:
+def make_request_headers(request: Request, local: bool) -> dict[str, str]:
     """What goes with this request only."""
     headers: dict[str, str] = {}
-    if wanted := betas(request.frame):
+    if wanted := collect_betas(request.frame):
         headers["anthropic-beta"] = ",".join(wanted)
     if local:  # the simulator's ledger counts by it; nobody else is told
         headers["x-sevenfold-source"] = request.source
     return headers
 
 
-def _headers(access: Access) -> dict[str, str]:
+def _headers(access: ModelAccess) -> dict[str, str]:
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
@@ -363,40 +376,40 @@ class AnthropicSdk:
         self._client, self.name = client.with_options(max_retries=0), model
         url = str(client.base_url)
         self._local = is_loopback(url)
-        self._provider = provider(url)
-        self.capabilities = capabilities(model, window=window)
+        self._provider = describe_provider(url)
+        self.capabilities = find_capabilities(model, window=window)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import anthropic
 
-        model = wire_name(request.frame.model)
-        reply = Assembly(self._provider, mapped, model)
+        model = to_wire_name(request.frame.model)
+        reply = AnthropicAssembly(self._provider, map_anthropic_error, model)
         try:
             stream = await self._begin(request)
             async with stream:
                 async for event in stream:
                     for item in reply.take(event.to_dict(warnings=False)):
                         yield item
-        except raised_by(anthropic.AnthropicError) as error:
-            hide = secrets_of(self._client)
-            raise sdk_failure(error, self._provider, mapped, model, hide) from None
+        except list_sdk_errors(anthropic.AnthropicError) as error:
+            hide = find_client_secrets(self._client)
+            raise map_sdk_error(error, self._provider, map_anthropic_error, model, hide) from None
         except ValueError as error:  # what the SDK raises for an event that is not JSON
-            raise unreadable(self._provider) from error
+            raise make_unreadable_error(self._provider) from error
         if not reply.complete:
-            raise cut(self._provider)
+            raise make_cut_error(self._provider)
         yield reply.reply(stream.response.headers.get("request-id", ""))
 
     async def _begin(self, request: Request) -> Any:
         """Send it. All but the two fields the SDK insists on goes past its own ideas of a request."""
-        fields = decode_object(body(request, max_output=self.capabilities.max_output))
+        fields = decode_json_object(encode_body(request, max_output=self.capabilities.max_output))
         try:
             return await self._client.messages.create(
                 model=fields.pop("model"),
                 max_tokens=fields.pop("max_tokens"),
                 messages=[],
                 stream=fields.pop("stream"),
-                extra_headers=request_headers(request, self._local),
+                extra_headers=make_request_headers(request, self._local),
                 extra_body=fields,
             )
         except TypeError as error:  # what the SDK raises when it was given no credentials
-            raise no_credentials(self._provider) from error
+            raise make_no_credentials_error(self._provider) from error

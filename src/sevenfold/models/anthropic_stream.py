@@ -6,14 +6,20 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.errors import BadReply
-from sevenfold.messages import Block, Json, Opaque, Text, ToolUse, assistant, parse_block
-from sevenfold.messages import whole_characters as whole
-from sevenfold.models.failures import Mapped, Provider, not_a_model, not_the_protocol, told
-from sevenfold.models.http import PLAIN, Sse
-from sevenfold.models.jsontext import NotJson, decode_object
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
+from sevenfold.core.errors import BadReply
+from sevenfold.core.messages import Block, Json, Opaque, Text, ToolUse, assistant, parse_block
+from sevenfold.core.messages import strip_half_characters as whole
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.models.failures import (
+    Mapped,
+    ProviderInfo,
+    make_no_model_error,
+    make_protocol_error,
+    parse_error_body,
+)
+from sevenfold.models.http import PLAIN, SseEvent
+from sevenfold.models.jsontext import NotJson, decode_json_object
 
 CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 """Stops after which the last block may be half a block."""
@@ -24,14 +30,14 @@ _APPENDED: Final = {
 }
 
 
-class _Start(msgspec.Struct):
+class _BlockStart(msgspec.Struct):
     content_block: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_decode_start = msgspec.json.Decoder(_Start).decode
+_decode_start = msgspec.json.Decoder(_BlockStart).decode
 
 
-class _Open:
+class _OpenBlock:
     """A block that is still coming in."""
 
     def __init__(self, fields: Json, raw: bytes | None) -> None:
@@ -80,7 +86,7 @@ class _Open:
             self.fields[name] = str(self.fields.get(name) or "") + "".join(parts)
         written = "".join(self._input or ()).strip()
         if written:
-            self.fields["input"] = decode_object(written)
+            self.fields["input"] = decode_json_object(written)
         block = parse_block(self.fields)
         if isinstance(block, Opaque) and self._raw is not None:
             return Opaque(block.kind, self._raw.decode("utf-8"))
@@ -89,12 +95,12 @@ class _Open:
         return block
 
 
-class Assembly:
+class AnthropicAssembly:
     """Takes events, hands out text and whole blocks, and knows the reply when it is complete."""
 
-    def __init__(self, provider: Provider, mapped: Mapped, model: str = "") -> None:
+    def __init__(self, provider: ProviderInfo, mapped: Mapped, model: str = "") -> None:
         self._provider, self._mapped, self._model = provider, mapped, model
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenBlock] = {}
         self._held: ToolUse | None = None
         self._broken = ""
         self._blocks: list[Block] = []
@@ -105,12 +111,12 @@ class Assembly:
         self.message_id = ""
         self.complete = False
 
-    def feed(self, event: Sse) -> list[str | Block]:
+    def feed(self, event: SseEvent) -> list[str | Block]:
         """What an event from the wire adds."""
         try:
-            fields = decode_object(event.data)
+            fields = decode_json_object(event.data)
         except NotJson as error:
-            raise not_the_protocol(
+            raise make_protocol_error(
                 self._provider, f"an event that cannot be read ({error})"
             ) from None
         if event.name == PLAIN:
@@ -125,14 +131,14 @@ class Assembly:
             return self._take(event, raw)
         except (TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
             what = f"an event of the wrong shape ({type(error).__name__})"
-            raise not_the_protocol(self._provider, what) from error
+            raise make_protocol_error(self._provider, what) from error
 
     def reply(self, request_id: str = "") -> Reply:
         notes = {"request_id": request_id, "message_id": self.message_id, **self._notes}
         uses = any(isinstance(block, ToolUse) for block in self._blocks)
         return Reply(
             assistant(*self._blocks),
-            usage_of(self._usage),
+            parse_usage(self._usage),
             self._stop or ("tool_use" if uses else "end_turn"),
             self._applied,
             self._model,
@@ -154,7 +160,7 @@ class Assembly:
             case "message_stop":
                 return self._finish()
             case "error":
-                raise self._mapped(told(self._provider, event, model=self._model))
+                raise self._mapped(parse_error_body(self._provider, event, model=self._model))
         return []  # pings, and whatever is invented later
 
     def _head(self, message: Json) -> None:
@@ -175,7 +181,7 @@ class Assembly:
     def _begin(self, event: Json, raw: bytes | None) -> list[str | Block]:
         fields = dict(event.get("content_block") or {})
         exact = bytes(_decode_start(raw).content_block) if raw is not None else None
-        self._open[event.get("index", 0)] = _Open(fields, exact)
+        self._open[event.get("index", 0)] = _OpenBlock(fields, exact)
         said = fields.get("text") if fields.get("type") == "text" else ""
         return [*self._let_go(), *([whole(said)] if isinstance(said, str) and said else [])]
 
@@ -242,10 +248,12 @@ class Assembly:
     def _whole(self, message: Json) -> list[str | Block]:
         """A reply that came in one piece, as if it had been streamed."""
         if message.get("type") == "error" or (message.get("error") and "content" not in message):
-            raise self._mapped(told(self._provider, message, status=200, model=self._model))
+            raise self._mapped(
+                parse_error_body(self._provider, message, status=200, model=self._model)
+            )
         content = message.get("content")
         if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
-            raise not_a_model(self._provider, "other JSON")
+            raise make_no_model_error(self._provider, "other JSON")
         stop = {"stop_reason": message.get("stop_reason")}
         events: list[Json] = [{"type": "message_start", "message": message}]
         for i, block in enumerate(content):
@@ -255,19 +263,19 @@ class Assembly:
         return [item for event in events for item in self.take(event)]
 
 
-def usage_of(counted: Json) -> Usage:
+def parse_usage(counted: Json) -> Usage:
     """What the provider counted; what is missing or odd counts as nothing."""
     detail = counted.get("cache_creation")
     hour = detail.get("ephemeral_1h_input_tokens") if isinstance(detail, dict) else 0
-    written = whole_number(counted.get("cache_creation_input_tokens"))
+    written = to_whole_number(counted.get("cache_creation_input_tokens"))
     return Usage(
-        input=whole_number(counted.get("input_tokens")),
+        input=to_whole_number(counted.get("input_tokens")),
         cache_write=written,
-        cache_read=whole_number(counted.get("cache_read_input_tokens")),
-        output=whole_number(counted.get("output_tokens")),
-        cache_write_1h=min(written, whole_number(hour)),
+        cache_read=to_whole_number(counted.get("cache_read_input_tokens")),
+        output=to_whole_number(counted.get("output_tokens")),
+        cache_write_1h=min(written, to_whole_number(hour)),
     )
 
 
-def whole_number(value: Any) -> int:
+def to_whole_number(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and 0 < value < 2**53 else 0

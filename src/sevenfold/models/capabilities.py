@@ -17,17 +17,17 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Limits, LimitsOf
-from sevenfold.errors import UnknownModel
-from sevenfold.messages import Json
-from sevenfold.protocols import Capabilities
+from sevenfold.cache.prices import LimitsOf, ModelLimits
+from sevenfold.core.errors import UnknownModel
+from sevenfold.core.messages import Json
+from sevenfold.core.protocols import Capabilities
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _SECRET: Final = frozenset({"anthropic_key", "anthropic_token", "openai_key"})
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     """What is needed to connect. It reads no file and no environment, and it shows no key."""
 
     anthropic_key: str = ""
@@ -42,10 +42,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     """Sent with every request, over our own."""
     betas: tuple[str, ...] = ()
-    """Beta features asked for in every session; `default_params` puts them into the frame."""
+    """Beta features asked for in every session; `make_default_params` puts them into the frame."""
     window: int | None = None
     """The window of a model that nobody knows; one that is known is never larger than this."""
-    limits_of: LimitsOf = lambda model: Limits()
+    limits_of: LimitsOf = lambda model: ModelLimits()
     """What the user's price file says about the size of a model, which counts before our own table."""
     thinking_budget: int | None = None
     """Tokens a model may think; models that decide for themselves only take it as a yes."""
@@ -74,18 +74,18 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
             elif name == "headers":
                 value = sorted(value)
             elif name.endswith("_url"):
-                value = without_credentials(value)
+                value = strip_url_credentials(value)
             yield name, value
 
 
-def host_of(url: str) -> str:
+def parse_host(url: str) -> str:
     """Host and port as people write them; what cannot be read is shown as it is, without credentials."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
-        return f"{parts.hostname}{port}" if parts.hostname else without_credentials(url)
+        return f"{parts.hostname}{port}" if parts.hostname else strip_url_credentials(url)
     except ValueError:
-        return without_credentials(url)
+        return strip_url_credentials(url)
 
 
 def is_loopback(url: str) -> bool:
@@ -102,7 +102,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def without_credentials(url: str) -> str:
+def strip_url_credentials(url: str) -> str:
     before, at, after = url.rpartition("@")
     if not at:
         return url
@@ -129,7 +129,7 @@ Thinks: TypeAlias = Literal["", "budget", "adaptive"]
 _PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
 
 
-class Family(msgspec.Struct, frozen=True):
+class ModelFamily(msgspec.Struct, frozen=True):
     """Models whose names begin alike."""
 
     prefix: str
@@ -161,64 +161,64 @@ _OLD: Final = _claude(200_000, 32_000)
 
 FAMILIES: Final = (
     # A name we have not heard of yet is treated like the newest, apart from its size.
-    Family("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True),
-    Family("claude-fable-5", _NEW, "adaptive", True),
-    Family("claude-fable-5-1", _NEWEST, "adaptive", True),
-    Family("claude-fable-5-2", _NEWEST, "adaptive", True),
+    ModelFamily("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True),
+    ModelFamily("claude-fable-5", _NEW, "adaptive", True),
+    ModelFamily("claude-fable-5-1", _NEWEST, "adaptive", True),
+    ModelFamily("claude-fable-5-2", _NEWEST, "adaptive", True),
     # These record what their thinking was bound to, and do not check it.
-    Family("claude-mythos-", _NEW, "adaptive", True),
-    Family("claude-mythos-5-2", _NEWEST, "adaptive", True),
-    Family("claude-opus-5", _NEW, "adaptive", True),
-    Family("claude-opus-5-5", _NEWEST, "adaptive", True),
-    Family("claude-sonnet-5", _NEW, "adaptive", True),
-    Family("claude-sonnet-5-5", _NEWEST, "adaptive", True),
-    Family("claude-haiku-5-5", _NEWEST, "adaptive", True),
-    Family("claude-opus-4-6", _NEW, "adaptive", True),
-    Family("claude-opus-4-7", _NEW, "adaptive", True),
-    Family("claude-opus-4-8", _NEW, "adaptive", True),
-    Family("claude-sonnet-4-6", _NEW, "adaptive", True),
-    Family("claude-opus-4-5", _HALF, "budget", True),
-    Family("claude-sonnet-4-5", _HALF, "budget"),
-    Family("claude-haiku-4-5", _HALF, "budget"),
-    Family("claude-sonnet-4", _HALF, "budget"),
-    Family("claude-opus-4", _OLD, "budget"),
-    Family("claude-3-7-sonnet", _claude(200_000, 64_000, edits=False), "budget"),
-    Family("claude-3-5-", _claude(200_000, 8_192, edits=False)),
-    Family("claude-3-", _claude(200_000, 4_096, edits=False)),
-    Family("gpt-6", _gpt(1_050_000, 128_000), effort=True),
-    Family("gpt-5", _gpt(400_000, 128_000), effort=True),
-    Family("gpt-5.4", _gpt(1_050_000, 128_000), effort=True),
-    Family("gpt-5.4-mini", _gpt(400_000, 128_000), effort=True),
-    Family("gpt-5.4-nano", _gpt(400_000, 128_000), effort=True),
-    Family("gpt-5.5", _gpt(1_050_000, 128_000), effort=True),
-    Family("gpt-5.6", _gpt(1_050_000, 128_000), effort=True),
-    Family("gpt-4.1", _gpt(1_047_576, 32_768)),
-    Family("gpt-4o", _gpt(128_000, 16_384)),
-    Family("gpt-4-turbo", _gpt(128_000, 4_096)),
-    Family("gpt-4", _gpt(8_192, 4_096, images=False)),
-    Family("gpt-3.5-turbo", _gpt(16_385, 4_096, images=False)),
-    Family("gpt-oss", _gpt(131_072, 32_768, images=False), effort=True),
-    Family("o1", _gpt(200_000, 100_000), effort=True),
-    Family("o3", _gpt(200_000, 100_000), effort=True),
-    Family("o3-mini", _gpt(200_000, 100_000, images=False), effort=True),
-    Family("o4-mini", _gpt(200_000, 100_000), effort=True),
+    ModelFamily("claude-mythos-", _NEW, "adaptive", True),
+    ModelFamily("claude-mythos-5-2", _NEWEST, "adaptive", True),
+    ModelFamily("claude-opus-5", _NEW, "adaptive", True),
+    ModelFamily("claude-opus-5-5", _NEWEST, "adaptive", True),
+    ModelFamily("claude-sonnet-5", _NEW, "adaptive", True),
+    ModelFamily("claude-sonnet-5-5", _NEWEST, "adaptive", True),
+    ModelFamily("claude-haiku-5-5", _NEWEST, "adaptive", True),
+    ModelFamily("claude-opus-4-6", _NEW, "adaptive", True),
+    ModelFamily("claude-opus-4-7", _NEW, "adaptive", True),
+    ModelFamily("claude-opus-4-8", _NEW, "adaptive", True),
+    ModelFamily("claude-sonnet-4-6", _NEW, "adaptive", True),
+    ModelFamily("claude-opus-4-5", _HALF, "budget", True),
+    ModelFamily("claude-sonnet-4-5", _HALF, "budget"),
+    ModelFamily("claude-haiku-4-5", _HALF, "budget"),
+    ModelFamily("claude-sonnet-4", _HALF, "budget"),
+    ModelFamily("claude-opus-4", _OLD, "budget"),
+    ModelFamily("claude-3-7-sonnet", _claude(200_000, 64_000, edits=False), "budget"),
+    ModelFamily("claude-3-5-", _claude(200_000, 8_192, edits=False)),
+    ModelFamily("claude-3-", _claude(200_000, 4_096, edits=False)),
+    ModelFamily("gpt-6", _gpt(1_050_000, 128_000), effort=True),
+    ModelFamily("gpt-5", _gpt(400_000, 128_000), effort=True),
+    ModelFamily("gpt-5.4", _gpt(1_050_000, 128_000), effort=True),
+    ModelFamily("gpt-5.4-mini", _gpt(400_000, 128_000), effort=True),
+    ModelFamily("gpt-5.4-nano", _gpt(400_000, 128_000), effort=True),
+    ModelFamily("gpt-5.5", _gpt(1_050_000, 128_000), effort=True),
+    ModelFamily("gpt-5.6", _gpt(1_050_000, 128_000), effort=True),
+    ModelFamily("gpt-4.1", _gpt(1_047_576, 32_768)),
+    ModelFamily("gpt-4o", _gpt(128_000, 16_384)),
+    ModelFamily("gpt-4-turbo", _gpt(128_000, 4_096)),
+    ModelFamily("gpt-4", _gpt(8_192, 4_096, images=False)),
+    ModelFamily("gpt-3.5-turbo", _gpt(16_385, 4_096, images=False)),
+    ModelFamily("gpt-oss", _gpt(131_072, 32_768, images=False), effort=True),
+    ModelFamily("o1", _gpt(200_000, 100_000), effort=True),
+    ModelFamily("o3", _gpt(200_000, 100_000), effort=True),
+    ModelFamily("o3-mini", _gpt(200_000, 100_000, images=False), effort=True),
+    ModelFamily("o4-mini", _gpt(200_000, 100_000), effort=True),
 )
 
 
-def wire_name(name: str) -> str:
+def to_wire_name(name: str) -> str:
     """A model's name as its provider knows it: without our prefix and without `[1m]`."""
     return name.removeprefix("anthropic:").removeprefix("openai:").removesuffix(LONG)
 
 
 @cache
-def family(name: str) -> Family | None:
+def find_family(name: str) -> ModelFamily | None:
     """The family with the longest name that this one begins with."""
-    bare = _PROVIDER.sub("", wire_name(name))
+    bare = _PROVIDER.sub("", to_wire_name(name))
     known = [f for f in FAMILIES if bare.startswith(f.prefix)]
     return max(known, key=lambda f: len(f.prefix)) if known else None
 
 
-def window_of(
+def find_window(
     name: str, betas: Iterable[str] = (), override: int | None = None, own: int | None = None
 ) -> int:
     """In this order: the suffix, the tables (the user's `own`, then ours), the beta flag, the usual size.
@@ -238,43 +238,43 @@ def _known_window(name: str, betas: Iterable[str], own: int | None) -> int | Non
         return own
     if name == OFFLINE:
         return DEFAULT_WINDOW
-    if (found := family(name)) is not None:
+    if (found := find_family(name)) is not None:
         return found.able.window
     return LONG_WINDOW if LONG_BETA in betas else None
 
 
-NOTHING_SAID: Final = Limits()
+NOTHING_SAID: Final = ModelLimits()
 
 
-def capabilities(
+def find_capabilities(
     name: str,
     *,
     betas: Iterable[str] = (),
     window: int | None = None,
-    own: Limits = NOTHING_SAID,
+    own: ModelLimits = NOTHING_SAID,
 ) -> Capabilities:
     """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
     if name.startswith(LOCAL):
-        return local_capabilities(Path(name.removeprefix(LOCAL)), window or own.window)
-    size, found = window_of(name, betas, window, own.window), family(name)
+        return read_gguf_capabilities(Path(name.removeprefix(LOCAL)), window or own.window)
+    size, found = find_window(name, betas, window, own.window), find_family(name)
     if found is not None:
         return replace(found.able, window=size, max_output=own.max_output or found.able.max_output)
     return Capabilities(window=size, max_output=own.max_output or _modest(size))
 
 
-def connected_capabilities(name: str, access: Access) -> Capabilities:
+def find_user_capabilities(name: str, access: ModelAccess) -> Capabilities:
     """The same with all that the user has said."""
     own = access.limits_of(name)
-    return capabilities(name, betas=access.betas, window=access.window, own=own)
+    return find_capabilities(name, betas=access.betas, window=access.window, own=own)
 
 
-def local_capabilities(path: Path, window: int | None = None) -> Capabilities:
+def read_gguf_capabilities(path: Path, window: int | None = None) -> Capabilities:
     """The same for a GGUF file; one that is not there any more is taken for a usual one."""
-    from sevenfold.models.local import context_length
+    from sevenfold.models.local import read_context_length
 
     wanted = window or LOCAL_WINDOW
     with suppress(UnknownModel):
-        wanted = min(wanted, context_length(path.expanduser()))
+        wanted = min(wanted, read_context_length(path.expanduser()))
     return Capabilities(window=wanted, max_output=_modest(wanted), images=False)
 
 
@@ -282,10 +282,10 @@ def _modest(window: int) -> int:
     return min(32_000, max(1, window // 4))
 
 
-def default_params(name: str, access: Access) -> Json:
+def make_default_params(name: str, access: ModelAccess) -> Json:
     """The parameters of a new session's frame: what the user wants, in this model's own terms."""
     params: Json = {"betas": list(access.betas)} if access.betas else {}
-    found = family(name)
+    found = find_family(name)
     effort_known = found is None or found.effort
     if access.effort and effort_known:
         params["effort"] = access.effort
@@ -299,7 +299,7 @@ def default_params(name: str, access: Access) -> Json:
     return params
 
 
-def _thinking(found: Family, access: Access) -> Json:
+def _thinking(found: ModelFamily, access: ModelAccess) -> Json:
     thinking: Json = {}
     drops = access.drop_thinking and found.able.binds_thinking
     if access.thinking_budget and found.thinks == "budget":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadReply,
     BadRequest,
     KeyRefused,
@@ -35,7 +35,7 @@ SHORTEST_KEY: Final = 8
 """What is shorter is no key, and hiding it would only make messages unreadable."""
 
 
-class Provider(msgspec.Struct, frozen=True):
+class ProviderInfo(msgspec.Struct, frozen=True):
     """Who is asked, and where a user mends what is wrong with it."""
 
     name: str
@@ -47,10 +47,10 @@ class Provider(msgspec.Struct, frozen=True):
     loopback: bool = False
 
 
-class Told(msgspec.Struct, frozen=True):
+class ServerRefusal(msgspec.Struct, frozen=True):
     """What the server said when it refused: read from a response, an event or an SDK's exception."""
 
-    provider: Provider
+    provider: ProviderInfo
     status: int | None = None
     kind: str = ""
     code: str = ""
@@ -65,11 +65,11 @@ class Told(msgspec.Struct, frozen=True):
         return str(self.status) if self.status else self.kind or "in mid-stream"
 
 
-Mapped: TypeAlias = Callable[[Told], ModelFailure]
+Mapped: TypeAlias = Callable[[ServerRefusal], ModelFailure]
 
 
-def told(
-    provider: Provider,
+def parse_error_body(
+    provider: ProviderInfo,
     body: Any,
     *,
     status: int | None = None,
@@ -77,17 +77,17 @@ def told(
     model: str = "",
     hide: tuple[str, ...] = (),
     now: Callable[[], float] | None = None,
-) -> Told:
+) -> ServerRefusal:
     """What an error body says, in whichever of the usual shapes it comes."""
     if isinstance(body, str):  # before anything is cut: half a key would not be found
-        body = hidden(body, hide)
+        body = hide_secrets(body, hide)
     fields = _error_fields(body)
     code = fields.get("code")
     if status in (None, 200) and isinstance(code, int) and 400 <= code < 600:
         status = code  # llama.cpp answers 200 and puts the status inside
-    message = hidden(str(fields.get("message") or ""), hide)
+    message = hide_secrets(str(fields.get("message") or ""), hide)
     headers = headers or {}
-    return Told(
+    return ServerRefusal(
         provider,
         None if status == 200 else status,
         str(fields.get("type") or ""),
@@ -95,12 +95,12 @@ def told(
         " ".join(message.split())[:400],
         fields,
         model,
-        retry_after(headers, now),
+        parse_retry_after(headers, now),
         {"true": True, "false": False}.get(headers.get("x-should-retry", "")),
     )
 
 
-def hidden(text: str, secrets: Iterable[str]) -> str:
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
     """The text without these."""
     for secret in secrets:
         if len(secret) >= SHORTEST_KEY:
@@ -120,9 +120,9 @@ def _error_fields(body: Any) -> dict[str, Any]:
     return {"message": error} if isinstance(error, str) else {}
 
 
-def failure(kind: type[ModelFailure], said: Told) -> ModelFailure:
+def make_failure(kind: type[ModelFailure], said: ServerRefusal) -> ModelFailure:
     """Our error for what was told: one sentence, with the fix."""
-    if (long := too_long(said)) is not None:
+    if (long := parse_too_long(said)) is not None:
         return long
     error = kind(_sentence(kind, said), retry_after=said.retry_after)
     if said.should_retry is not None:
@@ -130,7 +130,7 @@ def failure(kind: type[ModelFailure], said: Told) -> ModelFailure:
     return error
 
 
-def _sentence(kind: type[ModelFailure], said: Told) -> str:
+def _sentence(kind: type[ModelFailure], said: ServerRefusal) -> str:
     who, number, tail = said.provider, said.number, f": {said.message}" if said.message else ""
     if kind is KeyRefused and (number == "402" or _speaks_of_money(said)):
         return f"{who.name} refuses ({number}): mend this account's billing, or use the model 'offline'"
@@ -153,12 +153,12 @@ def _sentence(kind: type[ModelFailure], said: Told) -> str:
     return f"{who.name} did not accept the request ({number}){tail or ': it did not say why'}"
 
 
-def _speaks_of_money(said: Told) -> bool:
+def _speaks_of_money(said: ServerRefusal) -> bool:
     text = f"{said.kind} {said.code} {said.message}".lower()
     return any(word in text for word in ("billing", "quota", "credit balance"))
 
 
-def status_kind(status: int | None) -> type[ModelFailure]:
+def map_status(status: int | None) -> type[ModelFailure]:
     """What a status means when nothing more is said. Total: every number has an answer."""
     if status is None:
         return Overloaded
@@ -214,7 +214,7 @@ _TOO_LONG_KINDS: Final = frozenset(
 )
 
 
-def too_long(said: Told) -> PromptTooLong | None:
+def parse_too_long(said: ServerRefusal) -> PromptTooLong | None:
     """Whether this refusal means that the prompt is too long, and how long it is and may be."""
     named = {said.kind, said.code} & _TOO_LONG_KINDS or said.status == 413
     found = next((m for p in _TOO_LONG if (m := p.search(said.message))), None)
@@ -242,7 +242,9 @@ def _count(value: Any) -> int | None:
 # --- how long to wait ---------------------------------------------------------------------------------
 
 
-def retry_after(headers: Mapping[str, str], now: Callable[[], float] | None = None) -> float | None:
+def parse_retry_after(
+    headers: Mapping[str, str], now: Callable[[], float] | None = None
+) -> float | None:
     """Seconds the server asked us to wait. A date is taken against the server's own clock."""
     if (ms := _seconds(headers.get("retry-after-ms"))) is not None:
         return ms / 1000
@@ -318,14 +320,14 @@ _TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
 """By the names of the classes, which httpx and the fork of it inside the SDKs share; nearest first."""
 
 
-def transport_errors() -> tuple[type[Exception], ...]:
+def list_transport_errors() -> tuple[type[Exception], ...]:
     """Everything that the HTTP libraries in use may raise; one that is not loaded raises nothing."""
     names = ("HTTPError", "InvalidURL", "StreamError", "CookieConflict")
     loaded = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
     return tuple(getattr(module, name) for module in loaded for name in names)
 
 
-def transport_failure(error: BaseException, provider: Provider) -> ModelFailure:
+def map_transport_error(error: BaseException, provider: ProviderInfo) -> ModelFailure:
     """Our error for one of theirs. The text of theirs is not used: it may quote a header."""
     import socket
     import ssl
@@ -355,7 +357,7 @@ def transport_failure(error: BaseException, provider: Provider) -> ModelFailure:
     return mapped
 
 
-def _certificate(error: ssl.SSLError, provider: Provider) -> str:
+def _certificate(error: ssl.SSLError, provider: ProviderInfo) -> str:
     why = getattr(error, "verify_message", "") or error.reason or "TLS failed"
     return (
         f"no safe connection to {provider.host} ({why}): check {provider.url}, the date of this "
@@ -377,7 +379,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             waiting += one.exceptions
 
 
-def cut(provider: Provider) -> Unreachable:
+def make_cut_error(provider: ProviderInfo) -> Unreachable:
     """The answer ended before it was complete."""
     return Unreachable(
         f"the connection to {provider.name} at {provider.host} was cut before the reply was complete; "
@@ -385,14 +387,14 @@ def cut(provider: Provider) -> Unreachable:
     )
 
 
-def not_the_protocol(provider: Provider, what: str) -> BadReply:
+def make_protocol_error(provider: ProviderInfo, what: str) -> BadReply:
     """Something came that this format does not have; the next time may be better."""
     return BadReply(
         f"{provider.name} at {provider.host} sent {what}; try again, and check {provider.url} if it is set"
     )
 
 
-def not_a_model(provider: Provider, what: str) -> BadReply:
+def make_no_model_error(provider: ProviderInfo, what: str) -> BadReply:
     """What answers there is no model at all, and asking again will not make it one."""
     error = BadReply(
         f"{provider.name} at {provider.host} sent {what} instead of a reply; check {provider.url}"
@@ -401,21 +403,21 @@ def not_a_model(provider: Provider, what: str) -> BadReply:
     return error
 
 
-def sdk_failure(
-    error: Exception, provider: Provider, mapped: Mapped, model: str, hide: tuple[str, ...] = ()
+def map_sdk_error(
+    error: Exception, provider: ProviderInfo, mapped: Mapped, model: str, hide: tuple[str, ...] = ()
 ) -> ModelFailure:
     """Our error for one of an SDK's, through the same map as our own client's."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, transport_errors()):
-        return transport_failure(error, provider)
+    if isinstance(error, list_transport_errors()):
+        return map_transport_error(error, provider)
     if "APIConnectionError" in names:
-        return transport_failure(error.__cause__ or error, provider)
+        return map_transport_error(error.__cause__ or error, provider)
     if "APIResponseValidationError" in names:
-        return unreadable(provider)
+        return make_unreadable_error(provider)
     if names & {"APIStatusError", "APIError"}:
         response: Any = getattr(error, "response", None)
         return mapped(
-            told(
+            parse_error_body(
                 provider,
                 getattr(error, "body", None) or str(error),
                 status=getattr(error, "status_code", None),
@@ -424,26 +426,26 @@ def sdk_failure(
                 hide=hide,
             )
         )
-    return no_credentials(provider)
+    return make_no_credentials_error(provider)
 
 
-def raised_by(sdk: type[Exception]) -> tuple[type[Exception], ...]:
+def list_sdk_errors(sdk: type[Exception]) -> tuple[type[Exception], ...]:
     """What a call of an SDK may raise, given the class that all its own errors share."""
-    return (sdk, *transport_errors())
+    return (sdk, *list_transport_errors())
 
 
-def no_credentials(provider: Provider) -> KeyRefused:
+def make_no_credentials_error(provider: ProviderInfo) -> KeyRefused:
     return KeyRefused(
         f"the {provider.name} client has no credentials that work: give it a key, "
         "or use the model 'offline'"
     )
 
 
-def unreadable(provider: Provider) -> BadReply:
-    return not_the_protocol(provider, "an event that cannot be read")
+def make_unreadable_error(provider: ProviderInfo) -> BadReply:
+    return make_protocol_error(provider, "an event that cannot be read")
 
 
-def secrets_of(client: Any) -> tuple[str, ...]:
+def find_client_secrets(client: Any) -> tuple[str, ...]:
     """What must never show up in a message."""
     found = (getattr(client, name, None) for name in ("api_key", "auth_token"))
     return tuple(secret for secret in found if isinstance(secret, str) and secret)

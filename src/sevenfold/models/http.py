@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import BadRequest, ModelFailure
-from sevenfold.models.capabilities import Access, is_loopback
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import BadRequest, ModelFailure
+from sevenfold.core.protocols import Clock
+from sevenfold.models.capabilities import ModelAccess, is_loopback
 from sevenfold.models.failures import (
     Mapped,
-    Provider,
-    hidden,
-    not_a_model,
-    not_the_protocol,
-    told,
-    transport_errors,
-    transport_failure,
+    ProviderInfo,
+    hide_secrets,
+    list_transport_errors,
+    make_no_model_error,
+    make_protocol_error,
+    map_transport_error,
+    parse_error_body,
 )
-from sevenfold.models.jsontext import NotJson, decode
-from sevenfold.protocols import Clock
+from sevenfold.models.jsontext import NotJson, decode_json
 
 if TYPE_CHECKING:
     import httpx
@@ -41,14 +41,14 @@ _MARK: Final = b"\xef\xbb\xbf"
 """A byte-order mark may stand at the very beginning."""
 
 
-class Sse(msgspec.Struct, frozen=True):
+class SseEvent(msgspec.Struct, frozen=True):
     """One event: its name, "" when it has none, and its data lines joined."""
 
     name: str
     data: bytes
 
 
-class Parser:
+class SseParser:
     """Takes chunks cut anywhere, also inside a character or between `\\r` and `\\n`."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Parser:
         self._name = ""
         self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[Sse]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that this chunk completes."""
         if self._skip_newline and chunk:
             chunk = chunk.removeprefix(b"\n")
@@ -72,14 +72,14 @@ class Parser:
         self._parts = [rest]
         return [event for line in lines if (event := self._line(line)) is not None]
 
-    def rest(self) -> Sse | None:
+    def rest(self) -> SseEvent | None:
         """What stands at the end without the blank line that should close it."""
         if line := b"".join(self._parts):
             self._line(line)
         self._parts = []
         return self._dispatch()
 
-    def _line(self, line: bytes) -> Sse | None:
+    def _line(self, line: bytes) -> SseEvent | None:
         if not self._started:
             line, self._started = line.removeprefix(_MARK), True
         if not line:
@@ -95,10 +95,10 @@ class Parser:
             self._data.append(value)
         return None
 
-    def _dispatch(self) -> Sse | None:
+    def _dispatch(self) -> SseEvent | None:
         name, data = self._name, self._data
         self._name, self._data = "", []
-        return Sse(name, b"\n".join(data)) if data else None
+        return SseEvent(name, b"\n".join(data)) if data else None
 
 
 PLAIN: Final = "plain JSON"
@@ -109,14 +109,14 @@ DRAIN: Final = 0.5
 """Seconds that a server gets to end a stream whose last event has come."""
 
 
-class Answer:
+class HttpReply:
     """A reply that has begun."""
 
-    def __init__(self, provider: Provider, response: httpx.Response) -> None:
+    def __init__(self, provider: ProviderInfo, response: httpx.Response) -> None:
         self._provider, self._response = provider, response
         self.headers: Mapping[str, str] = response.headers
 
-    async def events(self) -> AsyncGenerator[Sse, None]:
+    async def events(self) -> AsyncGenerator[SseEvent, None]:
         """Each event when it is complete; one event named `PLAIN` if the server does not stream."""
         chunks = self._chunks()
         start = b""
@@ -126,11 +126,11 @@ class Answer:
                 break
         match start.strip()[:1]:
             case b"{":
-                yield Sse(PLAIN, start + b"".join([chunk async for chunk in chunks]))
+                yield SseEvent(PLAIN, start + b"".join([chunk async for chunk in chunks]))
                 return
             case b"<":
-                raise not_a_model(self._provider, "a web page")
-        parser = Parser()
+                raise make_no_model_error(self._provider, "a web page")
+        parser = SseParser()
         for event in parser.feed(start):
             yield event
         async for chunk in chunks:
@@ -146,36 +146,36 @@ class Answer:
         async for chunk in self._response.aiter_raw():
             taken += len(chunk)
             if taken > MOST_OF_A_REPLY:
-                raise not_the_protocol(self._provider, f"more than {MOST_OF_A_REPLY >> 20} MB")
+                raise make_protocol_error(self._provider, f"more than {MOST_OF_A_REPLY >> 20} MB")
             yield chunk
 
 
-async def drain(events: AsyncGenerator[Sse, None]) -> None:
+async def drain_events(events: AsyncGenerator[SseEvent, None]) -> None:
     """Read to the end, which is near, so that the connection can be used again."""
     with anyio.move_on_after(DRAIN):
         async for _ in events:
             pass
 
 
-def _is_whole(event: Sse) -> bool:
+def _is_whole(event: SseEvent) -> bool:
     if event.data.strip() == b"[DONE]":
         return True
     try:
-        decode(event.data)
+        decode_json(event.data)
     except NotJson:
         return False
     return True
 
 
-class Wire:
+class ProviderConnection:
     """The connection to one provider, opened with the first request and kept until `close`."""
 
     def __init__(
         self,
-        provider: Provider,
+        provider: ProviderInfo,
         url: str,
         headers: Mapping[str, str],
-        access: Access,
+        access: ModelAccess,
         *,
         mapped: Mapped,
         clock: Clock | None = None,
@@ -192,7 +192,7 @@ class Wire:
     @asynccontextmanager
     async def open(
         self, path: str, content: bytes, headers: Mapping[str, str], model: str = ""
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpReply]:
         """Send the bytes; whatever goes wrong until the answer is read comes out as one of our errors."""
         try:
             client = self._client or self._connect()
@@ -202,15 +202,15 @@ class Wire:
                 if response.status_code != 200:
                     raise await self._refused(response, model)
                 if _is_packed(response):
-                    raise not_the_protocol(
+                    raise make_protocol_error(
                         self.provider, "a packed answer, which was not asked for"
                     )
-                yield Answer(self.provider, response)
-        except transport_errors() as error:
-            raise transport_failure(error, self.provider) from None
+                yield HttpReply(self.provider, response)
+        except list_transport_errors() as error:
+            raise map_transport_error(error, self.provider) from None
         except ModelFailure as error:  # also one that came as an event of the stream
             secrets = tuple(self._secrets())
-            error.args = tuple(hidden(str(part), secrets) for part in error.args)
+            error.args = tuple(hide_secrets(str(part), secrets) for part in error.args)
             raise
 
     async def close(self) -> None:
@@ -250,9 +250,9 @@ class Wire:
             if len(body) > MOST_OF_AN_ERROR:
                 break
         return self._mapped(
-            told(
+            parse_error_body(
                 self.provider,
-                readable(body),
+                parse_error_text(body),
                 status=response.status_code,
                 headers=response.headers,
                 model=model,
@@ -267,10 +267,10 @@ class Wire:
         return (*keys, *access.headers.values())
 
 
-def readable(body: bytes) -> object:
+def parse_error_text(body: bytes) -> object:
     """An error body as JSON, or as text when it is none; a web page says nothing."""
     try:
-        return decode(body)
+        return decode_json(body)
     except NotJson:
         text = body.decode("utf-8", "replace").strip()
         return "" if text.startswith("<") else text

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.messages import whole_characters
+from sevenfold.core.messages import strip_half_characters
 
 
 class NotJson(ValueError):
     """These bytes are not JSON, however kindly one reads them."""
 
 
-def decode(text: bytes | str) -> Any:
+def decode_json(text: bytes | str) -> Any:
     """The value. Halves of characters, which some servers send, become whole ones."""
     try:
         return msgspec.json.decode(text)
@@ -26,9 +26,9 @@ def decode(text: bytes | str) -> Any:
         raise NotJson("what was sent is not JSON") from error
 
 
-def decode_object(text: bytes | str) -> dict[str, Any]:
+def decode_json_object(text: bytes | str) -> dict[str, Any]:
     """The same, when only an object will do."""
-    value = decode(text)
+    value = decode_json(text)
     if not isinstance(value, dict):
         raise NotJson("what was sent is JSON, but not an object")
     return value
@@ -36,9 +36,9 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
 
 def _whole(value: Any) -> Any:
     if isinstance(value, str):
-        return whole_characters(value)
+        return strip_half_characters(value)
     if isinstance(value, list):
         return [_whole(item) for item in value]
     if isinstance(value, dict):
-        return {whole_characters(key): _whole(item) for key, item in value.items()}
+        return {strip_half_characters(key): _whole(item) for key, item in value.items()}
     return value

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ServerConfig(msgspec.Struct, frozen=True):
     """What to run, and how."""
 
     path: str
@@ -25,13 +25,13 @@ class Wanted(msgspec.Struct, frozen=True):
     """Made for this run: other users of the machine cannot use what is not theirs."""
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ServerReady(msgspec.Struct, frozen=True):
     """It listens, and this is where."""
 
     url: str
 
 
-def params(wanted: Wanted) -> Any:
+def make_server_params(wanted: ServerConfig) -> Any:
     """The settings of llama.cpp; what is not named here is as it comes."""
     import xllamacpp  # type: ignore[import-untyped]
 
@@ -57,13 +57,13 @@ def params(wanted: Wanted) -> Any:
     return chosen
 
 
-def serve(orders: BinaryIO, answers: BinaryIO) -> None:
+def run_server(orders: BinaryIO, answers: BinaryIO) -> None:
     """Run what the first line of `orders` asks for until `orders` ends."""
     import xllamacpp
 
-    wanted = msgspec.json.decode(orders.readline(), type=Wanted)
-    server = xllamacpp.Server(params(wanted))
-    answers.write(msgspec.json.encode(Ready(server.listening_address)) + b"\n")
+    wanted = msgspec.json.decode(orders.readline(), type=ServerConfig)
+    server = xllamacpp.Server(make_server_params(wanted))
+    answers.write(msgspec.json.encode(ServerReady(server.listening_address)) + b"\n")
     answers.flush()
     orders.read()
     # Not waited for: a reply that is being worked out has nobody left to read it.
@@ -74,7 +74,7 @@ def main() -> None:
     # llama.cpp prints where it likes: the answer goes out on a descriptor of its own.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
-        serve(sys.stdin.buffer, answers)
+        run_server(sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":

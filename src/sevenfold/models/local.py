@@ -28,15 +28,15 @@ import msgspec
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from sevenfold.errors import ModelFailure, ModelNotFound, UnknownModel, Unreachable
-from sevenfold.messages import Block
+from sevenfold.core.errors import ModelFailure, ModelNotFound, UnknownModel, Unreachable
+from sevenfold.core.messages import Block
+from sevenfold.core.protocols import Clock, Model
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic import AnthropicModel
-from sevenfold.models.capabilities import LOCAL, Access, connected_capabilities, host_of
-from sevenfold.models.failures import Provider
-from sevenfold.models.llama_server import Ready, Wanted
-from sevenfold.protocols import Clock, Model
-from sevenfold.request import Request
-from sevenfold.transcript import Reply
+from sevenfold.models.capabilities import LOCAL, ModelAccess, find_user_capabilities, parse_host
+from sevenfold.models.failures import ProviderInfo
+from sevenfold.models.llama_server import ServerConfig, ServerReady
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -49,7 +49,7 @@ _TEXT: Final = 8
 _LIST: Final = 9
 
 
-def context_length(path: Path) -> int:
+def read_context_length(path: Path) -> int:
     """How many tokens the model in this file was made for. What it cannot be is said in one sentence."""
     if path.exists() and not path.is_file():  # a pipe would never end
         raise UnknownModel(f"{path} is not a file: name the .gguf file itself")
@@ -143,14 +143,14 @@ _KILLED: Final = -9
 class LlamaProcess:
     """A running server. `url` and `key` are how to reach it; `close` ends it."""
 
-    def __init__(self, wanted: Wanted, process: Process, log: IO[bytes]) -> None:
+    def __init__(self, wanted: ServerConfig, process: Process, log: IO[bytes]) -> None:
         self.url, self.key, self.pid = "", wanted.key, process.pid
         self._wanted, self._process, self._log = wanted, process, log
 
     @classmethod
     async def start(cls, path: Path, name: str, window: int) -> Self:
         """Load the model, which may take a while; cancelled, nothing stays."""
-        wanted = Wanted(str(path), name, window, cores(), secrets.token_hex(16))
+        wanted = ServerConfig(str(path), name, window, count_cores(), secrets.token_hex(16))
         log = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the process
         with anyio.CancelScope(shield=True):  # half a process could not be ended
             process = await anyio.open_process(
@@ -183,7 +183,7 @@ class LlamaProcess:
         except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
             await self._process.wait()
             raise self._why(loading=True) from None
-        self.url = msgspec.json.decode(line, type=Ready).url
+        self.url = msgspec.json.decode(line, type=ServerReady).url
 
     @property
     def alive(self) -> bool:
@@ -215,7 +215,7 @@ class LlamaProcess:
         said = f": {reasons[-1].strip()[:300]}" if reasons else ""
         if loading:
             return ModelNotFound(f"llama.cpp cannot run {wanted.path}{said}")
-        how = ended(self._process.returncode)
+        how = describe_exit(self._process.returncode)
         return Unreachable(
             f"llama.cpp {how} while it ran {wanted.path}{said}; the next request starts it again"
         )
@@ -226,13 +226,13 @@ class LlamaProcess:
         return self._log.read().decode("utf-8", "replace").strip()
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many may be used: a container often has fewer than its machine."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def ended(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     if code is None or code >= 0:
         return f"ended with {code}"
     try:
@@ -253,13 +253,15 @@ ENGINE: Final = "xllamacpp"
 class LocalModel:
     """Runs the file from the first request on, and until it is closed."""
 
-    def __init__(self, path: Path, access: Access, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, access: ModelAccess, *, clock: Clock | None = None) -> None:
         self._path = path.expanduser().absolute()
         self.name = f"{LOCAL}{self._path}"
-        context_length(self._path)  # says what is wrong with the file, before anything is started
+        read_context_length(
+            self._path
+        )  # says what is wrong with the file, before anything is started
         if find_spec(ENGINE) is None:
             raise UnknownModel(f"{self.name} needs llama.cpp: pip install 'sevenfold[local]'")
-        self.capabilities = connected_capabilities(self.name, access)
+        self.capabilities = find_user_capabilities(self.name, access)
         self._timeouts, self._clock = (access.connect_timeout, access.read_timeout), clock
         self._running: LlamaProcess | None = None
         self._client: AnthropicModel | None = None
@@ -308,7 +310,7 @@ class LocalModel:
     def _reach(self, running: LlamaProcess) -> AnthropicModel:
         """Our own client on it. The user's headers and keys are for others and stay here."""
         connect, read = self._timeouts
-        access = Access(
+        access = ModelAccess(
             anthropic_key=running.key,
             anthropic_base_url=running.url,
             connect_timeout=connect,
@@ -318,7 +320,7 @@ class LocalModel:
             # It closes a connection when it pleases, and now and then while we send on it.
             headers={"connection": "close"},
         )
-        who = Provider("llama.cpp", host_of(running.url), self.name, self.name, True)
+        who = ProviderInfo("llama.cpp", parse_host(running.url), self.name, self.name, True)
         return AnthropicModel(self.name, access, clock=self._clock, spoken_of=who)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import (
+from sevenfold.core.errors import (
     BadRequest,
     KeyRefused,
     ModelFailure,
@@ -24,7 +24,7 @@ from sevenfold.errors import (
     PromptTooLong,
     RateLimited,
 )
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     THOUGHTS,
     Block,
     Document,
@@ -36,33 +36,33 @@ from sevenfold.messages import (
     ToolResult,
     ToolUse,
 )
-from sevenfold.models.anthropic import enclosed
+from sevenfold.core.protocols import Capabilities, Clock
+from sevenfold.core.request import Frame, Request, encode_view
+from sevenfold.core.transcript import Reply
+from sevenfold.models.anthropic import enclose_messages
 from sevenfold.models.capabilities import (
-    Access,
-    capabilities,
-    connected_capabilities,
-    family,
-    host_of,
+    ModelAccess,
+    find_capabilities,
+    find_family,
+    find_user_capabilities,
     is_loopback,
-    wire_name,
+    parse_host,
+    to_wire_name,
 )
 from sevenfold.models.failures import (
-    Provider,
-    Told,
-    cut,
-    failure,
-    raised_by,
-    sdk_failure,
-    secrets_of,
-    status_kind,
-    unreadable,
+    ProviderInfo,
+    ServerRefusal,
+    find_client_secrets,
+    list_sdk_errors,
+    make_cut_error,
+    make_failure,
+    make_unreadable_error,
+    map_sdk_error,
+    map_status,
 )
-from sevenfold.models.http import Wire, drain
-from sevenfold.models.jsontext import decode_object
-from sevenfold.models.openai_stream import Assembly
-from sevenfold.protocols import Capabilities, Clock
-from sevenfold.request import Frame, Request, encoded
-from sevenfold.transcript import Reply
+from sevenfold.models.http import ProviderConnection, drain_events
+from sevenfold.models.jsontext import decode_json_object
+from sevenfold.models.openai_stream import OpenAiAssembly
 
 if TYPE_CHECKING:
     import openai
@@ -90,11 +90,11 @@ _OURS: Final = frozenset(
 _encode = msgspec.json.Encoder().encode
 
 
-def body(request: Request, *, official: bool = False) -> bytes:
+def encode_body(request: Request, *, official: bool = False) -> bytes:
     """The bytes that are sent for this request; `official` says that OpenAI itself is asked."""
     frame = request.frame
     head: Json = {
-        "model": wire_name(frame.model),
+        "model": to_wire_name(frame.model),
         "stream": True,
         "stream_options": {"include_usage": True},
         **_params(frame),
@@ -106,13 +106,13 @@ def body(request: Request, *, official: bool = False) -> bytes:
         head.update(_tool_choice(frame.params.get("tool_choice")))
     system = "\n\n".join(part for part in frame.system if part.strip())
     first = [_encode({"role": "system", "content": system})] if system else []
-    said = [wire for wire in encoded(request.view, FORM, encode_message) if wire]
-    return enclosed(_encode(head), [*first, *said])
+    said = [wire for wire in encode_view(request.view, FORM, encode_message) if wire]
+    return enclose_messages(_encode(head), [*first, *said])
 
 
 def _limit_name(model: str, official: bool) -> str:
     """Reasoning models refuse the old name; servers that copy the format may not know the new one."""
-    found = family(model)
+    found = find_family(model)
     reasons = found is not None and found.prefix.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
     return "max_completion_tokens" if official or reasons else "max_tokens"
 
@@ -170,7 +170,7 @@ def _assistant(message: Message) -> list[Json]:
 def _call(use: ToolUse) -> Json:
     arguments = _encode(use.input).decode("utf-8")
     function = {"name": use.name, "arguments": arguments}
-    return {"id": call_id(use.id), "type": "function", "function": function}
+    return {"id": make_call_id(use.id), "type": "function", "function": function}
 
 
 def _user(message: Message) -> list[Json]:
@@ -197,7 +197,7 @@ def _result(result: ToolResult) -> Json:
         said = "(see the image below)" if _pictures(result) else "(no output)"
     if result.is_error:
         said = f"[failed] {said}"
-    return {"role": "tool", "tool_call_id": call_id(result.tool_use_id), "content": said}
+    return {"role": "tool", "tool_call_id": make_call_id(result.tool_use_id), "content": said}
 
 
 def _inside(result: ToolResult) -> tuple[Block, ...]:
@@ -248,7 +248,7 @@ def _document(source: Json) -> Json:
     return {"type": "text", "text": f"[a document ({kind}) that cannot be shown here]"}
 
 
-def call_id(id: str) -> str:
+def make_call_id(id: str) -> str:
     """An id that every server takes; the same one for a call and its result."""
     if len(id) <= LONGEST_ID:
         return id
@@ -286,45 +286,47 @@ ERROR_TYPES: Final[dict[str, type[ModelFailure]]] = {
 _VAGUE: Final = frozenset({"invalid_request_error", "api_error", "server_error"})
 
 
-def mapped(said: Told) -> ModelFailure:
+def map_openai_error(said: ServerRefusal) -> ModelFailure:
     """Our error for one of theirs: by code, by type, and where those are vague by status."""
     for name in (said.code, said.kind):
         kind = ERROR_TYPES.get(name)
         if kind is not None and not (name in _VAGUE and said.status is not None):
-            return failure(kind, said)
-    return failure(status_kind(said.status), said)
+            return make_failure(kind, said)
+    return make_failure(map_status(said.status), said)
 
 
 class OpenAiModel:
     """A model behind a chat-completions endpoint. `close` it when done."""
 
-    def __init__(self, name: str, access: Access, *, clock: Clock | None = None) -> None:
+    def __init__(self, name: str, access: ModelAccess, *, clock: Clock | None = None) -> None:
         self.name = name
         url = access.openai_base_url.rstrip("/")
         self._local = is_loopback(url)
         self._official = is_official(url)
-        self._provider = provider(url)
-        self._wire = Wire(self._provider, url, _headers(access), access, mapped=mapped, clock=clock)
-        self.capabilities = able(connected_capabilities(name, access))
+        self._provider = describe_provider(url)
+        self._wire = ProviderConnection(
+            self._provider, url, _headers(access), access, mapped=map_openai_error, clock=clock
+        )
+        self.capabilities = limit_capabilities(find_user_capabilities(name, access))
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends."""
-        return body(request, official=self._official)
+        return encode_body(request, official=self._official)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        model = wire_name(request.frame.model)
-        reply = Assembly(self._provider, mapped, request.view, model)
-        headers = request_headers(request, self._local)
+        model = to_wire_name(request.frame.model)
+        reply = OpenAiAssembly(self._provider, map_openai_error, request.view, model)
+        headers = make_request_headers(request, self._local)
         async with self._wire.open(PATH, self.body(request), headers, model) as answer:
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     for item in reply.feed(event):
                         yield item
                     if reply.ended:
-                        await drain(events)
+                        await drain_events(events)
                         break
             if not reply.complete:
-                raise cut(self._provider)
+                raise make_cut_error(self._provider)
         for item in reply.finish():
             yield item
         yield reply.reply(answer.headers.get("x-request-id", ""))
@@ -333,13 +335,13 @@ class OpenAiModel:
         await self._wire.close()
 
 
-def provider(url: str) -> Provider:
+def describe_provider(url: str) -> ProviderInfo:
     """Whom the messages of errors speak of."""
     who = "OpenAI" if is_official(url) else "the server"
-    return Provider(who, host_of(url), "OPENAI_API_KEY", "OPENAI_BASE_URL", is_loopback(url))
+    return ProviderInfo(who, parse_host(url), "OPENAI_API_KEY", "OPENAI_BASE_URL", is_loopback(url))
 
 
-def able(known: Capabilities) -> Capabilities:
+def limit_capabilities(known: Capabilities) -> Capabilities:
     """What a model can do by way of chat completions."""
     return replace(
         known,
@@ -349,7 +351,7 @@ def able(known: Capabilities) -> Capabilities:
     )
 
 
-def request_headers(request: Request, local: bool) -> dict[str, str]:
+def make_request_headers(request: Request, local: bool) -> dict[str, str]:
     """The simulator's ledger counts by it; nobody else is told."""
     return {"x-sevenfold-source": request.source} if local else {}
 
@@ -363,7 +365,7 @@ def is_official(url: str) -> bool:
     return host == "api.openai.com" or host.endswith((".openai.com", ".openai.azure.com"))
 
 
-def _headers(access: Access) -> dict[str, str]:
+def _headers(access: ModelAccess) -> dict[str, str]:
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
@@ -383,38 +385,38 @@ class OpenAiSdk:
         self._client, self.name = client.with_options(max_retries=0), model
         url = str(client.base_url)
         self._local, self._official = is_loopback(url), is_official(url)
-        self._provider = provider(url)
-        self.capabilities = able(capabilities(model, window=window))
+        self._provider = describe_provider(url)
+        self.capabilities = limit_capabilities(find_capabilities(model, window=window))
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import openai
 
-        model = wire_name(request.frame.model)
-        reply = Assembly(self._provider, mapped, request.view, model)
+        model = to_wire_name(request.frame.model)
+        reply = OpenAiAssembly(self._provider, map_openai_error, request.view, model)
         try:
             stream = await self._begin(request)
             async with stream:
                 async for chunk in stream:
                     for item in reply.take(chunk.to_dict(warnings=False)):
                         yield item
-        except raised_by(openai.OpenAIError) as error:
-            hide = secrets_of(self._client)
-            raise sdk_failure(error, self._provider, mapped, model, hide) from None
+        except list_sdk_errors(openai.OpenAIError) as error:
+            hide = find_client_secrets(self._client)
+            raise map_sdk_error(error, self._provider, map_openai_error, model, hide) from None
         except ValueError as error:  # what the SDK raises for an event that is not JSON
-            raise unreadable(self._provider) from error
+            raise make_unreadable_error(self._provider) from error
         if not reply.complete:
-            raise cut(self._provider)
+            raise make_cut_error(self._provider)
         for item in reply.finish():
             yield item
         yield reply.reply(stream.response.headers.get("x-request-id", ""))
 
     async def _begin(self, request: Request) -> Any:
         """Send it. All but the fields the SDK insists on goes past its own ideas of a request."""
-        fields = decode_object(body(request, official=self._official))
+        fields = decode_json_object(encode_body(request, official=self._official))
         return await self._client.chat.completions.create(
             model=fields.pop("model"),
             messages=[],
             stream=fields.pop("stream"),
-            extra_headers=request_headers(request, self._local),
+            extra_headers=make_request_headers(request, self._local),
             extra_body=fields,
         )

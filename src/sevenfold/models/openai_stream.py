@@ -9,14 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.errors import BadReply
-from sevenfold.messages import Block, Json, Text, Thinking, ToolUse, assistant
-from sevenfold.models.anthropic_stream import whole_number
-from sevenfold.models.failures import Mapped, Provider, not_a_model, not_the_protocol, told
-from sevenfold.models.http import PLAIN, Sse
-from sevenfold.models.jsontext import NotJson, decode_object
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply, View
+from sevenfold.core.errors import BadReply
+from sevenfold.core.messages import Block, Json, Text, Thinking, ToolUse, assistant
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply, View
+from sevenfold.models.anthropic_stream import to_whole_number
+from sevenfold.models.failures import (
+    Mapped,
+    ProviderInfo,
+    make_no_model_error,
+    make_protocol_error,
+    parse_error_body,
+)
+from sevenfold.models.http import PLAIN, SseEvent
+from sevenfold.models.jsontext import NotJson, decode_json_object
 
 STOPS: Final = {
     "stop": "end_turn",
@@ -30,7 +36,7 @@ STOPS: Final = {
 CUT_SHORT: Final = frozenset({"max_tokens", "refusal"})
 
 
-class _Call:
+class _OpenCall:
     """A tool call that is still coming in."""
 
     def __init__(self, index: int, id: str) -> None:
@@ -42,15 +48,15 @@ class _Call:
         return "".join(self.arguments).strip()
 
 
-class Assembly:
+class OpenAiAssembly:
     """Takes chunks, hands out text and whole blocks, and knows the reply when it is complete."""
 
-    def __init__(self, provider: Provider, mapped: Mapped, view: View, model: str = "") -> None:
+    def __init__(self, provider: ProviderInfo, mapped: Mapped, view: View, model: str = "") -> None:
         self._provider, self._mapped, self._view, self._model = provider, mapped, view, model
         self._blocks: list[Block] = []
         self._thought: list[str] = []
         self._said: list[str] = []
-        self._call: _Call | None = None
+        self._call: _OpenCall | None = None
         self._given: set[int] = set()
         self._ids: set[str] = set()
         self._broken = ""
@@ -65,32 +71,32 @@ class Assembly:
     def complete(self) -> bool:
         return bool(self._stop)
 
-    def feed(self, event: Sse) -> list[str | Block]:
+    def feed(self, event: SseEvent) -> list[str | Block]:
         """What an event from the wire adds."""
         if event.data.strip() == b"[DONE]":
             self.ended = True
             return []
         try:
-            fields = decode_object(event.data)
+            fields = decode_json_object(event.data)
         except NotJson as error:
-            raise not_the_protocol(
+            raise make_protocol_error(
                 self._provider, f"an event that cannot be read ({error})"
             ) from None
         if event.name == "error" and "error" not in fields:
             fields = {"error": fields}
         if event.name == PLAIN and not fields.get("error") and not fields.get("choices"):
-            raise not_a_model(self._provider, "other JSON")
+            raise make_no_model_error(self._provider, "other JSON")
         return self.take(fields)
 
     def take(self, chunk: Json) -> list[str | Block]:
         """What a chunk adds, given as an object."""
         if chunk.get("error"):
-            raise self._mapped(told(self._provider, chunk, model=self._model))
+            raise self._mapped(parse_error_body(self._provider, chunk, model=self._model))
         try:
             return self._take(chunk)
         except (TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
             what = f"an event of the wrong shape ({type(error).__name__})"
-            raise not_the_protocol(self._provider, what) from error
+            raise make_protocol_error(self._provider, what) from error
 
     def finish(self) -> list[str | Block]:
         """The blocks that only the end completes. Call it once, when `complete`."""
@@ -164,7 +170,7 @@ class Assembly:
         if at_end and self._stop in CUT_SHORT and not call.written:
             return []  # cut before its arguments came
         try:
-            args = decode_object(call.written) if call.written else {}
+            args = decode_json_object(call.written) if call.written else {}
         except NotJson:
             self._broken = call.name or "a tool"
             return []
@@ -186,7 +192,7 @@ class Assembly:
         out: list[str | Block] = []
         if self._is_new(index, id, function):
             out = [*self._close_text(), *self._close_call()]
-            self._call = _Call(index, id)
+            self._call = _OpenCall(index, id)
         elif self._call is None or self._call.index != index:
             if function.get("arguments"):
                 raise ValueError("a piece of a call that was already complete")
@@ -208,7 +214,7 @@ class Assembly:
             return named and _is_object(now.written)
         return id != now.id
 
-    def _unique(self, call: _Call) -> str:
+    def _unique(self, call: _OpenCall) -> str:
         """Its own id, or one made up the same way each time: ids must differ in a whole conversation."""
         id, turn = call.id, 0
         while not id or id in self._ids or self._view.result_at(id) is not None:
@@ -219,12 +225,12 @@ class Assembly:
 
     def _count(self, counted: Any) -> None:
         if isinstance(counted, dict):
-            self._usage = usage_of(counted)
+            self._usage = parse_usage(counted)
 
 
 def _is_object(text: str) -> bool:
     try:
-        decode_object(text)
+        decode_json_object(text)
     except NotJson:
         return False
     return True
@@ -251,17 +257,17 @@ def _speech(delta: Json) -> list[tuple[str, str]]:
     return [(kind, said) for kind, said in out if said]
 
 
-def usage_of(counted: Json) -> Usage:
+def parse_usage(counted: Json) -> Usage:
     """Here the prompt includes what came from the cache; with us it does not."""
     details = counted.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
-    prompt = whole_number(counted.get("prompt_tokens"))
+    prompt = to_whole_number(counted.get("prompt_tokens"))
     cached = details.get("cached_tokens") or counted.get("cached_tokens")
-    read = min(prompt, whole_number(cached or counted.get("prompt_cache_hit_tokens")))
-    written = min(prompt - read, whole_number(details.get("cache_write_tokens")))
+    read = min(prompt, to_whole_number(cached or counted.get("prompt_cache_hit_tokens")))
+    written = min(prompt - read, to_whole_number(details.get("cache_write_tokens")))
     return Usage(
         input=prompt - read - written,
         cache_write=written,
         cache_read=read,
-        output=whole_number(counted.get("completion_tokens")),
+        output=to_whole_number(counted.get("completion_tokens")),
     )

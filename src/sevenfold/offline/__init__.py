@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from anyio.lowlevel import checkpoint
 
-from sevenfold.errors import PromptTooLong
-from sevenfold.messages import (
+from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.messages import (
     Block,
     Image,
     Json,
@@ -25,31 +25,31 @@ from sevenfold.messages import (
     Text,
     ToolResult,
     ToolUse,
-    message_to_wire,
-    whole_characters,
+    make_wire_message,
+    strip_half_characters,
 )
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.forced import insisted, smallest_call
-from sevenfold.offline.reply import RULES, Blocks, Rules, answer
-from sevenfold.protocols import Capabilities, Model
-from sevenfold.request import Request
-from sevenfold.tokens import REFERENCE_WINDOW, Usage, estimate, measure
-from sevenfold.transcript import Reply
+from sevenfold.core.protocols import Capabilities, Model
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import REFERENCE_WINDOW, Usage, estimate_tokens, measure_message
+from sevenfold.core.transcript import Reply
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
+from sevenfold.offline.reply import RULES, Blocks, EngineRules, make_reply
 
 
-def reply_to_wire(body: Json, rules: Rules = RULES) -> list[Json]:
+def encode_reply(body: Json, rules: EngineRules = RULES) -> list[Json]:
     """The content blocks of the reply to a Messages API request."""
-    blocks = answer(read_body(body), rules)
-    content: list[Json] = message_to_wire(Message("assistant", blocks))["content"]
-    wanted = insisted(body)
+    blocks = make_reply(parse_body(body), rules)
+    content: list[Json] = make_wire_message(Message("assistant", blocks))["content"]
+    wanted = find_forced_tools(body)
     names = [tool["name"] for tool in wanted]
     if not names or any(block.get("name") in names for block in content):
         return [b for b in content if not names or b.get("name", names[0]) in names]
     place = blake2b(repr(body.get("messages")).encode("utf-8", "backslashreplace"), digest_size=6)
-    return [{**smallest_call(wanted[0]), "id": f"toolu_off_{place.hexdigest()}_0"}]
+    return [{**make_smallest_call(wanted[0]), "id": f"toolu_off_{place.hexdigest()}_0"}]
 
 
-def read_body(body: Json) -> Conversation:
+def parse_body(body: Json) -> OfflineConversation:
     """What a request body says, as far as it can be understood."""
     messages: list[Message] = []
     added: set[int] = set()
@@ -69,7 +69,7 @@ def read_body(body: Json) -> Conversation:
         for tool in _list(body.get("tools"))
         if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] in tools
     }
-    return Conversation(tuple(messages), tools, system, frozenset(added), room, told)
+    return OfflineConversation(tuple(messages), tools, system, frozenset(added), room, told)
 
 
 def _tools(body: Json) -> dict[str, Json]:
@@ -88,14 +88,14 @@ def _tools(body: Json) -> dict[str, Json]:
 
 def _blocks(content: Any) -> list[Block]:
     if isinstance(content, str):
-        return [Text(whole_characters(content))]
+        return [Text(strip_half_characters(content))]
     return [_block(item) for item in _list(content) if isinstance(item, dict)]
 
 
 def _block(item: Json) -> Block:
     match item:
         case {"type": "text", "text": str(text)}:
-            return Text(whole_characters(text))
+            return Text(strip_half_characters(text))
         case {"type": "tool_use", "id": str(id), "name": str(name), "input": dict(args)}:
             return ToolUse(id, name, args)
         case {"type": "tool_result", "tool_use_id": str(id)}:
@@ -119,7 +119,7 @@ _WORD = re.compile(r"\S{1,16}\s*|\s+")
 class OfflineEngine:
     """Answers by rule. The same request always gets the same reply."""
 
-    def __init__(self, window: int = REFERENCE_WINDOW, *, rules: Rules = RULES) -> None:
+    def __init__(self, window: int = REFERENCE_WINDOW, *, rules: EngineRules = RULES) -> None:
         self._rules = rules
         self._capabilities = Capabilities(
             window=window, max_output=MAX_OUTPUT, caches_prompts=False, images=False
@@ -136,17 +136,17 @@ class OfflineEngine:
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         tokens = request.frame.tokens + request.view.size.tokens()
         self._check_window(tokens)
-        blocks = answer(Conversation.of(request), self._rules)
+        blocks = make_reply(OfflineConversation.of(request), self._rules)
         stop = "tool_use" if any(isinstance(b, ToolUse) for b in blocks) else "end_turn"
         kept = _within(blocks, request.max_tokens) if request.max_tokens else blocks
         for block in kept:
             if isinstance(block, Text):
-                for delta in deltas(block.text):
+                for delta in split_deltas(block.text):
                     await checkpoint()  # a long reply can be stopped like anyone's
                     yield delta
             yield block
         message = Message("assistant", kept)
-        usage = Usage(input=tokens, output=measure(message).tokens())
+        usage = Usage(input=tokens, output=measure_message(message).tokens())
         yield Reply(message, usage, stop if kept == blocks else "max_tokens", model=NAME)
 
     def _check_window(self, tokens: int) -> None:
@@ -160,7 +160,7 @@ class OfflineEngine:
             )
 
 
-def deltas(text: str) -> Iterator[str]:
+def split_deltas(text: str) -> Iterator[str]:
     """The text a few words at a time."""
     words = _WORD.findall(text)
     for i in range(0, len(words), WORDS_AT_ONCE):
@@ -171,13 +171,13 @@ def _within(blocks: Blocks, most: int) -> Blocks:
     """What of a reply fits into this many tokens: text is cut, half a tool call is none."""
     kept: list[Block] = []
     for block in blocks:
-        size = measure(Message("assistant", (block,))).tokens()
+        size = measure_message(Message("assistant", (block,))).tokens()
         if size <= most:
             kept.append(block)
             most -= size
             continue
         if isinstance(block, Text):
-            share = block.text[: len(block.text) * most // estimate(block.text)]
+            share = block.text[: len(block.text) * most // estimate_tokens(block.text)]
             kept += [Text(share)] if share.strip() else []
         break
     return tuple(kept)

@@ -19,24 +19,29 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.messages import Text, ToolUse
+from sevenfold.core.messages import Text, ToolUse
 from sevenfold.models.directives import parse_directive
 from sevenfold.offline.conversation import (
     LETTER,
     NOTICE,
-    Added,
-    Ask,
-    Conversation,
-    Done,
-    calls,
+    AddedPart,
+    OfflineConversation,
+    PastCall,
+    PersonRequest,
     is_piped,
+    iterate_calls,
     split_added,
 )
-from sevenfold.offline.delegate import answer_of, is_behind, of_part, reported
-from sevenfold.offline.language import question_terms, sentences, terms
-from sevenfold.offline.phrases import PHRASES, Language, joined, say
-from sevenfold.offline.plan import named, understand
-from sevenfold.offline.steps import AGENT, Calls, Offer, Question
+from sevenfold.offline.delegation import (
+    answer_about_agent,
+    extract_agent_answer,
+    is_background_start,
+    make_arrival,
+)
+from sevenfold.offline.language import find_terms, split_sentences, weigh_question_terms
+from sevenfold.offline.phrases import PHRASES, Language, format_phrase, join_phrases
+from sevenfold.offline.plan import describe_call, parse_request
+from sevenfold.offline.steps import AGENT, AgentOffer, QuestionStep, ToolCallsStep
 
 MOST_REPORTS: Final = 12
 MOST_LINES: Final = 8
@@ -55,7 +60,7 @@ _MEMORY = re.compile(r"---\nname: |# \d{4}-\d{2}-\d{2}\n")
 _EXIT = re.compile(r"\bexit(?:ed)?(?:\s+with)?(?:\s+(?:code|status))?\s*[:=]?\s*(\d{1,3})\b", re.I)
 
 
-def shown_text(done: Done) -> str:
+def extract_shown_text(done: PastCall) -> str:
     """What a tool has shown: lines of a file without numbers, found lines each with its file."""
     text = done.result.text if done.result else ""
     if done.use.name == "Read":
@@ -82,14 +87,14 @@ def _with_paths(text: str) -> str:
     return "\n".join(lines[:-1])
 
 
-def report(language: Language, done: Done, *, brief: bool = False) -> str:
+def report_call(language: Language, done: PastCall, *, brief: bool = False) -> str:
     if done.result is None:
-        return say(language, "unanswered", what=named(done.use))
+        return format_phrase(language, "unanswered", what=describe_call(done.use))
     if done.failed:
         return _failure(language, done)
     if done.use.name == AGENT:
         return _agent(language, done, brief=brief)
-    lines = [line.rstrip() for line in shown_text(done).split("\n")]
+    lines = [line.rstrip() for line in extract_shown_text(done).split("\n")]
     told = [line for line in lines if line and not _NOTE.fullmatch(line)]
     count = len(_NUMBERED.findall(done.result.text)) if done.use.name == "Read" else len(told)
     count = count or len(told)
@@ -103,17 +108,17 @@ def report(language: Language, done: Done, *, brief: bool = False) -> str:
     elif done.use.name in ("Grep", "Glob") and _is_nothing(told):
         return _nothing(language, done.use, told, lines)
     size = _size(language, done, count)
-    head = say(language, phrase, what=_object(done.use), lines=size)
+    head = format_phrase(language, phrase, what=_object(done.use), lines=size)
     if brief or not told or done.use.name in ("Write", "Edit"):
         return head
     return f"{head}\n\n{_excerpt(lines)}"
 
 
-def _agent(language: Language, done: Done, *, brief: bool) -> str:
+def _agent(language: Language, done: PastCall, *, brief: bool) -> str:
     """What an agent said, as it said it: these are words already, and no output."""
-    phrase = "begun_Agent" if is_behind(done) else "done_Agent"
-    head = say(language, phrase, what=_object(done.use))
-    return head if brief else f"{head}\n\n{answer_of(done)}"
+    phrase = "begun_Agent" if is_background_start(done) else "done_Agent"
+    head = format_phrase(language, phrase, what=_object(done.use))
+    return head if brief else f"{head}\n\n{extract_agent_answer(done)}"
 
 
 def _is_memory(use: ToolUse) -> bool:
@@ -122,7 +127,7 @@ def _is_memory(use: ToolUse) -> bool:
     return use.name == "Write" and path.endswith(".md") and bool(_MEMORY.match(content))
 
 
-def _is_forgotten(done: Done) -> bool:
+def _is_forgotten(done: PastCall) -> bool:
     """Whether an empty file was written where a memory was."""
     told = done.result.text if done.result else ""
     return done.use.name == "Write" and not done.use.input.get("content") and told[:8] == "Removed "
@@ -136,66 +141,70 @@ def _nothing(language: Language, use: ToolUse, told: list[str], lines: list[str]
     """What was looked for in vain, and what the tool adds about where it did not look."""
     notes = [line for line in lines if line.startswith("[")]
     names_it = language == "en" and told and str(use.input.get("pattern")) in told[0]
-    head = told[0] if names_it else say(language, "no_matches", what=_object(use))
+    head = told[0] if names_it else format_phrase(language, "no_matches", what=_object(use))
     return "\n".join([head, *notes])
 
 
-def _size(language: Language, done: Done, count: int) -> str:
+def _size(language: Language, done: PastCall, count: int) -> str:
     """How many lines; of a page of a file also how many there are."""
     text = done.result.text if done.result and done.use.name == "Read" else ""
     page = _PAGE.search(text, max(0, len(text) - PAGE_NOTES))
     if page is None:
-        return how_many(language, count)
+        return format_line_count(language, count)
     whole = page[0].partition(" of ")[2]
-    return say(language, "some_of_lines", n=f"{count:,}", all=whole)
+    return format_phrase(language, "some_of_lines", n=f"{count:,}", all=whole)
 
 
-def piped_report(language: Language, text: str) -> str:
+def report_piped(language: Language, text: str) -> str:
     """What was piped in: how much, and how it begins."""
     lines = [line.rstrip() for line in text.split("\n")]
-    head = say(language, "piped", lines=how_many(language, len(lines)))
+    head = format_phrase(language, "piped", lines=format_line_count(language, len(lines)))
     return f"{head}\n\n{_excerpt(lines)}"
 
 
-def reports(language: Language, done: tuple[Done, ...], *, brief: bool) -> list[str]:
-    said = [report(language, each, brief=brief) for each in done[:MOST_REPORTS]]
+def report_calls(language: Language, done: tuple[PastCall, ...], *, brief: bool) -> list[str]:
+    said = [report_call(language, each, brief=brief) for each in done[:MOST_REPORTS]]
     if len(done) > MOST_REPORTS:
-        said.append(say(language, "more_calls", n=len(done) - MOST_REPORTS))
+        said.append(format_phrase(language, "more_calls", n=len(done) - MOST_REPORTS))
     return said
 
 
-def how_many(language: Language, lines: int) -> str:
-    return say(language, "one_line") if lines == 1 else say(language, "some_lines", n=f"{lines:,}")
+def format_line_count(language: Language, lines: int) -> str:
+    return (
+        format_phrase(language, "one_line")
+        if lines == 1
+        else format_phrase(language, "some_lines", n=f"{lines:,}")
+    )
 
 
-def doing(language: Language, uses: tuple[ToolUse, ...]) -> str:
+def describe_calls(language: Language, uses: tuple[ToolUse, ...]) -> str:
     """What is being done now; calls of the same tool are said together."""
     together: dict[str, list[str]] = {}
     for use in uses[:MOST_REPORTS]:
         together.setdefault(use.name, []).append(_object(use))
-    said = [_doing(language, name, joined(language, what)) for name, what in together.items()]
-    return say(language, "doing", doing=joined(language, said))
+    said = [_doing(language, name, join_phrases(language, what)) for name, what in together.items()]
+    return format_phrase(language, "doing", doing=join_phrases(language, said))
 
 
 def _doing(language: Language, name: str, what: str) -> str:
     phrase = f"doing_{name}" if f"doing_{name}" in PHRASES else "doing_other"
-    return say(language, phrase, what=what)
+    return format_phrase(language, phrase, what=what)
 
 
 def _object(use: ToolUse) -> str:
     """What the call is about, without the name of the tool."""
     if f"done_{use.name}" not in PHRASES:
-        return named(use)
-    return named(use).removeprefix(use.name).strip() or use.name
+        return describe_call(use)
+    return describe_call(use).removeprefix(use.name).strip() or use.name
 
 
-def _failure(language: Language, done: Done) -> str:
+def _failure(language: Language, done: PastCall) -> str:
     text = done.result.text.strip() if done.result else ""
     code = _EXIT.search(text[:REASON]) or _EXIT.search(text[-REASON:])
     if done.use.name != "Bash" or not code:
-        return say(language, "failed", what=named(done.use), why=_reason(text))
+        return format_phrase(language, "failed", what=describe_call(done.use), why=_reason(text))
     rest = text.removeprefix(code[0]).strip()
-    head = say(language, "failed_with", what=named(done.use), code=code[1])
+    head = format_phrase(language, "failed_with", what=describe_call(done.use), code=code[1])
     lines = [line.rstrip() for line in rest.split("\n")]
     return f"{head}\n\n{_excerpt(lines, tail=True)}" if rest else head
 
@@ -234,11 +243,11 @@ MOST_QUOTES: Final = 5
 AS_GOOD: Final = 0.95
 
 Kind: TypeAlias = Literal["user", "model", "tool", "memory", "context", "piped", "peer", "agent"]
-_ANYBODY: Final = Offer(agents=True, messages=True)
+_ANYBODY: Final = AgentOffer(agents=True, messages=True)
 """Where it only matters that work was handed to somebody, not to whom."""
 
 
-class Passage(msgspec.Struct, frozen=True):
+class AnswerPassage(msgspec.Struct, frozen=True):
     """A sentence, and where it stands."""
 
     text: str
@@ -250,7 +259,7 @@ class Passage(msgspec.Struct, frozen=True):
     """The heading it stands under, where there is one."""
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _AnswerShape(msgspec.Struct, frozen=True):
     """What kind of answer a question asks for."""
 
     terms: dict[str, bool]
@@ -278,13 +287,13 @@ _MARKDOWN_HEADING = re.compile(r"#+\s")
 _LABEL = re.compile(r'\b(?:path|file|name|src)="([^"]+)"')
 
 
-def answer_from(
-    conversation: Conversation, ask: Ask, question: str, language: Language
+def find_answer(
+    conversation: OfflineConversation, ask: PersonRequest, question: str, language: Language
 ) -> str | None:
     """The answer as a quotation, or None when nothing in view fits."""
     if done := _what_was_done(conversation, question):
         return "\n".join(f"- {line}" for line in done)
-    if told := reported(conversation, question, language):
+    if told := answer_about_agent(conversation, question, language):
         return told
     wanted = _wanted(question)
     passages = list(_passages(conversation, wanted.kinds))
@@ -302,15 +311,15 @@ def answer_from(
     return "\n".join(quotes)
 
 
-def asks_something(question: str) -> bool:
+def has_own_words(question: str) -> bool:
     """Whether the question has words of its own, or only asks what came out."""
     return bool(_NEWEST.fullmatch(question)) or any(
-        term not in _ABOUT_RESULTS for term in question_terms(_FILE.sub(" ", question))
+        term not in _ABOUT_RESULTS for term in weigh_question_terms(_FILE.sub(" ", question))
     )
 
 
 _ABOUT_RESULTS: Final = frozenset(
-    terms(
+    find_terms(
         "result output outcome file line content tell show print say happen many match begin contain "
         "summarize summarise describe explain mean hold 结果 输出 内容 总结 概括 说明 解释"
     )
@@ -331,16 +340,18 @@ _NEWEST = re.compile(
 )
 
 
-def _what_was_done(conversation: Conversation, question: str) -> list[str]:
+def _what_was_done(conversation: OfflineConversation, question: str) -> list[str]:
     """The calls that a question such as "which files did you read" asks for."""
     names = [name for name, pattern in _DEEDS.items() if pattern.search(question)]
     if not names:
         return []
-    made = [d for d in calls(conversation) if d.use.name in names and not d.failed]
-    return list(dict.fromkeys(named(d.use) for d in made))[-MOST_QUOTES * 2 :]
+    made = [d for d in iterate_calls(conversation) if d.use.name in names and not d.failed]
+    return list(dict.fromkeys(describe_call(d.use) for d in made))[-MOST_QUOTES * 2 :]
 
 
-def _newest_words(passages: list[Passage], ask: Ask, question: str) -> list[Passage]:
+def _newest_words(
+    passages: list[AnswerPassage], ask: PersonRequest, question: str
+) -> list[AnswerPassage]:
     """What the person said first or last, when the question is about nothing else."""
     which = _NEWEST.fullmatch(question)
     if not which:
@@ -350,15 +361,15 @@ def _newest_words(passages: list[Passage], ask: Ask, question: str) -> list[Pass
     return said[-1:] if first else said[:1]
 
 
-def _wanted(question: str) -> _Wanted:
+def _wanted(question: str) -> _AnswerShape:
     kinds = frozenset({"user", "tool", "memory", "context", "piped", "peer", "agent"})
     if _I_SAID.search(question):
         kinds = frozenset({"user"})
     elif _YOU_SAID.search(question):
         kinds = frozenset({"model"})
     file = _FILE.search(question)
-    return _Wanted(
-        question_terms(question),
+    return _AnswerShape(
+        weigh_question_terms(question),
         bool(_NUMBER.search(question)),
         kinds,
         len(kinds) == 1,
@@ -366,16 +377,20 @@ def _wanted(question: str) -> _Wanted:
     )
 
 
-def _from_file(wanted: _Wanted, passages: list[Passage], ask: Ask) -> list[Passage]:
+def _from_file(
+    wanted: _AnswerShape, passages: list[AnswerPassage], ask: PersonRequest
+) -> list[AnswerPassage]:
     """The same question, asked of the file it names: the name is not what is looked for in it."""
     if not wanted.file:
         return []
-    left = [term for term in wanted.terms if term not in terms(wanted.file)]
+    left = [term for term in wanted.terms if term not in find_terms(wanted.file)]
     inside = [p for p in passages if wanted.file in p.label]
     return _best(replace(wanted, terms=dict.fromkeys(left, True)), inside, ask)
 
 
-def _best(wanted: _Wanted, passages: list[Passage], ask: Ask) -> list[Passage]:
+def _best(
+    wanted: _AnswerShape, passages: list[AnswerPassage], ask: PersonRequest
+) -> list[AnswerPassage]:
     """The best passage first, then those that are as good and say something else."""
     found = [(p, hits) for p in passages if (hits := _shared(wanted.terms, p))]
     frequency = Counter(term for _, hits in found for term in hits)
@@ -389,7 +404,7 @@ def _best(wanted: _Wanted, passages: list[Passage], ask: Ask) -> list[Passage]:
     scored = [(value * f, p) for value, p, hits in top if (f := _fitness(wanted, p, hits, ask))]
     scored.sort(key=lambda e: (-e[0], -e[1].at, e[1].order))
     most = MOST_QUOTES if wanted.many else 2
-    chosen: dict[str, Passage] = {}
+    chosen: dict[str, AnswerPassage] = {}
     for value, passage in scored:
         if value < scored[0][0] * (0.5 if wanted.many else AS_GOOD):
             break
@@ -399,21 +414,21 @@ def _best(wanted: _Wanted, passages: list[Passage], ask: Ask) -> list[Passage]:
     return list(chosen.values())[:most]
 
 
-def _same_source(passage: Passage, other: Passage) -> bool:
+def _same_source(passage: AnswerPassage, other: AnswerPassage) -> bool:
     """Whether one is a later look at the same place of the same file or command."""
     same = (passage.kind, passage.label, passage.heading) == ("tool", other.label, other.heading)
     return same and passage.at != other.at
 
 
-def _shared(wanted: dict[str, bool], passage: Passage) -> frozenset[str]:
+def _shared(wanted: dict[str, bool], passage: AnswerPassage) -> frozenset[str]:
     """The question's words that a passage has; those of its heading count too, but not alone."""
     lower = passage.text.lower()
     if not any((term[:-1] if len(term) > 2 else term[:1]) in lower for term in wanted):
         return frozenset()  # cheap, and true of most
-    hits = frozenset(term for term in terms(passage.text) if term in wanted)
+    hits = frozenset(term for term in find_terms(passage.text) if term in wanted)
     if not hits or not passage.heading:
         return hits
-    return hits | {term for term in terms(passage.heading) if term in wanted}
+    return hits | {term for term in find_terms(passage.heading) if term in wanted}
 
 
 def _covers(wanted: dict[str, bool], hits: frozenset[str]) -> bool:
@@ -422,14 +437,18 @@ def _covers(wanted: dict[str, bool], hits: frozenset[str]) -> bool:
     return matched >= max(1.0, COVERAGE * len(strong))
 
 
-def _fitness(wanted: _Wanted, passage: Passage, hits: frozenset[str], ask: Ask) -> float:
+def _fitness(
+    wanted: _AnswerShape, passage: AnswerPassage, hits: frozenset[str], ask: PersonRequest
+) -> float:
     """How much a passage looks like an answer. Questions and requests do not answer."""
     fitness = {"user": 1.15, "memory": 1.1}.get(passage.kind, 1.0)
     if passage.kind == "user":
-        steps = understand(passage.text, _ANYBODY)
-        if any(isinstance(step, Question) for step in steps):
+        steps = parse_request(passage.text, _ANYBODY)
+        if any(isinstance(step, QuestionStep) for step in steps):
             return 0.0
-        asked = {call.name for step in steps if isinstance(step, Calls) for call in step.calls}
+        asked = {
+            call.name for step in steps if isinstance(step, ToolCallsStep) for call in step.calls
+        }
         if asked - {"Write", "Edit"}:
             return 0.0
         fitness *= 0.5 if asked else 1.0  # what was to be written may say it
@@ -440,27 +459,29 @@ def _fitness(wanted: _Wanted, passage: Passage, hits: frozenset[str], ask: Ask) 
     if wanted.number and re.search(r"\d", passage.text):
         fitness *= 1.4
     subject = _DEFINES.split(passage.text, maxsplit=1)
-    if len(subject) == 2 and subject[1].strip() and hits & set(terms(subject[0])):
+    if len(subject) == 2 and subject[1].strip() and hits & set(find_terms(subject[0])):
         fitness *= 1.2
     return fitness
 
 
-def _quote(language: Language, phrase: str, passage: Passage, passages: list[Passage]) -> str:
+def _quote(
+    language: Language, phrase: str, passage: AnswerPassage, passages: list[AnswerPassage]
+) -> str:
     label = f" ({passage.label})" if passage.kind == "memory" and passage.label else passage.label
-    where = say(language, f"from_{passage.kind}", label=label)
+    where = format_phrase(language, f"from_{passage.kind}", label=label)
     text = passage.text
     if _is_heading(text, passage.kind, passage.label):  # what it heads is the answer
         below = (p for p in passages if p.at == passage.at and p.order == passage.order + 1)
         text = " ".join([text, *(p.text for p in below)])
     elif passage.kind == "tool" and passage.heading:
         text = f"{passage.heading} … {text}"
-    said = say(language, phrase, where=where, text=text)
+    said = format_phrase(language, phrase, where=where, text=text)
     return said[0].upper() + said[1:]
 
 
-def _passages(conversation: Conversation, kinds: frozenset[str]) -> Iterator[Passage]:
+def _passages(conversation: OfflineConversation, kinds: frozenset[str]) -> Iterator[AnswerPassage]:
     """Everything that may be quoted, newest message first, until enough was looked at."""
-    made = {d.use.id: d for d in calls(conversation)}
+    made = {d.use.id: d for d in iterate_calls(conversation)}
     room = SCAN_ALL
     shown: set[tuple[str, str]] = set()
     for at in reversed(range(len(conversation.messages))):
@@ -472,9 +493,9 @@ def _passages(conversation: Conversation, kinds: frozenset[str]) -> Iterator[Pas
                 continue
             room -= min(len(text), SCAN_HEAD + SCAN_TAIL)
             heading = ""
-            for sentence in sentences(_scanned(text)):
+            for sentence in split_sentences(_scanned(text)):
                 if kind != "tool" or (sentence, heading) not in shown:
-                    yield Passage(sentence, kind, label, at, order, heading)
+                    yield AnswerPassage(sentence, kind, label, at, order, heading)
                     shown.add((sentence, heading))
                 heading = sentence if _is_heading(sentence, kind, label) else heading
                 order += 1
@@ -493,7 +514,7 @@ def _scanned(text: str) -> str:
 
 
 def _sources(
-    conversation: Conversation, at: int, made: dict[str, Done]
+    conversation: OfflineConversation, at: int, made: dict[str, PastCall]
 ) -> Iterable[tuple[Kind, str, str]]:
     """The texts of one message: whose they are, what they are called, what they say."""
     message = conversation.messages[at]
@@ -508,23 +529,23 @@ def _sources(
             yield ("user" if by_person else "context"), "", typed
             for part in added:
                 if part.tag in (LETTER, NOTICE):
-                    one = of_part(at, part)
+                    one = make_arrival(at, part)
                     yield ("peer" if part.tag == LETTER else "agent"), one.who, one.text
                 else:
                     yield *_labelled(part), _said(part)
     for result in message.results:
         if done := made.get(result.tool_use_id):
-            yield "tool", named(done.use), shown_text(done)
+            yield "tool", describe_call(done.use), extract_shown_text(done)
 
 
-def _said(part: Added) -> str:
+def _said(part: AddedPart) -> str:
     """Its words; of recalled memories what stands between their tags."""
     if "recall" not in part.tag:
         return part.text
     return _TAGS.sub("", part.text[max(0, part.text.find("<memory ")) :])
 
 
-def _labelled(part: Added) -> tuple[Kind, str]:
+def _labelled(part: AddedPart) -> tuple[Kind, str]:
     if is_piped(part):
         return "piped", ""
     remembered = "memor" in part.tag or "recall" in part.tag or "memory" in part.text[:200].lower()

@@ -10,31 +10,38 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.offline.english import edit, forget, inspect, keep, question, write
-from sevenfold.offline.language import LITERAL, Lexed
+from sevenfold.offline.english import (
+    build_edit,
+    build_forget,
+    build_inspect,
+    build_question,
+    build_remember,
+    build_write,
+)
+from sevenfold.offline.language import LITERAL, LexedRequest
 from sevenfold.offline.steps import (
     EVERYONE,
     FORK,
     GENERAL,
     TOGETHER,
-    Handed,
-    Offer,
-    Rule,
-    Sent,
-    Step,
-    Unclear,
-    commands,
-    everywhere,
-    file_named,
-    files_named,
-    glob_for,
+    AgentOffer,
+    AgentTask,
+    MessageStep,
+    PlanStep,
+    StepRule,
+    UnclearStep,
+    extract_work,
+    find_commands,
+    find_file,
+    find_files,
     is_file_name,
-    lines_window,
-    one,
-    reads,
-    searching,
-    trimmed,
-    work_in,
+    make_call_step,
+    make_kind_glob,
+    make_lines_window,
+    make_reads,
+    make_search_pattern,
+    trim_punctuation,
+    widen_pattern,
 )
 
 POLITE: Final = re.compile(
@@ -49,127 +56,138 @@ _EVERYWHERE = re.compile(
 )
 
 
-def _read(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _read(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     rest, window = m["rest"], {}
     lines = re.search(r"的?第?\s*(\d+)\s*(?:行)?\s*(?:到|至|-|—)\s*第?\s*(\d+)\s*行", rest)
     top = re.search(r"的?前\s*(\d+)\s*行", rest)
     if found := lines or top:
-        window = lines_window(found[1] if lines else "1", found[2] if lines else found[1])
+        window = make_lines_window(found[1] if lines else "1", found[2] if lines else found[1])
         rest = rest[: found.start()] + rest[found.end() :]
-    rest = re.sub(r"的?(?:内容|全文)\s*$", "", _PLACE_NOUN.sub("", trimmed(rest)))
-    named = files_named(rest, lexed)
+    rest = re.sub(r"的?(?:内容|全文)\s*$", "", _PLACE_NOUN.sub("", trim_punctuation(rest)))
+    named = find_files(rest, lexed)
     if not named and (path := _ASCII_PATH.match(rest)):
-        named = files_named(path[0], lexed)
-    return reads(named, **window)
+        named = find_files(path[0], lexed)
+    return make_reads(named, **window)
 
 
-def _run(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _run(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     part = re.sub(r"\s*(?:一下|吧)[。！]?$", "", m["rest"].strip())
     if told := re.match(rf"(?:测试|脚本|命令|单元测试)\s*[：:]?\s*(?={LITERAL}|[!-~])", part):
         part = part[told.end() :]
     elif re.match(r"测试|程序|检查|它|这", part):
-        return (Unclear(lexed.raw(m[0]), "which_command"),)
-    found = [command for command in commands(part, lexed) if command]
-    return tuple(step for command in found for step in one("Bash", command=command))
+        return (UnclearStep(lexed.raw(m[0]), "which_command"),)
+    found = [command for command in find_commands(part, lexed) if command]
+    return tuple(step for command in found for step in make_call_step("Bash", command=command))
 
 
-def _run_with(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    return one("Bash", command=lexed.value(trimmed(m["command"])))
+def _run_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    return make_call_step("Bash", command=lexed.value(trim_punctuation(m["command"])))
 
 
-def _place(where: str | None, lexed: Lexed) -> str | None:
+def _place(where: str | None, lexed: LexedRequest) -> str | None:
     """The folder or file that was named; None: everywhere."""
     if not where or _EVERYWHERE.fullmatch(where.strip()):
         return None
-    return file_named(_PLACE_NOUN.sub("", where.strip()), lexed, loosely=True)
+    return find_file(_PLACE_NOUN.sub("", where.strip()), lexed, loosely=True)
 
 
-def _find(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _find(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     where = m.groupdict().get("where")
-    what = re.sub(r"^(?:(?:所有的?|全部|包含|单词|字符串|文字|词)\s*)+", "", trimmed(m["what"]))
+    what = re.sub(
+        r"^(?:(?:所有的?|全部|包含|单词|字符串|文字|词)\s*)+", "", trim_punctuation(m["what"])
+    )
     if not lexed.alone(what) and is_file_name(what):
-        return one("Glob", pattern=everywhere(what), path=_place(where, lexed))
+        return make_call_step("Glob", pattern=widen_pattern(what), path=_place(where, lexed))
     if not lexed.alone(what) and (files := re.fullmatch(r"(\S*\*\S*?)(?:的?文件)?", what)):
-        return one("Glob", pattern=everywhere(files[1]), path=_place(where, lexed))
+        return make_call_step("Glob", pattern=widen_pattern(files[1]), path=_place(where, lexed))
     scope: dict[str, str] = {}
-    if where and (kind := glob_for(re.sub(r"\s*的?文件$", "", where.strip()))):
+    if where and (kind := make_kind_glob(re.sub(r"\s*的?文件$", "", where.strip()))):
         scope["glob"] = kind
     elif place := _place(where, lexed):
         scope["path"] = place
-    return one("Grep", pattern=searching(what, lexed), output_mode="content", **scope)
+    return make_call_step(
+        "Grep", pattern=make_search_pattern(what, lexed), output_mode="content", **scope
+    )
 
 
-def _files_with(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _files_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     where = _place(m.groupdict().get("where"), lexed)
-    pattern = searching(m["what"], lexed)
-    return one("Grep", pattern=pattern, output_mode="files_with_matches", path=where)
+    pattern = make_search_pattern(m["what"], lexed)
+    return make_call_step("Grep", pattern=pattern, output_mode="files_with_matches", path=where)
 
 
-def _list_kind(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    kind = glob_for(lexed.value(m["kind"]))
-    return one("Glob", pattern=everywhere(kind), path=_place(m["where"], lexed)) if kind else None
+def _list_kind(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    kind = make_kind_glob(lexed.value(m["kind"]))
+    return (
+        make_call_step("Glob", pattern=widen_pattern(kind), path=_place(m["where"], lexed))
+        if kind
+        else None
+    )
 
 
-def _list(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _list(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     said = (m["where"] or "").strip()
-    if kind := glob_for(lexed.value(said)):
-        return one("Glob", pattern=everywhere(kind))
+    if kind := make_kind_glob(lexed.value(said)):
+        return make_call_step("Glob", pattern=widen_pattern(kind))
     pattern = "**/*" if re.search(r"所有|全部", m[0]) else "*"
-    return one("Glob", pattern=pattern, path=_place(said, lexed))
+    return make_call_step("Glob", pattern=pattern, path=_place(said, lexed))
 
 
-def _matching(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    return one("Glob", pattern=everywhere(lexed.value(trimmed(m["name"]))))
+def _matching(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    return make_call_step("Glob", pattern=widen_pattern(lexed.value(trim_punctuation(m["name"]))))
 
 
 _SEEK = r"(?:查找|搜索|寻找|查询|搜一下|找一下|找出|找)"
 _INSIDE = r"\s*(?:文件|目录|文件夹)?\s*(?:之?中|里面|里|之?内|下面|下)"
 _REPLACED = r"\s*(?P<every>全部|都)?\s*(?:替换|修改|更改|改|换)(?:成|为)\s*"
 
-RULES: Final[tuple[Rule, ...]] = tuple(
+RULES: Final[tuple[StepRule, ...]] = tuple(
     (re.compile(pattern), build)
     for pattern, build in (
         (
             r"(?:总结|概括|说明|解释)\s*(?:一下)?\s*(?:文件)?\s*(?P<file>\S+?)\s*(?:的?内容)?[。？?]?$",
-            inspect,
+            build_inspect,
         ),
         (
             r"(?P<file>\S+?)\s*(?:文件)?(?:里面|里|中)(?:有|写了?|是)?(?:些)?什么(?:内容)?[？?]?$",
-            inspect,
+            build_inspect,
         ),
-        (r"(?:告诉我|告诉|说明|解释|回答|总结|概括|描述|汇报|说说)", question),
+        (r"(?:告诉我|告诉|说明|解释|回答|总结|概括|描述|汇报|说说)", build_question),
         (
             r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)",
-            keep,
+            build_remember,
         ),
-        (r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$", forget),
+        (
+            r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$",
+            build_forget,
+        ),
         (
             rf"(?:把|将)\s*(?P<file>\S{{1,200}}?){_INSIDE}的?\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
             rf"{_REPLACED}(?P<new>.+)",
-            edit,
+            build_edit,
         ),
         (
             rf"在?\s*(?P<file>\S{{1,200}}?){_INSIDE}\s*[，,]?\s*(?:把|将)\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
             rf"{_REPLACED}(?P<new>.+)",
-            edit,
+            build_edit,
         ),
         (
             r"(?:把|将)\s*(?P<text>.+?)\s*(?:写入|写到|写进|保存到|保存为|存到|存入|存为)\s*(?:文件)?\s*(?P<file>\S+)$",
-            write,
+            build_write,
         ),
         (
             r"(?:写入?|保存)\s*(?P<text>.+?)\s*(?:到|进)\s*(?:文件)?\s*(?P<file>\S+)$",
-            write,
+            build_write,
         ),
         (
             r"(?:写入|写到|保存到|创建|新建|建立|生成)\s*(?:一个)?\s*(?:新?的?文件)?\s*"
             r"(?P<file>[^\s：:，,]+?)\s*(?:[：:，,]\s*|\s+)(?:里面|文件)?(?:内容)?(?:为|是|写上|包含)?\s*[：:]?\s*"
             r"(?P<text>\S.*)$",
-            write,
+            build_write,
         ),
         (
             r"(?:创建|新建|建立)\s*(?:一个)?\s*空?的?(?:文件)?\s*(?P<file>[^\s：:，,。]+)[。！]?$",
-            write,
+            build_write,
         ),
         (
             rf"(?:在\s*(?P<where>.+?){_INSIDE}\s*)?(?:{_SEEK}|列出|哪些文件)\s*(?:所有的?|全部)?\s*"
@@ -243,7 +261,9 @@ _ASK = re.compile(
 _ALL: Final = ("大家", "所有人", "所有代理", "全体", EVERYONE)
 
 
-def handed_over(piece: str, lexed: Lexed, offer: Offer) -> list[Handed] | Sent | None:
+def parse_handover(
+    piece: str, lexed: LexedRequest, offer: AgentOffer
+) -> list[AgentTask] | MessageStep | None:
     """What this sentence gives to others; None: nothing. A list without work announces what follows."""
     said = piece.strip()
     if said.endswith(("?", "？", "吗", "呢")):
@@ -258,11 +278,11 @@ def handed_over(piece: str, lexed: Lexed, offer: Offer) -> list[Handed] | Sent |
         return None
     found = _work(said, lexed, offer)
     if found is None and background:
-        found = [Handed(work_in(said, lexed))]
+        found = [AgentTask(extract_work(said, lexed))]
     return [replace(one, background=True) for one in found] if found and background else found
 
 
-def _work(said: str, lexed: Lexed, offer: Offer) -> list[Handed] | None:
+def _work(said: str, lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] | None:
     if m := _SEVERAL.match(said):
         parts = [part for part in re.split(r"[;；]", m["work"]) if part.strip(" 。")]
         if not parts:
@@ -271,12 +291,12 @@ def _work(said: str, lexed: Lexed, offer: Offer) -> list[Handed] | None:
         parts = parts * min(many, TOGETHER) if _stands_alone(m) and len(parts) == 1 else parts
         return [_handed(part, m, lexed, offer) for part in parts]
     if m := _FORKED.match(said):
-        return [Handed(work_in(m["work"], lexed), FORK)]
+        return [AgentTask(extract_work(m["work"], lexed), FORK)]
     if m := _SINGLE.match(said):
         handed = _handed(m["work"], m, lexed, offer)
         return [replace(handed, name=m["name"], teammate=m["noun"] == "队友")]
     if (m := _ASK.match(said)) and (kind := offer.kind(m["to"])) not in (None, FORK):
-        return [Handed(work_in(m["text"], lexed), str(kind))]
+        return [AgentTask(extract_work(m["text"], lexed), str(kind))]
     return None
 
 
@@ -285,18 +305,18 @@ def _stands_alone(m: re.Match[str]) -> bool:
     return not m["work"].rstrip().endswith("；")
 
 
-def _handed(part: str, m: re.Match[str], lexed: Lexed, offer: Offer) -> Handed:
+def _handed(part: str, m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> AgentTask:
     fork = re.fullmatch(_FORK, m["noun"], re.I)
     kind = FORK if fork else offer.kind(m["kind"] or "") or GENERAL
     behind = bool(m["behind"]) or "后台" in m["go"]
-    return Handed(work_in(part, lexed), kind, background=behind)
+    return AgentTask(extract_work(part, lexed), kind, background=behind)
 
 
-def _sent(said: str, lexed: Lexed, offer: Offer) -> Sent | None:
+def _sent(said: str, lexed: LexedRequest, offer: AgentOffer) -> MessageStep | None:
     for pattern in _SENDING:
         if m := pattern.match(said):
             to = EVERYONE if m["to"] in _ALL else offer.name(m["to"]) or m["to"]
-            return Sent(to, work_in(m["text"], lexed))
+            return MessageStep(to, extract_work(m["text"], lexed))
     if (m := _ASK.match(said)) and (name := offer.name(m["to"])):
-        return Sent(name, work_in(m["text"], lexed))
+        return MessageStep(name, extract_work(m["text"], lexed))
     return None

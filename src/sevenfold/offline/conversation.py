@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.memory.agent_writes import set_aside
-from sevenfold.messages import Document, Image, Json, Message, Text, ToolResult, ToolUse
+from sevenfold.core.messages import Document, Image, Json, Message, Text, ToolResult, ToolUse
+from sevenfold.core.request import Request
+from sevenfold.memory.agent_writes import is_memory_ignored
 from sevenfold.models.directives import Directive, parse_directive
-from sevenfold.request import Request
 
 TYPED_BY: Final = frozenset({"user", "turn", ""})
 """Who may ask for something: the person, or the turn when it wants a reply continued."""
@@ -42,7 +42,7 @@ PIPED: Final = "stdin"
 """The tag around what was piped in; it has dashes at its end where the text itself has such a tag."""
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class OfflineConversation(msgspec.Struct, frozen=True):
     """A request, whichever way it came: the messages, the tools on offer, the system prompt."""
 
     messages: tuple[Message, ...] = ()
@@ -57,7 +57,7 @@ class Conversation(msgspec.Struct, frozen=True):
     """What each tool says of itself, by its name."""
 
     @classmethod
-    def of(cls, request: Request) -> Conversation:
+    def of(cls, request: Request) -> OfflineConversation:
         placed = list(request.view)
         offered = [tool for tool in request.frame.tools if tool.get("name")]
         return cls(
@@ -72,7 +72,7 @@ class Conversation(msgspec.Struct, frozen=True):
         )
 
 
-class Added(msgspec.Struct, frozen=True):
+class AddedPart(msgspec.Struct, frozen=True):
     """A part of a message that was put there for the reader, not typed by a person."""
 
     tag: str
@@ -80,7 +80,7 @@ class Added(msgspec.Struct, frozen=True):
     text: str
 
 
-class Ask(msgspec.Struct, frozen=True):
+class PersonRequest(msgspec.Struct, frozen=True):
     """The newest thing a person asked for: where it stands and what it says."""
 
     at: int
@@ -91,7 +91,7 @@ class Ask(msgspec.Struct, frozen=True):
     """What was piped in beside it. It is never a request."""
 
 
-class Done(msgspec.Struct, frozen=True):
+class PastCall(msgspec.Struct, frozen=True):
     """A tool call that was made, and its result where there is one."""
 
     at: int
@@ -103,9 +103,9 @@ class Done(msgspec.Struct, frozen=True):
         return self.result is not None and self.result.is_error
 
 
-def split_added(text: str) -> tuple[str, list[Added]]:
+def split_added(text: str) -> tuple[str, list[AddedPart]]:
     """What was typed, and what was added around it."""
-    if arrived := arrival(text):
+    if arrived := parse_arrival(text):
         return "", [arrived]
     text, piped = _split_piped(text)
     typed, added, at = [], [], 0
@@ -116,23 +116,23 @@ def split_added(text: str) -> tuple[str, list[Added]]:
             balance[tag] = text.count(f"</{tag}>") <= len(re.findall(rf"<{tag}[\s>]", text))
         end, after = _end_of(text, opened.end(), f"</{tag}>", balance[tag])
         typed.append(text[at : opened.start()])
-        added.append(Added(tag, opened["attributes"], text[opened.end() : end]))
+        added.append(AddedPart(tag, opened["attributes"], text[opened.end() : end]))
         at = after
     typed.append(text[at:])
     return "".join(typed), added + piped
 
 
-def arrival(text: str) -> Added | None:
+def parse_arrival(text: str) -> AddedPart | None:
     """What came from another agent, when a text begins as such: then all of it does, whatever it holds."""
     opened = _ARRIVED.match(text)
     if opened is None:
         return None
     end = text.rfind(f"</{opened['tag']}>", opened.end())
     body = text[opened.end() : end if end >= 0 else len(text)]
-    return Added(opened["tag"], opened["attributes"], body.strip("\n"))
+    return AddedPart(opened["tag"], opened["attributes"], body.strip("\n"))
 
 
-def _split_piped(text: str) -> tuple[str, list[Added]]:
+def _split_piped(text: str) -> tuple[str, list[AddedPart]]:
     """What was piped in ends a message. It is cut off first, so that nothing in it ends anything else."""
     whole = text.rstrip()
     closed = _PIPED_END.match(whole, whole.rfind("\n</") + 1)
@@ -141,7 +141,9 @@ def _split_piped(text: str) -> tuple[str, list[Added]]:
     opened = re.search(rf"^[ \t]*<{closed['tag']}>\n?", whole, re.MULTILINE)
     if not opened:
         return text, []
-    return text[: opened.start()], [Added(closed["tag"], "", whole[opened.end() : closed.start()])]
+    return text[: opened.start()], [
+        AddedPart(closed["tag"], "", whole[opened.end() : closed.start()])
+    ]
 
 
 _PIPED_END: Final = re.compile(rf"</(?P<tag>{PIPED}-*)>\Z")
@@ -153,23 +155,23 @@ def _end_of(text: str, start: int, close: str, balanced: bool) -> tuple[int, int
     return (end, end + len(close)) if end >= 0 else (len(text), len(text))
 
 
-def typed_text(message: Message) -> str:
+def extract_typed_text(message: Message) -> str:
     """What a person typed in this message."""
     parts = (split_added(b.text)[0] for b in message.content if isinstance(b, Text))
     return "\n".join(part for part in parts if part.strip()).strip()
 
 
-def piped_text(message: Message) -> str:
+def extract_piped_text(message: Message) -> str:
     """What was piped in with this message."""
     added = (a for b in message.content if isinstance(b, Text) for a in split_added(b.text)[1])
     return "\n".join(part.text.strip("\n") for part in added if is_piped(part))
 
 
-def is_piped(part: Added) -> bool:
+def is_piped(part: AddedPart) -> bool:
     return part.tag.rstrip("-") == PIPED
 
 
-def find_ask(conversation: Conversation, before: int | None = None) -> Ask | None:
+def find_ask(conversation: OfflineConversation, before: int | None = None) -> PersonRequest | None:
     """The newest request: a directive, something a person said, or pictures without words."""
     end = len(conversation.messages) if before is None else before
     for at in reversed(range(end)):
@@ -179,25 +181,31 @@ def find_ask(conversation: Conversation, before: int | None = None) -> Ask | Non
     return None
 
 
-def _ask(conversation: Conversation, at: int, message: Message) -> Ask | None:
+def _ask(conversation: OfflineConversation, at: int, message: Message) -> PersonRequest | None:
     for block in message.content:
         if isinstance(block, Text) and (directive := parse_directive(block.text)):
-            return Ask(at, block.text, directive)
+            return PersonRequest(at, block.text, directive)
     if at in conversation.added:
         return None
-    text = typed_text(message)
+    text = extract_typed_text(message)
     media = any(isinstance(b, Image | Document) for b in message.content)
-    return Ask(at, text, media=media, piped=piped_text(message)) if text or media else None
+    return (
+        PersonRequest(at, text, media=media, piped=extract_piped_text(message))
+        if text or media
+        else None
+    )
 
 
-def calls(conversation: Conversation, start: int = 0, end: int | None = None) -> Iterator[Done]:
+def iterate_calls(
+    conversation: OfflineConversation, start: int = 0, end: int | None = None
+) -> Iterator[PastCall]:
     """The tool calls between two places, in order, each with its result."""
     messages = conversation.messages[start:end]
     results = {r.tool_use_id: r for m in messages for r in m.results}
     for at, message in enumerate(messages, start):
         if message.role == "assistant":
             for use in message.tool_uses:
-                yield Done(at, use, results.get(use.id))
+                yield PastCall(at, use, results.get(use.id))
 
 
 _REMEMBERED: Final = re.compile(
@@ -205,14 +213,14 @@ _REMEMBERED: Final = re.compile(
 )
 
 
-def as_if_empty(conversation: Conversation) -> Conversation:
+def ignore_memory_if_asked(conversation: OfflineConversation) -> OfflineConversation:
     """The same without index and recalled memories, if the person asked for that; else as it is."""
     typed = (
-        typed_text(message)
+        extract_typed_text(message)
         for at, message in reversed([*enumerate(conversation.messages)])
         if message.role == "user" and at not in conversation.added
     )
-    if not set_aside(typed):
+    if not is_memory_ignored(typed):
         return conversation
     messages = tuple(
         _without(message) if message.role == "user" else message

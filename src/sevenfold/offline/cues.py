@@ -40,7 +40,7 @@ TYPE_OF: Final[dict[Kind, Type]] = {
 }
 
 
-class Cue(msgspec.Struct, frozen=True):
+class MemoryCue(msgspec.Struct, frozen=True):
     """The words by which a kind is known."""
 
     kind: Kind
@@ -50,7 +50,7 @@ class Cue(msgspec.Struct, frozen=True):
     """Only where nobody works on files: there, `let's use a list` is about the task."""
 
 
-class Learned(msgspec.Struct, frozen=True):
+class ExtractedFact(msgspec.Struct, frozen=True):
     """One thing to remember."""
 
     kind: Kind
@@ -159,12 +159,12 @@ _PASSING: Final = (
 """What is said of the moment, or of the work at hand."""
 
 
-def _cues(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[Cue]:
+def _cues(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[MemoryCue]:
     not_when = re.compile(unless, re.IGNORECASE) if unless else None
-    return [Cue(kind, re.compile(one, re.IGNORECASE), not_when, alone) for one in patterns]
+    return [MemoryCue(kind, re.compile(one, re.IGNORECASE), not_when, alone) for one in patterns]
 
 
-CUES: Final[tuple[Cue, ...]] = (
+CUES: Final[tuple[MemoryCue, ...]] = (
     *_cues(
         "feedback",
         rf"^(?:please |and |so )*(?:do not|don['’]?t|never|stop|quit|avoid)\s+\w+.*\b{_LASTING}\b",
@@ -387,12 +387,14 @@ _DATE_CUES_ZH: Final = (
 _HERE_CUES_ZH: Final = r"这[个次行里]|那[个次行里]|现在|先别|暂时|今天|刚才"
 
 
-def _cues_cues_zh(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[Cue]:
+def _cues_cues_zh(
+    kind: Kind, *patterns: str, unless: str = "", alone: bool = False
+) -> list[MemoryCue]:
     not_when = re.compile(unless) if unless else None
-    return [Cue(kind, re.compile(one), not_when, alone) for one in patterns]
+    return [MemoryCue(kind, re.compile(one), not_when, alone) for one in patterns]
 
 
-CUES_CUES_ZH: Final[tuple[Cue, ...]] = (
+CUES_CUES_ZH: Final[tuple[MemoryCue, ...]] = (
     *_cues_cues_zh(
         "feedback",
         r"^(?:请你?)?(?:以后|今后|从现在(?:开始|起)|从今以后|下次|每次)[^，。]{0,12}?(?:不要|别|不用|不能|要|请|先|用|都|必须|只|尽量)",

@@ -11,35 +11,35 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.offline.language import ACTION, CJK, LITERAL, MARK, Lexed
+from sevenfold.offline.language import ACTION, CJK, LITERAL, MARK, LexedRequest
 from sevenfold.offline.steps import (
     EVERYONE,
     FORK,
     GENERAL,
     IT,
     TOGETHER,
-    Forget,
-    Handed,
-    Keep,
-    Offer,
-    Question,
-    Rule,
-    Sent,
-    Step,
-    Unclear,
-    commands,
-    content_given,
-    everywhere,
-    file_named,
-    files_named,
-    glob_for,
+    AgentOffer,
+    AgentTask,
+    ForgetStep,
+    MessageStep,
+    PlanStep,
+    QuestionStep,
+    RememberStep,
+    StepRule,
+    UnclearStep,
+    extract_content,
+    extract_work,
+    find_commands,
+    find_file,
+    find_files,
     is_file_name,
-    lines_window,
-    one,
-    reads,
-    searching,
-    trimmed,
-    work_in,
+    make_call_step,
+    make_kind_glob,
+    make_lines_window,
+    make_reads,
+    make_search_pattern,
+    trim_punctuation,
+    widen_pattern,
 )
 
 _EVERYWHERE = re.compile(
@@ -61,59 +61,61 @@ _NO_SEARCH = re.compile(
 )
 
 
-def folder(where: str | None, lexed: Lexed) -> str | None:
+def parse_folder(where: str | None, lexed: LexedRequest) -> str | None:
     """The folder or file that was named; None: everywhere."""
-    if not where or _EVERYWHERE.fullmatch(trimmed(where)):
+    if not where or _EVERYWHERE.fullmatch(trim_punctuation(where)):
         return None
-    part = re.sub(r"^the\s+|\s+(?:folder|directory|dir|file)$", "", trimmed(where), flags=re.I)
+    part = re.sub(
+        r"^the\s+|\s+(?:folder|directory|dir|file)$", "", trim_punctuation(where), flags=re.I
+    )
     part = re.sub(r"^(?:folder|directory|dir|file)\s+", "", part, flags=re.I)
-    return file_named(part, lexed, loosely=True)
+    return find_file(part, lexed, loosely=True)
 
 
-def what_and_where(rest: str, lexed: Lexed) -> tuple[str, dict[str, str]]:
+def parse_search(rest: str, lexed: LexedRequest) -> tuple[str, dict[str, str]]:
     """What to look for, and where: the last "in" that a place follows."""
     for split in reversed(list(_WHERE.finditer(rest))):
-        what, where = rest[: split.start()], trimmed(rest[split.end() :])
+        what, where = rest[: split.start()], trim_punctuation(rest[split.end() :])
         kinds = _FILES_OF_A_KIND.fullmatch(where)
-        if kinds and (pattern := glob_for(lexed.value(kinds["kind"]))):
+        if kinds and (pattern := make_kind_glob(lexed.value(kinds["kind"]))):
             return what, {"glob": pattern}
         if _EVERYWHERE.fullmatch(where):
             return what, {}
-        if place := folder(where, lexed):
+        if place := parse_folder(where, lexed):
             return what, {"path": place}
     return rest, {}
 
 
-def _list(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _list(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     """Files of a kind, in a folder or everywhere."""
     kind = m.groupdict().get("kind")
-    pattern = glob_for(lexed.value(trimmed(kind))) if kind else "*"
+    pattern = make_kind_glob(lexed.value(trim_punctuation(kind))) if kind else "*"
     if pattern is None:
         return None
     wide = kind or re.search(r"\b(?:all|every)\b", m[0], re.I)
-    where = folder(m.groupdict().get("where"), lexed)
-    return one("Glob", pattern=everywhere(pattern) if wide else pattern, path=where)
+    where = parse_folder(m.groupdict().get("where"), lexed)
+    return make_call_step("Glob", pattern=widen_pattern(pattern) if wide else pattern, path=where)
 
 
-def _named(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    name = lexed.value(trimmed(m["name"]))
+def _named(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    name = lexed.value(trim_punctuation(m["name"]))
     if m.groupdict().get("ending"):
         name = f"*{name}" if name.startswith((".", "*")) else f"*.{name}"
-    return one("Glob", pattern=everywhere(name), path=folder(m["where"], lexed))
+    return make_call_step("Glob", pattern=widen_pattern(name), path=parse_folder(m["where"], lexed))
 
 
-def _find(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    said, scope = what_and_where(m["rest"].strip(), lexed)
+def _find(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    said, scope = parse_search(m["rest"].strip(), lexed)
     if _NO_SEARCH.match(said):
         return None
-    said = trimmed(said)
+    said = trim_punctuation(said)
     bare = lexed.alone(said) is None
     if bare and (pattern := _files_wanted(said, lexed)):
-        return one("Glob", pattern=everywhere(pattern), path=scope.get("path"))
-    return one("Grep", pattern=sought(said, lexed), output_mode="content", **scope)
+        return make_call_step("Glob", pattern=widen_pattern(pattern), path=scope.get("path"))
+    return make_call_step("Grep", pattern=make_pattern(said, lexed), output_mode="content", **scope)
 
 
-def _files_wanted(said: str, lexed: Lexed) -> str | None:
+def _files_wanted(said: str, lexed: LexedRequest) -> str | None:
     """The file pattern, where files are looked for and not words in them."""
     named = re.fullmatch(r"(?:the\s+)?files?\s+(?:named\s+|called\s+)?(\S+)", said, re.I)
     if named:
@@ -124,7 +126,7 @@ def _files_wanted(said: str, lexed: Lexed) -> str | None:
     if is_file_name(said):
         return said
     kind = _FILES_OF_A_KIND.fullmatch(said)
-    return glob_for(lexed.value(kind["kind"])) if kind else None
+    return make_kind_glob(lexed.value(kind["kind"])) if kind else None
 
 
 _SHOUTED = r"[A-Z][A-Z0-9_]*[A-Z0-9]"
@@ -134,16 +136,16 @@ _BOTH = re.compile(rf"{_SHOUTED}s?(?:\s*,\s*{_SHOUTED}s?)*\s*,?\s+and\s+{_SHOUTE
 _REMARKS = re.compile(r"(?<=[A-Z0-9])s?\s+(?:comments?|markers?|notes?|remarks?|tags?)$")
 
 
-def sought(said: str, lexed: Lexed) -> str:
+def make_pattern(said: str, lexed: LexedRequest) -> str:
     """The pattern for what was said: "all FIXMEs" are FIXME, "TODO or FIXME" is either."""
-    said = _OCCURRENCES.sub("", trimmed(said), count=1)
+    said = _OCCURRENCES.sub("", trim_punctuation(said), count=1)
     if re.match(_SHOUTED, said):
         said = _REMARKS.sub("", said)
     if not (_EITHER.fullmatch(said) or _BOTH.fullmatch(said)):
-        return searching(_singular(said), lexed)
+        return make_search_pattern(_singular(said), lexed)
     words = re.findall(_WORD, said)
     kept = [_singular(word) for word in words if word.lower() not in ("or", "and")]
-    return "|".join(searching(word, lexed) for word in kept)
+    return "|".join(make_search_pattern(word, lexed) for word in kept)
 
 
 def _singular(word: str) -> str:
@@ -151,27 +153,33 @@ def _singular(word: str) -> str:
     return word[:-1] if re.fullmatch(rf"{_SHOUTED}s", word) else word
 
 
-def _find_in(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _find_in(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     if _ELSEWHERE.fullmatch(m["where"].strip()):
-        return (Unclear(lexed.raw(m[0]), "no_web"),)
-    pattern = sought(m["what"], lexed)
-    return one("Grep", pattern=pattern, output_mode="content", path=folder(m["where"], lexed))
+        return (UnclearStep(lexed.raw(m[0]), "no_web"),)
+    pattern = make_pattern(m["what"], lexed)
+    return make_call_step(
+        "Grep", pattern=pattern, output_mode="content", path=parse_folder(m["where"], lexed)
+    )
 
 
-def _grep(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _grep(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     rest = re.sub(r"^for\s+", "", m["rest"].strip(), flags=re.I)
     if rest.startswith("-"):
-        return one("Bash", command=lexed.raw(trimmed(m[0])))
-    what, scope = what_and_where(rest, lexed)
+        return make_call_step("Bash", command=lexed.raw(trim_punctuation(m[0])))
+    what, scope = parse_search(rest, lexed)
     words = what.split()
-    if not scope and len(words) == 2 and (place := file_named(words[1], lexed, loosely=True)):
+    if not scope and len(words) == 2 and (place := find_file(words[1], lexed, loosely=True)):
         what, scope = words[0], {"path": place}
-    return one("Grep", pattern=lexed.value(trimmed(what)), output_mode="content", **scope)
+    return make_call_step(
+        "Grep", pattern=lexed.value(trim_punctuation(what)), output_mode="content", **scope
+    )
 
 
-def _files_with(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    what, scope = what_and_where(m["rest"], lexed)
-    return one("Grep", pattern=sought(what, lexed), output_mode="files_with_matches", **scope)
+def _files_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    what, scope = parse_search(m["rest"], lexed)
+    return make_call_step(
+        "Grep", pattern=make_pattern(what, lexed), output_mode="files_with_matches", **scope
+    )
 
 
 _WHEREIN = r"(?:\s+(?:are\s+)?(?:in|under|inside|of|from)\s+(?P<where>\S.*?))?"
@@ -179,7 +187,7 @@ _FILES_SEARCH = (
     r"(?:which|what|find|list|show(?:\s+me)?|get)\s+(?:me\s+)?(?:all\s+)?(?:the\s+)?files?\s+"
 )
 
-SEARCH_RULES: Final[tuple[Rule, ...]] = tuple(
+SEARCH_RULES: Final[tuple[StepRule, ...]] = tuple(
     (re.compile(pattern, re.I), build)
     for pattern, build in (
         (
@@ -258,11 +266,11 @@ _LINES: Final = (
 )
 
 
-def _read(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _read(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     rest, window = m["rest"], {}
     for pattern in _LINES:
         if lines := pattern.search(rest):
-            window = lines_window(lines.groupdict().get("first") or "1", lines["last"])
+            window = make_lines_window(lines.groupdict().get("first") or "1", lines["last"])
             rest = rest[: lines.start()] + rest[lines.end() :]
             break
     for ahead in (
@@ -270,12 +278,12 @@ def _read(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
         r"(?:the\s+)?files?\s+(?=\S)",
     ):
         rest = re.sub(f"^{ahead}", "", rest.strip(), flags=re.I)
-    named = files_named(re.sub(r"^the\s+(?!file)", "", rest, flags=re.I), lexed)
+    named = find_files(re.sub(r"^the\s+(?!file)", "", rest, flags=re.I), lexed)
     if not named and m["verb"].lower() == "read" and not _NO_OBJECT.match(rest):
-        named = files_named(rest, lexed, loosely=True)
+        named = find_files(rest, lexed, loosely=True)
     if m["verb"].lower() != "read" and named == [IT]:
         return None  # "show it" asks about what is there
-    return reads(named, **window)
+    return make_reads(named, **window)
 
 
 _BY_COMMAND = re.compile(
@@ -286,7 +294,7 @@ _BY_COMMAND = re.compile(
 )
 
 
-def _run(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _run(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     part = re.sub(r"\s+(?:please|for me|again|now)[.!?]*$", "", m["rest"].strip(), flags=re.I)
     background = re.search(r"\s+in (?:the )?background[.!?]*$", part, re.I)
     if background:
@@ -294,24 +302,26 @@ def _run(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
     if told := _BY_COMMAND.match(part):
         part = told["command"]
     elif _NO_OBJECT.match(part):
-        return (Unclear(lexed.raw(m[0]), "which_command"),)
+        return (UnclearStep(lexed.raw(m[0]), "which_command"),)
     return tuple(
         step
-        for command in commands(part, lexed)
+        for command in find_commands(part, lexed)
         if command
-        for step in one("Bash", command=command, run_in_background=bool(background) or None)
+        for step in make_call_step(
+            "Bash", command=command, run_in_background=bool(background) or None
+        )
     )
 
 
-def _shell_line(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def _shell_line(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     literal = lexed.alone(m[0])
     if literal is None or literal.kind != "shell":
         return None
-    return one("Bash", command=literal.inner.strip())
+    return make_call_step("Bash", command=literal.inner.strip())
 
 
-def _as_typed(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    return one("Bash", command=lexed.raw(trimmed(m[0])))
+def _as_typed(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    return make_call_step("Bash", command=lexed.raw(trim_punctuation(m[0])))
 
 
 _ANNOUNCED = re.compile(
@@ -321,50 +331,50 @@ _ANNOUNCED = re.compile(
 """What stands where a text should be, when the text itself does not follow."""
 
 
-def write(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def build_write(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     """A file with text that was given word for word."""
-    name = file_named(m["file"], lexed)
+    name = find_file(m["file"], lexed)
     if name is None:
         return None
     text = m.groupdict().get("text")
     if text and _ANNOUNCED.fullmatch(text.strip()):
         text = None
     if text is None and not re.search(r"\bempty\b|空", m[0], re.I):
-        return (Unclear(lexed.raw(m[0]), "which_content"),)
-    content = content_given(text or "", lexed)
+        return (UnclearStep(lexed.raw(m[0]), "which_content"),)
+    content = extract_content(text or "", lexed)
     if content is None:
-        return (Unclear(lexed.raw(m[0]), "cannot_compose"),)
-    return one("Write", file_path=name, content=content)
+        return (UnclearStep(lexed.raw(m[0]), "cannot_compose"),)
+    return make_call_step("Write", file_path=name, content=content)
 
 
-def edit(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def build_edit(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     """A replacement in a file; the plan sees to it that the file was read before."""
-    name = file_named(re.sub(r"^the file\s+|^文件\s*", "", m["file"].strip(), flags=re.I), lexed)
+    name = find_file(re.sub(r"^the file\s+|^文件\s*", "", m["file"].strip(), flags=re.I), lexed)
     if name is None:
         return None
     said = m.groupdict()
     every = said.get("all") or said.get("every") or m[0].lower().startswith("rename")
-    return one(
+    return make_call_step(
         "Edit",
         file_path=name,
         old_string=lexed.value(m["old"]),
-        new_string=lexed.value(trimmed(m["new"])),
+        new_string=lexed.value(trim_punctuation(m["new"])),
         replace_all=True if every else None,
     )
 
 
-def keep(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def build_remember(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     if m[0].rstrip().endswith(("?", "？")):
         return None
     text = lexed.raw(m["text"]).strip()
-    return (Keep(text, lasting=bool(_LASTING.match(m[0]) and _MEANT.match(text))),)
+    return (RememberStep(text, lasting=bool(_LASTING.match(m[0]) and _MEANT.match(text))),)
 
 
-def forget(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def build_forget(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     text = lexed.raw(m["text"]).strip().rstrip(".!。！")
     if m[0].rstrip().endswith(("?", "？")) or _NO_MATTER.fullmatch(text):
         return None
-    return (Forget(text),)
+    return (ForgetStep(text),)
 
 
 _NO_MATTER = re.compile(
@@ -382,16 +392,16 @@ _MEANT = re.compile(
 """A statement, as far as its beginning tells."""
 
 
-def question(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
-    return (Question(lexed.raw(m.string).strip()),)
+def build_question(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
+    return (QuestionStep(lexed.raw(m.string).strip()),)
 
 
-def inspect(m: re.Match[str], lexed: Lexed) -> tuple[Step, ...] | None:
+def build_inspect(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     """A question about one file: it is read first."""
-    name = file_named(m["file"], lexed)
+    name = find_file(m["file"], lexed)
     if name is None or name == IT:
         return None
-    return (*(reads([name]) or ()), Question(lexed.raw(m.string).strip()))
+    return (*(make_reads([name]) or ()), QuestionStep(lexed.raw(m.string).strip()))
 
 
 _ARGUMENT = rf"(?:-\S+|{LITERAL}|(?![-{MARK}])(?=\S*[\d./~^*])\S+(?<![.!?]))"
@@ -407,71 +417,74 @@ _BARE_COMMAND = (
 _EVERY = r"(?P<all>(?:all|every|each)\s+(?:(?:occurrences?|instances?)\s+of\s+)?)?"
 _NOUN = r"(?:the\s+(?:word|text|line|string|value|number|name)\s+)?"
 
-_SPOKEN: Final[tuple[Rule, ...]] = tuple(
+_SPOKEN: Final[tuple[StepRule, ...]] = tuple(
     (re.compile(pattern, re.I), build)
     for pattern, build in (
         (rf"{LITERAL}$", _shell_line),
         (
             r"(?:show|give|tell|print|report|display)\b.*\b(?:outputs?|results?|outcome|findings?"
             r"|(?:it|they) (?:says?|prints?))\b",
-            question,
+            build_question,
         ),
         (
             r"(?:summari[sz]e|describe|explain|what(?:'s|\s+is)\s+(?:in|inside)|what\s+does"
             r"|how\s+many\s+lines\s+(?:does|are(?:\s+there)?\s+in|in|has))\s+"
             r"(?:the\s+)?(?:contents?\s+of\s+)?(?:file\s+)?(?P<file>\S+)"
             r"(?:\s+file)?(?:\s+(?:say|contain|hold|have|do|mean)\b.*)?[.?!]*$",
-            inspect,
+            build_inspect,
         ),
-        (r"(?:tell|say|explain|answer|describe|summari[sz]e|report|let me know|count)\b", question),
+        (
+            r"(?:tell|say|explain|answer|describe|summari[sz]e|report|let me know|count)\b",
+            build_question,
+        ),
         (
             r"(?:remember|note|memori[sz]e|keep in mind|don'?t forget|do not forget"
             r"|(?:make|take)(?: a)? note)(?:\s+(?:that|of|this|the fact that))?\s*[:,]?\s+(?P<text>.+)",
-            keep,
+            build_remember,
         ),
         (
             r"(?:forget(?:\s+(?:that|about|the fact that|everything about"
             r"|what (?:i|you) (?:said|know|saved|told you|remember) about))?"
             r"|(?:delete|erase|remove|drop|forget)\s+(?:the|your|that|any)\s+memor(?:y|ies)\s+"
             r"(?:about|of|on|that))\s+(?P<text>.+)",
-            forget,
+            build_forget,
         ),
     )
 )
-_FILES: Final[tuple[Rule, ...]] = tuple(
+_FILES: Final[tuple[StepRule, ...]] = tuple(
     (re.compile(pattern, re.I), build)
     for pattern, build in (
         (
             rf"(?:replace|change|rename|swap)\s+{_EVERY}{_NOUN}(?P<old>.+?)\s+(?:with|to|by|into)\s+"
             r"(?P<new>.+?)(?:\s+everywhere)?\s+(?:in|inside|within)\s+(?P<file>[^\s].*)$",
-            edit,
+            build_edit,
         ),
         (
             r"(?:in|inside)\s+(?P<file>.+?)\s*,?\s+(?:please\s+)?(?:replace|change|rename|swap)\s+"
             rf"{_EVERY}{_NOUN}(?P<old>.+?)\s+(?:with|to|by|into)\s+(?P<new>.+)$",
-            edit,
+            build_edit,
         ),
         (
             r"(?:write|save|put)\s+(?:the\s+following|this)(?:\s+(?:text|content|code|lines?))?\s+"
             rf"(?:to|into|in|as)\s+(?P<file>\S+?)\s*:?\s+(?P<text>{LITERAL})$",
-            write,
+            build_write,
         ),
         (
             r"(?:write|save|put|store)\s+(?P<text>.+)\s+(?:to|into|in|as)\s+(?:an?\s+|the\s+)?"
             r"(?:new\s+)?(?:file\s+)?(?:named\s+|called\s+)?(?P<file>\S+)$",
-            write,
+            build_write,
         ),
         (
             r"(?:create|make|write|add)\s+(?:an?\s+|the\s+)?(?:new\s+)?(?:empty\s+)?(?:file\s+)?(?:to\s+)?"
             r"(?:named\s+|called\s+)?(?P<file>[^\s:]+?)"
             r"(?:\s*:\s*|\s*,?\s+(?:with|containing|that says|saying)\b\s*)"
             r"(?:the\s+)?(?:following\s+)?(?:contents?|text|lines?|code)?\s*:?\s*(?P<text>\S.*)$",
-            write,
+            build_write,
         ),
         (
             r"(?:create|make|write)\s+(?:an?\s+|the\s+)?(?:new\s+)?(?:empty\s+)?(?:file\s+)?"
             r"(?:named\s+|called\s+)?(?P<file>\S+)(?:\s+(?P<text>" + LITERAL + r"))?$",
-            write,
+            build_write,
         ),
         (r"(?P<verb>run|execute|launch)\s*:?\s+(?P<rest>.+)", _run),
         (r"(?:ls(?:\s+\S.*)?|pwd)$", _as_typed),
@@ -483,7 +496,7 @@ _FILES: Final[tuple[Rule, ...]] = tuple(
         ),
     )
 )
-RULES: Final[tuple[Rule, ...]] = (*_SPOKEN, *SEARCH_RULES, *_FILES)
+RULES: Final[tuple[StepRule, ...]] = (*_SPOKEN, *SEARCH_RULES, *_FILES)
 
 
 _COUNTS: Final = {"two": 2, "both": 2, "three": 3, "four": 4, "five": 5, "six": 6}
@@ -566,7 +579,9 @@ _ASK = re.compile(
 )
 
 
-def handed_over(piece: str, lexed: Lexed, offer: Offer) -> list[Handed] | Sent | None:
+def parse_handover(
+    piece: str, lexed: LexedRequest, offer: AgentOffer
+) -> list[AgentTask] | MessageStep | None:
     """What this sentence gives to others; None: nothing. A list without work announces what follows."""
     said = piece.strip()
     if ahead := POLITE.match(said):
@@ -585,7 +600,7 @@ def handed_over(piece: str, lexed: Lexed, offer: Offer) -> list[Handed] | Sent |
     return [replace(one, background=True) for one in found] if found and background else found
 
 
-def _work(said: str, lexed: Lexed, offer: Offer) -> list[Handed] | None:
+def _work(said: str, lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] | None:
     if m := _SEVERAL.match(said):
         return _several(m, lexed, offer)
     if m := _FORKED.match(said):
@@ -601,7 +616,7 @@ def _work(said: str, lexed: Lexed, offer: Offer) -> list[Handed] | None:
     return None
 
 
-def _single(m: re.Match[str], lexed: Lexed, offer: Offer) -> list[Handed] | None:
+def _single(m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] | None:
     verb = m["verb"].lower()
     plainly = m["link"] or re.search(r",|background|tree", m["how"], re.I)
     if not plainly and verb not in ("have", "let"):
@@ -615,8 +630,8 @@ def _single(m: re.Match[str], lexed: Lexed, offer: Offer) -> list[Handed] | None
 
 
 def _of_kind(
-    handed: Handed, m: re.Match[str], lexed: Lexed, offer: Offer, background: bool
-) -> Handed:
+    handed: AgentTask, m: re.Match[str], lexed: LexedRequest, offer: AgentOffer, background: bool
+) -> AgentTask:
     """With what stands before and behind the word `agent`."""
     words = lexed.raw(m["kind"] or "")
     noun = m["noun"].lower()
@@ -630,7 +645,7 @@ def _of_kind(
     )
 
 
-def _several(m: re.Match[str], lexed: Lexed, offer: Offer) -> list[Handed] | None:
+def _several(m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] | None:
     """One for each part between semicolons; a single part is given to each of them."""
     parts = [part for part in re.split(r"[;；]", m["work"]) if part.strip(" .")]
     if not parts:
@@ -642,7 +657,7 @@ def _several(m: re.Match[str], lexed: Lexed, offer: Offer) -> list[Handed] | Non
     return [_of_kind(_handed(part, lexed), m, lexed, offer, behind) for part in parts]
 
 
-def _forked(m: re.Match[str], lexed: Lexed) -> list[Handed]:
+def _forked(m: re.Match[str], lexed: LexedRequest) -> list[AgentTask]:
     parts = [m["work"]]
     if m["count"]:
         parts = [part for part in re.split(r"[;；]", m["work"]) if part.strip(" .")]
@@ -651,7 +666,7 @@ def _forked(m: re.Match[str], lexed: Lexed) -> list[Handed]:
     return [replace(one, background=one.background or behind) for one in handed]
 
 
-def _handed(part: str, lexed: Lexed, kind: str = GENERAL) -> Handed:
+def _handed(part: str, lexed: LexedRequest, kind: str = GENERAL) -> AgentTask:
     """The work itself; where it says at its end how it is to be done, that is taken off."""
     background, worktree, size = False, False, -1
     while len(part) != size:
@@ -662,21 +677,21 @@ def _handed(part: str, lexed: Lexed, kind: str = GENERAL) -> Handed:
             part, worktree = part[: at_end.start()], True
         part = re.sub(r"\s+(?:please|for me)[.!]*$", "", part, flags=re.I)
     part = _DOING.sub("", part.strip(), count=1)
-    return Handed(work_in(part, lexed), kind, background=background, worktree=worktree)
+    return AgentTask(extract_work(part, lexed), kind, background=background, worktree=worktree)
 
 
-def _sent(said: str, lexed: Lexed, offer: Offer) -> Sent | None:
+def _sent(said: str, lexed: LexedRequest, offer: AgentOffer) -> MessageStep | None:
     if not offer.messages:
         return None
     for pattern in (_TELL, _SEND, _LET_KNOW):
         if (m := pattern.match(said)) and (to := _addressed(m, offer)):
-            return Sent(to, work_in(m["text"], lexed))
+            return MessageStep(to, extract_work(m["text"], lexed))
     if (m := _ASK.match(said)) and (name := offer.name(m["to"])):
-        return Sent(name, work_in(m["text"], lexed))
+        return MessageStep(name, extract_work(m["text"], lexed))
     return None
 
 
-def _addressed(m: re.Match[str], offer: Offer) -> str | None:
+def _addressed(m: re.Match[str], offer: AgentOffer) -> str | None:
     """Who is meant; with an article only who is known, or called an agent."""
     to, noun = m["to"], m["noun"]
     if to.lower() in _ALL or (m["the"] and to.lower() in ("team", "others", "teammates", "agents")):

@@ -25,26 +25,33 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.memory.dates.relative import absolute
-from sevenfold.memory.folder.names import ENDING, file_for, key, wrong_with_file
+from sevenfold.core.messages import Block, Json, Text, ToolUse, strip_half_characters
+from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.topic_file import (
     Origin,
     Topic,
     Type,
-    changed,
-    new_topic,
+    change_topic,
+    encode_new_topic,
     read_topic,
-    shortened,
+    shorten_text,
 )
-from sevenfold.messages import Block, Json, Text, ToolUse, whole_characters
 from sevenfold.models.directives import Directive
 from sevenfold.offline import cues as cues_en
 from sevenfold.offline import cues as cues_zh
-from sevenfold.offline.conversation import Conversation, Done, calls, find_ask
-from sevenfold.offline.cues import TYPE_OF, Cue, Kind, Learned
-from sevenfold.offline.language import CJK, Heard, heard, sentences, states, terms
-from sevenfold.offline.memorise import name_of, type_of
+from sevenfold.offline.conversation import OfflineConversation, PastCall, find_ask, iterate_calls
+from sevenfold.offline.cues import TYPE_OF, ExtractedFact, Kind, MemoryCue
+from sevenfold.offline.language import (
+    CJK,
+    TypedSentence,
+    find_terms,
+    find_typed_sentences,
+    is_statement,
+    split_sentences,
+)
+from sevenfold.offline.memory_requests import classify_memory, make_memory_name
 
 _ADVERB: Final = (
     r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually"
@@ -102,16 +109,16 @@ _SHORTEST_RULE: Final = 4
 _OLD: Final = datetime.date(1990, 1, 1)
 
 
-def told(sentence: str, day: str) -> str:
+def rewrite_statement(sentence: str, day: str) -> str:
     """The statement: without markup, in the third person, with calendar dates where they are sure."""
     text = _BOLD.sub("", sentence).strip()
-    text = dated(text, day)
+    text = resolve_dates(text, day)
     text = _MYSELF.sub("用户", text) if _CJK_TELLING.search(text) else _third(text)
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"')) else _ended(text)
 
 
-def dated(text: str, day: str) -> str:
+def resolve_dates(text: str, day: str) -> str:
     """Against the day on which it was said."""
     try:
         said = datetime.date.fromisoformat(day)
@@ -119,10 +126,10 @@ def dated(text: str, day: str) -> str:
         return text
     if said < _OLD:
         return text
-    return absolute(text, datetime.datetime.combine(said, datetime.time(12)).timestamp())
+    return make_dates_absolute(text, datetime.datetime.combine(said, datetime.time(12)).timestamp())
 
 
-def parted(text: str) -> tuple[str, str]:
+def split_reason(text: str) -> tuple[str, str]:
     """A rule, and the reason that it gives for itself if it does."""
     found = _REASON.search(text)
     if found is None or found.start() < _SHORTEST_RULE:
@@ -272,17 +279,17 @@ _CJK: Final = re.compile(f"[{CJK}]")
 _LATIN: Final = re.compile(r"[A-Za-z]{2,}")
 _PLEASE: Final = re.compile(r"(?:please\s+|请你?)(?=\S)", re.IGNORECASE)
 _EMPTY: Final = frozenset(
-    terms(
+    find_terms(
         "user thing things stuff okay today now really something anything let lets keep stick "
         "start move forward option options step next part definitely bit lot way good great sure"
     )
 )
 
 
-def learned(said: Iterable[Heard]) -> list[Learned]:
+def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
     """What is to be remembered and what is to be forgotten, in the order in which it was said."""
-    found: list[Learned] = []
-    before: Heard | None = None
+    found: list[ExtractedFact] = []
+    before: TypedSentence | None = None
     for one in said:
         if one.withdraws:
             if found and one.number - found[-1].number <= 2:
@@ -294,7 +301,11 @@ def learned(said: Iterable[Heard]) -> list[Learned]:
             continue
         new = _forgotten_learning(one) or _kept(one)
         if new is not None and new.forgets:
-            found = [old for old in found if not about(new.text) <= about(old.text)]
+            found = [
+                old
+                for old in found
+                if not find_subject_words(new.text) <= find_subject_words(old.text)
+            ]
         fresh = new is not None and not any(_same(new, old) for old in found)
         if new is not None and fresh:
             found.append(new)
@@ -302,47 +313,49 @@ def learned(said: Iterable[Heard]) -> list[Learned]:
     return found[:MOST]
 
 
-def _goes_on(one: Heard, before: Heard | None) -> bool:
+def _goes_on(one: TypedSentence, before: TypedSentence | None) -> bool:
     """Whether a sentence says more of what the one right before it was about."""
     if before is None or (one.number, one.place) != (before.number, before.place + 1):
         return False
     if len(one.text) > LONGEST_MORE or _PRAISE.match(one.core) or find_secrets(one.text):
         return False
-    return _MORE.match(one.core) is not None and len(about(one.text)) >= FEWEST + 1
+    return _MORE.match(one.core) is not None and len(find_subject_words(one.text)) >= FEWEST + 1
 
 
-def _longer(first: Learned, more: Heard) -> Learned:
+def _longer(first: ExtractedFact, more: TypedSentence) -> ExtractedFact:
     return replace(
         first,
-        text=f"{first.text} {told(_statement(more), more.day)}",
+        text=f"{first.text} {rewrite_statement(_statement(more), more.day)}",
         quote=f"{first.quote} {more.text}",
     )
 
 
-def _same(new: Learned, old: Learned) -> bool:
-    return new.forgets == old.forgets and about(new.text) <= about(old.text)
+def _same(new: ExtractedFact, old: ExtractedFact) -> bool:
+    return new.forgets == old.forgets and find_subject_words(new.text) <= find_subject_words(
+        old.text
+    )
 
 
-def about(text: str) -> frozenset[str]:
+def find_subject_words(text: str) -> frozenset[str]:
     """The words that say what a statement is about."""
-    return frozenset(terms(text)) - _EMPTY
+    return frozenset(find_terms(text)) - _EMPTY
 
 
-def _forgotten_learning(one: Heard) -> Learned | None:
+def _forgotten_learning(one: TypedSentence) -> ExtractedFact | None:
     found = _FORGET.match(one.core)
     if found is None:
         return None
     text = next(part for part in found.groups() if part)
-    return Learned(
+    return ExtractedFact(
         "remember", "project", text.rstrip(".。!！ "), one.text, one.day, one.number, forgets=True
     )
 
 
-def _kept(one: Heard) -> Learned | None:
+def _kept(one: TypedSentence) -> ExtractedFact | None:
     made = _remembered(one) or _by_cue(one)
-    if made is None or len(about(made.text)) < _least(made.text):
+    if made is None or len(find_subject_words(made.text)) < _least(made.text):
         return None
-    if made.kind == "fact" and len(about(made.text)) < FEWEST * 2:
+    if made.kind == "fact" and len(find_subject_words(made.text)) < FEWEST * 2:
         return None
     if made.kind in ("plan", "decision", "event", "fact") and _POINTED.search(one.core):
         return None
@@ -356,18 +369,18 @@ def _least(text: str) -> int:
     return FEWEST + bool(_CJK.search(text) and not _LATIN.search(text))
 
 
-def _remembered(one: Heard) -> Learned | None:
+def _remembered(one: TypedSentence) -> ExtractedFact | None:
     """Whatever somebody asks to remember, unless the code says it already."""
     found = _REMEMBER.match(one.core)
     if found is None:
         return None
     text = _rest_of(one, found["text"] or found["zh"])
-    if _IN_THE_CODE.search(text) or not states(text):
+    if _IN_THE_CODE.search(text) or not is_statement(text):
         return None
-    return _made(one, "remember", type_of(text), text)
+    return _made(one, "remember", classify_memory(text), text)
 
 
-def _rest_of(one: Heard, tail: str) -> str:
+def _rest_of(one: TypedSentence, tail: str) -> str:
     """The end of a sentence as it was typed, with its quotations."""
     return one.text[-len(tail) :] if one.text.endswith(tail) else _after(one.text, tail)
 
@@ -377,7 +390,7 @@ def _after(text: str, tail: str) -> str:
     return text[start:] if start >= 0 else tail
 
 
-def _by_cue(one: Heard) -> Learned | None:
+def _by_cue(one: TypedSentence) -> ExtractedFact | None:
     cues = cues_zh.CUES_CUES_ZH if _CJK.search(one.core) else cues_en.CUES
     for cue in cues:
         if _fits(cue, one):
@@ -387,7 +400,7 @@ def _by_cue(one: Heard) -> Learned | None:
     return None
 
 
-def _fits(cue: Cue, one: Heard) -> bool:
+def _fits(cue: MemoryCue, one: TypedSentence) -> bool:
     if cue.alone and one.working:
         return False
     found = cue.pattern.search(one.core)
@@ -406,21 +419,23 @@ def _fits(cue: Cue, one: Heard) -> bool:
     return cue.kind == "confirmation" or _NOBODY.match(one.core) is None
 
 
-def _statement(one: Heard) -> str:
+def _statement(one: TypedSentence) -> str:
     """The sentence without the words that lead in."""
     lead = len(one.lead)
     return one.text[lead:] if one.text[:lead].lower() == one.lead else one.text
 
 
-def _made(one: Heard, kind: Kind, type: Type, text: str) -> Learned:
+def _made(one: TypedSentence, kind: Kind, type: Type, text: str) -> ExtractedFact:
     why = ""
     if type == "feedback":
-        text, why = parted(_PLEASE.sub("", text, count=1) if _PLEASE.match(text) else text)
-    why = dated(why, one.day)
-    return Learned(kind, type, told(text, one.day), one.text, one.day, one.number, why)
+        text, why = split_reason(_PLEASE.sub("", text, count=1) if _PLEASE.match(text) else text)
+    why = resolve_dates(why, one.day)
+    return ExtractedFact(
+        kind, type, rewrite_statement(text, one.day), one.text, one.day, one.number, why
+    )
 
 
-def _confirmed(one: Heard) -> Learned | None:
+def _confirmed(one: TypedSentence) -> ExtractedFact | None:
     """What the assistant had said it did, where the person wants it so in future."""
     did = next(_ways(one.answered), "")
     if not did:
@@ -428,11 +443,11 @@ def _confirmed(one: Heard) -> Learned | None:
     text = f"The user approves of this way of working: “{did}”"
     if _CJK.search(one.core):
         text = f"用户认可这样的做法：“{did}”"
-    return Learned("confirmation", "feedback", text, one.text, one.day, one.number)
+    return ExtractedFact("confirmation", "feedback", text, one.text, one.day, one.number)
 
 
 def _ways(answered: str) -> Iterator[str]:
-    for sentence in sentences(answered[:4_000]):
+    for sentence in split_sentences(answered[:4_000]):
         plain = sentence.strip("*#>- ")
         if _BY_HAND.search(plain) and not _ASKED.search(plain) and len(plain) <= 300:
             yield plain
@@ -467,7 +482,7 @@ _SUBJECT: Final = re.compile(
 )
 
 
-class Known(msgspec.Struct, frozen=True):
+class ManifestMemory(msgspec.Struct, frozen=True):
     """A memory as the manifest lists it."""
 
     type: str
@@ -475,43 +490,43 @@ class Known(msgspec.Struct, frozen=True):
     description: str
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ExtractionOrder(msgspec.Struct, frozen=True):
     """What a directive to look back says besides its words."""
 
     folder: str
-    known: tuple[Known, ...]
+    known: tuple[ManifestMemory, ...]
     since: int
     session: str
     date: str
 
 
-def asked_in(body: str) -> Asked | None:
+def parse_extraction_order(body: str) -> ExtractionOrder | None:
     """The machine-readable part of a directive; None when it has none."""
     found = _MANIFEST.search(body)
     if found is None:
         return None
     lines = (_LINE.fullmatch(line.strip()) for line in found["lines"].split("\n"))
     since, session = _SINCE.search(body), _SESSION.search(body)
-    return Asked(
+    return ExtractionOrder(
         unescape(found["folder"]),
-        tuple(Known(one["type"], one["file"], one["text"]) for one in lines if one),
+        tuple(ManifestMemory(one["type"], one["file"], one["text"]) for one in lines if one),
         int(since[1]) if since else 0,
         unescape(session[1]) if session else "",
         (session[2] or "") if session else "",
     )
 
 
-def shared(one: str, other: str) -> float:
+def compute_shared_subject(one: str, other: str) -> float:
     """How much two texts are about the same, from 0 to 1."""
-    left, right = about(one), about(other)
+    left, right = find_subject_words(one), find_subject_words(other)
     both = len(left & right)
     return both / len(left | right) if both else 0.0
 
 
 def is_known(statement: str, text: str) -> bool:
     """Whether a text says this already: its words, its numbers, and yes or no."""
-    said = about(statement)
-    there = len(said & about(text))
+    said = find_subject_words(statement)
+    there = len(said & find_subject_words(text))
     numbers = set(_NUMBER.findall(statement)) <= set(_NUMBER.findall(text))
     same_way = bool(_TURNED.search(statement)) == bool(_TURNED.search(text))
     return bool(said) and there >= KNOWN * len(said) and numbers and same_way
@@ -519,15 +534,17 @@ def is_known(statement: str, text: str) -> bool:
 
 def is_news(statement: str, description: str) -> bool:
     """Whether this says something else about what a memory is about."""
-    if shared(statement, description) >= ALIKE:
+    if compute_shared_subject(statement, description) >= ALIKE:
         return True
     one, other = _subject(statement), _subject(description)
     return bool(one) and one == other
 
 
-def may_be_known(statement: str, known: Known) -> bool:
+def can_be_known(statement: str, known: ManifestMemory) -> bool:
     """Whether it is worth reading the memory."""
-    return shared(statement, known.description) >= CLOSE or is_news(statement, known.description)
+    return compute_shared_subject(statement, known.description) >= CLOSE or is_news(
+        statement, known.description
+    )
 
 
 def _subject(text: str) -> frozenset[str]:
@@ -537,7 +554,7 @@ def _subject(text: str) -> frozenset[str]:
         return frozenset()
     if found["does"]:
         return frozenset({found["does"].lower()})
-    return about(found["subject"] or found["zh"] or "")
+    return find_subject_words(found["subject"] or found["zh"] or "")
 
 
 NOTHING: Final = "Nothing to save."
@@ -558,24 +575,24 @@ _REMARK: Final = re.compile(r"^\[.*\]$")
 Blocks: TypeAlias = tuple[Block, ...]
 
 
-class _Draft(msgspec.Struct, frozen=True):
+class _MemoryDraft(msgspec.Struct, frozen=True):
     """A file to write: a new memory, or the whole of one that has changed."""
 
     file: str
     content: str
 
 
-def extracted(conversation: Conversation, directive: Directive) -> Blocks:
+def reply_to_extraction(conversation: OfflineConversation, directive: Directive) -> Blocks:
     """The next reply to a directive to look back."""
-    asked, ask = asked_in(directive.body), find_ask(conversation)
+    asked, ask = parse_extraction_order(directive.body), find_ask(conversation)
     if asked is None or ask is None:
         return _said("There is no manifest in this directive, so nothing was saved.")
     if "Write" not in conversation.tools:
         return _said("There is no Write here, so nothing was saved.")
-    made = list(calls(conversation, ask.at))
+    made = list(iterate_calls(conversation, ask.at))
     if written := [one for one in made if one.use.name == "Write"]:
         return _said(_reported(written))
-    found = _news(learned(heard(conversation, asked.since, ask.at)), asked)
+    found = _news(extract_facts(find_typed_sentences(conversation, asked.since, ask.at)), asked)
     close = _close(found, asked)
     place = blake2b(directive.id.encode("utf-8"), digest_size=4).hexdigest()
     if close and not made and "Read" in conversation.tools:
@@ -593,21 +610,21 @@ def extracted(conversation: Conversation, directive: Directive) -> Blocks:
 
 
 def _said(text: str) -> Blocks:
-    return (Text(whole_characters(text)),)
+    return (Text(strip_half_characters(text)),)
 
 
-def _input(asked: Asked, draft: _Draft) -> Json:
+def _input(asked: ExtractionOrder, draft: _MemoryDraft) -> Json:
     return {
         "file_path": _path(asked, draft.file),
-        "content": whole_characters(draft.content),
+        "content": strip_half_characters(draft.content),
     }
 
 
-def _path(asked: Asked, file: str) -> str:
+def _path(asked: ExtractionOrder, file: str) -> str:
     return str(PurePath(asked.folder) / file)
 
 
-def _reported(written: Sequence[Done]) -> str:
+def _reported(written: Sequence[PastCall]) -> str:
     done = [
         PurePath(str(one.use.input.get("file_path", ""))).name for one in written if not one.failed
     ]
@@ -620,7 +637,7 @@ def _reported(written: Sequence[Done]) -> str:
 # --- what is new ----------------------------------------------------------------------------------------
 
 
-def _news(found: Sequence[Learned], asked: Asked) -> list[Learned]:
+def _news(found: Sequence[ExtractedFact], asked: ExtractionOrder) -> list[ExtractedFact]:
     """Without what a description says already; to forget what nobody knows is no news either."""
     return [
         one
@@ -630,11 +647,16 @@ def _news(found: Sequence[Learned], asked: Asked) -> list[Learned]:
     ]
 
 
-def _named(one: Learned, asked: Asked) -> Known | None:
+def _named(one: ExtractedFact, asked: ExtractionOrder) -> ManifestMemory | None:
     """The memory that somebody wants forgotten: the one that has most of the words, if one does."""
-    said = about(one.text)
+    said = find_subject_words(one.text)
     ranked = [
-        (len(said & about(f"{known.file.removesuffix(ENDING)} {known.description}")), known)
+        (
+            len(
+                said & find_subject_words(f"{known.file.removesuffix(ENDING)} {known.description}")
+            ),
+            known,
+        )
         for known in asked.known
         if not known.file.startswith(TEAM)
     ]
@@ -642,21 +664,21 @@ def _named(one: Learned, asked: Asked) -> Known | None:
     return best if count >= max(FEWEST, MOST_OF * len(said)) else None
 
 
-def _close(found: Sequence[Learned], asked: Asked) -> list[Known]:
+def _close(found: Sequence[ExtractedFact], asked: ExtractionOrder) -> list[ManifestMemory]:
     """The memories that have to be read before anything is written."""
-    wanted: dict[str, Known] = {}
+    wanted: dict[str, ManifestMemory] = {}
     for one in found:
         if one.forgets:
             known = _named(one, asked)
             wanted |= {known.file: known} if known else {}
             continue
         for known in asked.known:
-            if may_be_known(one.text, known) and not known.file.startswith(TEAM):
+            if can_be_known(one.text, known) and not known.file.startswith(TEAM):
                 wanted[known.file] = known
     return list(wanted.values())[:READS]
 
 
-def _read(made: Sequence[Done], asked: Asked) -> dict[str, Topic]:
+def _read(made: Sequence[PastCall], asked: ExtractionOrder) -> dict[str, Topic]:
     """The memories as they were read, by file."""
     topics: dict[str, Topic] = {}
     for one in made:
@@ -677,8 +699,10 @@ def _unnumbered(text: str) -> bytes:
 # --- what is written ------------------------------------------------------------------------------------
 
 
-def _drafts(found: Sequence[Learned], asked: Asked, read: dict[str, Topic]) -> Iterator[_Draft]:
-    taken = {key(known.file) for known in asked.known}
+def _drafts(
+    found: Sequence[ExtractedFact], asked: ExtractionOrder, read: dict[str, Topic]
+) -> Iterator[_MemoryDraft]:
+    taken = {make_file_key(known.file) for known in asked.known}
     done: set[str] = set()
     for one in found:
         if one.forgets:
@@ -690,56 +714,56 @@ def _drafts(found: Sequence[Learned], asked: Asked, read: dict[str, Topic]) -> I
         old = next((t for t in read.values() if is_news(one.text, t.description)), None)
         if any(is_known(one.text, f"{t.description}\n{t.body}") for t in read.values()):
             continue
-        if old is not None and old.file not in done and not wrong_with_file(old.file):
+        if old is not None and old.file not in done and not explain_bad_file(old.file):
             done.add(old.file)
             yield _changed(one, old, asked)
         elif old is None:
-            file = file_for(_named_after(one.text), taken)
-            taken.add(key(file))
+            file = choose_file(_named_after(one.text), taken)
+            taken.add(make_file_key(file))
             yield _new(one, file, asked)
 
 
 def _named_after(text: str) -> str:
-    return "-".join(name_of(_WHO.sub("", text)).split("-")[:NAME])
+    return "-".join(make_memory_name(_WHO.sub("", text)).split("-")[:NAME])
 
 
-def _new(one: Learned, file: str, asked: Asked) -> _Draft:
-    data = new_topic(
+def _new(one: ExtractedFact, file: str, asked: ExtractionOrder) -> _MemoryDraft:
+    data = encode_new_topic(
         file,
         name=file.removesuffix(ENDING),
-        description=shortened(one.text, DESCRIPTION),
+        description=shorten_text(one.text, DESCRIPTION),
         type=one.type,
         body=_body(one),
         origin=_origin(one, asked),
     )
-    return _Draft(file, data.decode("utf-8", "replace"))
+    return _MemoryDraft(file, data.decode("utf-8", "replace"))
 
 
-def _changed(one: Learned, old: Topic, asked: Asked) -> _Draft:
+def _changed(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> _MemoryDraft:
     """The new fact in place of the old one, which the history keeps: a reader should find one answer."""
-    data = changed(
+    data = change_topic(
         old,
-        description=shortened(one.text, DESCRIPTION),
+        description=shorten_text(one.text, DESCRIPTION),
         body=_body(one),
         origin=_origin(one, asked),
     )
-    return _Draft(old.file, data.decode("utf-8", "replace"))
+    return _MemoryDraft(old.file, data.decode("utf-8", "replace"))
 
 
-def _forgotten(one: Learned, old: Topic, asked: Asked) -> _Draft:
+def _forgotten(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> _MemoryDraft:
     """Nothing of what it said stays in the file. Removing files is not ours here."""
     day = one.day or asked.date
     text = f"Withdrawn{' on ' + day if day else ''} at the request of the user."
-    body = f"{text}\n\n> {shortened(one.quote, QUOTE)}"
-    data = changed(old, description=text, body=body, origin=_origin(one, asked))
-    return _Draft(old.file, data.decode("utf-8", "replace"))
+    body = f"{text}\n\n> {shorten_text(one.quote, QUOTE)}"
+    data = change_topic(old, description=text, body=body, origin=_origin(one, asked))
+    return _MemoryDraft(old.file, data.decode("utf-8", "replace"))
 
 
-def _body(one: Learned) -> str:
+def _body(one: ExtractedFact) -> str:
     """The statement, for a rule its reason, and the words it rests on."""
     why = f"\n\n**Why:** {one.why}" if one.why else ""
-    return f"{one.text}{why}\n\n> {shortened(one.quote, QUOTE)}"
+    return f"{one.text}{why}\n\n> {shorten_text(one.quote, QUOTE)}"
 
 
-def _origin(one: Learned, asked: Asked) -> Origin:
+def _origin(one: ExtractedFact, asked: ExtractionOrder) -> Origin:
     return Origin(asked.session, (), one.day or asked.date, AUTHOR)

@@ -16,9 +16,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.messages import Message, Text
+from sevenfold.core.messages import Message, Text
 from sevenfold.models.directives import parse_directive
-from sevenfold.offline.conversation import Conversation, split_added, typed_text
+from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
 MARK: Final = "\ufffc"
 LITERAL: Final = rf"{MARK}\d+{MARK}"
@@ -73,7 +73,7 @@ _SOFT = re.compile(
 )
 
 
-class Literally(msgspec.Struct, frozen=True):
+class LiteralText(msgspec.Struct, frozen=True):
     """Something to be taken word for word."""
 
     raw: str
@@ -81,13 +81,13 @@ class Literally(msgspec.Struct, frozen=True):
     kind: Kind
 
 
-class Lexed(msgspec.Struct, frozen=True):
+class LexedRequest(msgspec.Struct, frozen=True):
     """A request with its literals taken out."""
 
     skeleton: str
-    literals: tuple[Literally, ...]
+    literals: tuple[LiteralText, ...]
 
-    def alone(self, part: str) -> Literally | None:
+    def alone(self, part: str) -> LiteralText | None:
         """The literal that a part of the skeleton is, if it is nothing else."""
         part = part.strip()
         return self.literals[int(part.strip(MARK))] if _ONE.fullmatch(part) else None
@@ -121,19 +121,19 @@ class Lexed(msgspec.Struct, frozen=True):
         return found if len(found) <= MOST_PIECES else found[:1]
 
 
-def lex(text: str) -> Lexed:
-    literals: list[Literally] = []
+def lex_request(text: str) -> LexedRequest:
+    literals: list[LiteralText] = []
 
     def take(match: re.Match[str]) -> str:
         name = str(match.lastgroup) if match.lastgroup != "ticks" else "fence"
         inner = match[name] or ""
-        literals.append(Literally(match[0], inner, _KINDS.get(name, "quote")))
+        literals.append(LiteralText(match[0], inner, _KINDS.get(name, "quote")))
         return f"{MARK}{len(literals) - 1}{MARK}"
 
-    return Lexed(_LITERALS.sub(take, text), tuple(literals))
+    return LexedRequest(_LITERALS.sub(take, text), tuple(literals))
 
 
-def soft_parts(piece: str) -> list[str]:
+def split_soft_parts(piece: str) -> list[str]:
     """A sentence at each "then", and at each "and" or comma before a verb we know."""
     return [part for part in _SOFT.split(piece) if _says_something(part)] or [piece]
 
@@ -177,7 +177,7 @@ _CJK_STOP: Final = re.compile(
 )
 
 
-def terms(text: str) -> list[str]:
+def find_terms(text: str) -> list[str]:
     """What a text is about: the stems of its words and its pairs of characters."""
     if _CJK_CHARACTER.search(text):
         text = _CJK_STOP.sub(" ", text)
@@ -190,10 +190,10 @@ def _terms_of(run: str) -> tuple[str, ...]:
         return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
     words = {run.lower(): None}
     words.update((part.lower(), None) for part in _CAMEL.findall(run))
-    return tuple(stem(word) for word in words if word not in _STOP)
+    return tuple(stem_word(word) for word in words if word not in _STOP)
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """The word without its usual English endings; the same for all its forms is what matters."""
     if len(word) <= 3 or not word.isascii():
         return word
@@ -225,16 +225,16 @@ def _single(word: str) -> str:
     return word[:-1] if word[-1] == word[-2] and word[-1] not in "lsz" else word
 
 
-_WEAK_STEMS: Final = frozenset(stem(word) for word in _WEAK)
+_WEAK_STEMS: Final = frozenset(stem_word(word) for word in _WEAK)
 
 
-def question_terms(question: str) -> dict[str, bool]:
+def weigh_question_terms(question: str) -> dict[str, bool]:
     """The terms of a question, and whether each says what it is about rather than what is asked of it."""
-    found = {term: term not in _WEAK_STEMS for term in terms(question)}
+    found = {term: term not in _WEAK_STEMS for term in find_terms(question)}
     return found if any(found.values()) else dict.fromkeys(found, True)
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """Lines and sentences, none of them longer than can be quoted."""
     for line in text.splitlines():
         for sentence in _SENTENCE_END.split(line):
@@ -348,7 +348,7 @@ _WEIRD: Final = re.compile(r"[{}<>|\\=;$]|::|->|\t")
 _LITERAL: Final = re.compile(LITERAL)
 
 
-class Heard(msgspec.Struct, frozen=True):
+class TypedSentence(msgspec.Struct, frozen=True):
     """One sentence that somebody typed."""
 
     number: int
@@ -374,7 +374,9 @@ class Heard(msgspec.Struct, frozen=True):
         return bool(_WITHDRAWN.match(self.core) or _WITHDRAWN.match(self.text))
 
 
-def heard(conversation: Conversation, since: int, until: int) -> Iterator[Heard]:
+def find_typed_sentences(
+    conversation: OfflineConversation, since: int, until: int
+) -> Iterator[TypedSentence]:
     """The sentences of the messages after so many, before the one at `until`."""
     day, answered = "", ""
     working = is_working(conversation, until)
@@ -382,16 +384,16 @@ def heard(conversation: Conversation, since: int, until: int) -> Iterator[Heard]
         if message.role == "assistant":
             answered = message.text or answered
             continue
-        day = day_told(message) or day
+        day = find_told_day(message) or day
         if at < since or at in conversation.added:
             continue
         text = _typed(message)
-        for place, piece, lead, core in sentences_of(text):
-            yield Heard(at + 1, day, piece, core, lead, answered, working, place)
+        for place, piece, lead, core in split_statements(text):
+            yield TypedSentence(at + 1, day, piece, core, lead, answered, working, place)
         answered = "" if text else answered
 
 
-def is_working(conversation: Conversation, until: int) -> bool:
+def is_working(conversation: OfflineConversation, until: int) -> bool:
     """Whether this is in a repository, or the assistant has run or changed anything."""
     if any(_IN_REPOSITORY.search(part) for part in _contexts(conversation, until)):
         return True
@@ -402,7 +404,7 @@ def is_working(conversation: Conversation, until: int) -> bool:
     )
 
 
-def _contexts(conversation: Conversation, until: int) -> Iterator[str]:
+def _contexts(conversation: OfflineConversation, until: int) -> Iterator[str]:
     """What our own opening and news of the surroundings say."""
     for message in conversation.messages[:until]:
         for block in message.content:
@@ -412,7 +414,7 @@ def _contexts(conversation: Conversation, until: int) -> Iterator[str]:
                         yield part.text
 
 
-def day_told(message: Message) -> str:
+def find_told_day(message: Message) -> str:
     """The day that our own opening or news of the surroundings name."""
     for block in message.content:
         if isinstance(block, Text) and "Date: " in block.text:
@@ -426,7 +428,7 @@ def _typed(message: Message) -> str:
     """What a person typed, if a person typed it."""
     if any(isinstance(b, Text) and parse_directive(b.text) for b in message.content):
         return ""
-    text = typed_text(message)
+    text = extract_typed_text(message)
     strange = _NO_PERSON.search(text) or text.startswith(_GO_ON)
     if strange or len(_SECTION.findall(text)) >= 3:
         return ""
@@ -441,11 +443,11 @@ def is_pasted(text: str) -> bool:
     return len(text) > LONGEST or own * PER_PERSON < len(text)
 
 
-def sentences_of(text: str) -> Iterator[tuple[int, str, str, str]]:
+def split_statements(text: str) -> Iterator[tuple[int, str, str, str]]:
     """Each sentence that may state something: as typed, what leads in, and the rest without quotations."""
     if not text or _PLAYED.search(text):
         return
-    lexed = lex(text)
+    lexed = lex_request(text)
     for place, piece in enumerate(lexed.pieces()):
         raw = " ".join(lexed.raw(piece).split())
         core = " ".join(_LITERAL.sub(" … ", piece).split())
@@ -454,11 +456,11 @@ def sentences_of(text: str) -> Iterator[tuple[int, str, str, str]]:
             lead, core = found.group(), core[found.end() :]
         least = SHORTEST if core.isascii() else SHORTEST // 2
         fits = least <= len(core) <= len(raw) <= LONGEST_SENTENCE_HEARING
-        if fits and (states(core) or _WITHDRAWN.match(core)):
+        if fits and (is_statement(core) or _WITHDRAWN.match(core)):
             yield place, raw, lead.lower(), core
 
 
-def states(core: str) -> bool:
+def is_statement(core: str) -> bool:
     """Whether a sentence can be a statement or an order, meant as it is said."""
     if _QUESTION.search(core) or _ASKS.match(core) or _SUPPOSED.match(core):
         return False

@@ -15,24 +15,24 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.layers.shared.facts import clipped, line
-from sevenfold.messages import Block, Message, Text, ToolUse, whole_characters
+from sevenfold.core.messages import Block, Message, Text, ToolUse, strip_half_characters
+from sevenfold.core.tokens import TEXT_RATE, count_bytes, measure_message
+from sevenfold.layers.shared.facts import clip_text, to_bounded_line
 from sevenfold.models.directives import Directive
 from sevenfold.offline import summaries as retelling
-from sevenfold.offline.conversation import Conversation
+from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.summaries import (
     CAME_UP,
     CUT,
     NOTES,
+    ConversationStory,
     Render,
-    Story,
-    listed,
-    merged,
-    quoted,
-    shared,
-    story_of,
+    collect_story,
+    format_list,
+    format_quotes,
+    merge_lines,
+    share_room,
 )
-from sevenfold.tokens import TEXT_RATE, byte_length, measure
 
 SECTION: Final = 2_000
 TOTAL: Final = 8_000
@@ -52,7 +52,7 @@ _ABOUT: Final = re.compile(r"- … \(.* left out.*\)$")
 """A line that says something about the list it stands in."""
 
 
-class Section(msgspec.Struct, frozen=True):
+class WrittenSection(msgspec.Struct, frozen=True):
     """A section as it stands: its title, its fixed lines, and what is written below them."""
 
     title: str
@@ -75,15 +75,15 @@ class Section(msgspec.Struct, frozen=True):
         return "\n".join(text for text in self.body if not text.startswith(ITEM)).strip("\n")
 
 
-def noted(conversation: Conversation, directive: Directive) -> tuple[Block, ...]:
+def reply_to_notes(conversation: OfflineConversation, directive: Directive) -> tuple[Block, ...]:
     """The edits that bring the notes up to date; in words where there is no Edit."""
     shown = _NOTES.search(directive.body)
     around = _NOTES.sub("", directive.body)
     path = _PATH.search(around)
     if shown is None or path is None:
         return (Text("There are no notes in this directive to bring up to date."),)
-    sections = sections_of(shown[1])
-    bodies = _bodies(sections, story_of(conversation), *_limits(around))
+    sections = parse_sections(shown[1])
+    bodies = _bodies(sections, collect_story(conversation), *_limits(around))
     changed = [
         (section, body)
         for section, body in zip(sections, bodies, strict=True)
@@ -113,7 +113,7 @@ def _fitting(calls: Iterator[ToolUse], room: int) -> Iterator[ToolUse]:
     """As many as the reply may hold; the rest comes with the next update."""
     left = room or sys.maxsize
     for call in calls:
-        left -= measure(Message("assistant", (call,))).tokens()
+        left -= measure_message(Message("assistant", (call,))).tokens()
         if left < 0:
             return
         yield call
@@ -132,7 +132,7 @@ def _limits(asked: str) -> tuple[int, int]:
 # --- sections -------------------------------------------------------------------------------------------
 
 
-def sections_of(notes: str) -> list[Section]:
+def parse_sections(notes: str) -> list[WrittenSection]:
     """A heading, a line in italics if there is one, and whatever follows."""
     lines = notes.split("\n")
     starts = [at for at, text in enumerate(lines) if _HEADING.fullmatch(text)]
@@ -143,11 +143,11 @@ def sections_of(notes: str) -> list[Section]:
         if described < end and _ITALIC.fullmatch(lines[described].strip()):
             body = described + 1
         title = lines[start].lstrip("#").strip()
-        out.append(Section(title, tuple(lines[start:body]), tuple(lines[body:end])))
+        out.append(WrittenSection(title, tuple(lines[start:body]), tuple(lines[body:end])))
     return out
 
 
-def _edits(notes: str, changed: Sequence[tuple[Section, str]]) -> Iterator[dict[str, str]]:
+def _edits(notes: str, changed: Sequence[tuple[WrittenSection, str]]) -> Iterator[dict[str, str]]:
     """For each section the lines that change, with as many before them as tell them apart."""
     for section, new in changed:
         before = [*section.fixed, *section.body]
@@ -176,24 +176,26 @@ def _differing(before: Sequence[str], after: Sequence[str]) -> tuple[int, tuple[
 
 # --- what is written into them --------------------------------------------------------------------------
 
-Maker: TypeAlias = Callable[[Story, Section], Render]
+Maker: TypeAlias = Callable[[ConversationStory, WrittenSection], Render]
 
 
-def _bodies(sections: Sequence[Section], story: Story, most: int, room: int) -> list[str]:
+def _bodies(
+    sections: Sequence[WrittenSection], story: ConversationStory, most: int, room: int
+) -> list[str]:
     """The new text of each section, and what stands there where nothing is to be said."""
     kinds = _kinds(sections)
     parts = [_MAKERS.get(kind, (0.0, _as_it_is)) for kind in kinds]
     rendered = [
         (weight, make(story, one)) for (weight, make), one in zip(parts, sections, strict=True)
     ]
-    texts = shared(rendered, int(room * (1 - NAMES)), most)
+    texts = share_room(rendered, int(room * (1 - NAMES)), most)
     if CODE in kinds:
-        at, left = kinds.index(CODE), room - sum(map(byte_length, texts))
+        at, left = kinds.index(CODE), room - sum(map(count_bytes, texts))
         texts[at] = _code(story, sections[at], "\n".join(texts), min(most, left))
-    return [whole_characters(text) for text in texts]
+    return [strip_half_characters(text) for text in texts]
 
 
-def _kinds(sections: Sequence[Section]) -> list[str]:
+def _kinds(sections: Sequence[WrittenSection]) -> list[str]:
     """What each section is for, by its title: ours, or what others call the same."""
     out, free = [""] * len(sections), list(range(len(sections)))
     for kind, words in _TITLES.items():
@@ -203,29 +205,33 @@ def _kinds(sections: Sequence[Section]) -> list[str]:
     return out
 
 
-def _as_it_is(story: Story, section: Section) -> Render:
+def _as_it_is(story: ConversationStory, section: WrittenSection) -> Render:
     return lambda room: section.text
 
 
-def _title(story: Story, section: Section) -> Render:
+def _title(story: ConversationStory, section: WrittenSection) -> Render:
     """Given once: a session keeps its name."""
-    first = line(story.said[0].lstrip("#>-* "), _PER_TITLE) if story.said else ""
+    first = to_bounded_line(story.said[0].lstrip("#>-* "), _PER_TITLE) if story.said else ""
     return lambda room: section.text or first
 
 
-def _state(story: Story, section: Section) -> Render:
+def _state(story: ConversationStory, section: WrittenSection) -> Render:
     """Always new."""
     return partial(
-        listed,
-        [*retelling.unsolved(story), *retelling.state(story), *retelling.wanted(story)],
+        format_list,
+        [
+            *retelling.format_unsolved(story),
+            *retelling.format_state(story),
+            *retelling.format_wanted(story),
+        ],
     )
 
 
-def _task(story: Story, section: Section) -> Render:
+def _task(story: ConversationStory, section: WrittenSection) -> Render:
     """Whatever the user said, each thing once."""
     said = [f"“{' '.join(text.split())}”" for text in story.said]
     old = [text for text in section.lines if not any(_same(text, one) for one in said)]
-    return _below(section, partial(quoted, list(dict.fromkeys([*old, *said]))))
+    return _below(section, partial(format_quotes, list(dict.fromkeys([*old, *said]))))
 
 
 def _same(old: str, new: str) -> bool:
@@ -238,43 +244,43 @@ def _same(old: str, new: str) -> bool:
     )
 
 
-def _files(story: Story, section: Section) -> Render:
-    lines = merged(section.lines, retelling.files(story))
-    return _below(section, partial(retelling.listed_files, lines))
+def _files(story: ConversationStory, section: WrittenSection) -> Render:
+    lines = merge_lines(section.lines, retelling.format_files(story))
+    return _below(section, partial(retelling.format_file_list, lines))
 
 
-def _adding(*tell: Callable[[Story], list[str]]) -> Maker:
+def _adding(*tell: Callable[[ConversationStory], list[str]]) -> Maker:
     """Beside what stands there already."""
 
-    def make(story: Story, section: Section) -> Render:
+    def make(story: ConversationStory, section: WrittenSection) -> Render:
         new = [text for told in tell for text in told(story)]
-        return _below(section, partial(listed, merged(section.lines, new)))
+        return _below(section, partial(format_list, merge_lines(section.lines, new)))
 
     return make
 
 
-def _below(section: Section, render: Render) -> Render:
+def _below(section: WrittenSection, render: Render) -> Render:
     """What somebody has written, and below it what we list."""
     own = section.own
     if not own:
         return render
 
     def both(room: int) -> str:
-        above = own if byte_length(own) <= room else clipped(own, max(0, room - CUT))
-        return "\n".join(filter(None, [above, render(room - byte_length(above) - 1)]))
+        above = own if count_bytes(own) <= room else clip_text(own, max(0, room - CUT))
+        return "\n".join(filter(None, [above, render(room - count_bytes(above) - 1)]))
 
     return both
 
 
-def _code(story: Story, section: Section, told: str, room: int) -> str:
+def _code(story: ConversationStory, section: WrittenSection, told: str, room: int) -> str:
     """Names that are told nowhere else, and of a summary that somebody else wrote as much as fits."""
     old = [text for text in section.lines if not text.startswith(CAME_UP)]
-    known = dict.fromkeys([*story.names, *retelling.names_told(section.lines)])
-    names = retelling.came_up(known, told, room // 2)
-    before: Render = partial(listed, old)
+    known = dict.fromkeys([*story.names, *retelling.parse_told_names(section.lines)])
+    names = retelling.format_new_names(known, told, room // 2)
+    before: Render = partial(format_list, old)
     if not (old or section.own or story.earlier.startswith(f"<{NOTES}>")):
-        before = partial(retelling.excerpt, story.earlier)
-    above = _below(section, before)(room - byte_length(names) - 1)
+        before = partial(retelling.excerpt_summary, story.earlier)
+    above = _below(section, before)(room - count_bytes(names) - 1)
     return "\n".join(filter(None, [above, names]))
 
 
@@ -284,11 +290,14 @@ _MAKERS: Final[dict[str, tuple[float, Maker]]] = {
     "state": (1.5, _state),
     "task": (3.0, _task),
     "files": (4.0, _files),
-    "workflow": (2.5, _adding(retelling.commands)),
-    "errors": (2.0, _adding(retelling.errors, retelling.corrections)),
-    "results": (2.0, _adding(retelling.stored, retelling.answers)),
+    "workflow": (2.5, _adding(retelling.format_commands)),
+    "errors": (2.0, _adding(retelling.format_errors, retelling.format_corrections)),
+    "results": (2.0, _adding(retelling.format_stored_results, retelling.answer_lines)),
     CODE: (0.0, lambda story, section: lambda room: ""),
-    "log": (1.0, _adding(lambda story: [text for part in retelling.steps(story) for text in part])),
+    "log": (
+        1.0,
+        _adding(lambda story: [text for part in retelling.format_steps(story) for text in part]),
+    ),
 }
 """What is written where, and how much of the room it gets. To learn from something is not by rule."""
 _TITLES: Final = {

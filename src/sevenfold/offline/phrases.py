@@ -180,13 +180,13 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-def say(language: Language, key: str, **words: object) -> str:
+def format_phrase(language: Language, key: str, **words: object) -> str:
     """One phrase, with its words filled in. Braces in the words are left as they are."""
     return PHRASES[key][0 if language == "en" else 1].format(**words)
 
 
-def joined(language: Language, parts: list[str]) -> str:
+def join_phrases(language: Language, parts: list[str]) -> str:
     comma = ", " if language == "en" else "、"
     if len(parts) < 2:
         return "".join(parts)
-    return comma.join(parts[:-1]) + say(language, "and") + parts[-1]
+    return comma.join(parts[:-1]) + format_phrase(language, "and") + parts[-1]

@@ -14,27 +14,32 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.messages import ToolUse
+from sevenfold.core.messages import ToolUse
 from sevenfold.offline import chinese as verbs_zh
 from sevenfold.offline import english as verbs
-from sevenfold.offline.conversation import Ask, Conversation, Done, calls
-from sevenfold.offline.delegate import handed_on
-from sevenfold.offline.language import Lexed, lex, soft_parts
-from sevenfold.offline.memorise import forgotten, gathered
+from sevenfold.offline.conversation import (
+    OfflineConversation,
+    PastCall,
+    PersonRequest,
+    iterate_calls,
+)
+from sevenfold.offline.delegation import plan_handover
+from sevenfold.offline.language import LexedRequest, lex_request, split_soft_parts
+from sevenfold.offline.memory_requests import gather_reasons, plan_forget
 from sevenfold.offline.steps import (
     IT,
-    Call,
-    Calls,
-    Forget,
-    Keep,
-    Offer,
-    Question,
-    Rule,
-    Said,
-    Step,
-    Unclear,
+    AgentOffer,
+    ForgetStep,
+    PlanStep,
+    QuestionStep,
+    RememberStep,
+    Statement,
+    StepRule,
+    ToolCallsStep,
+    ToolCallStep,
+    UnclearStep,
+    find_agent_offer,
     is_file_name,
-    offer_of,
 )
 
 LONGEST_REQUEST: Final = 200_000
@@ -44,7 +49,7 @@ MOST_CALLS: Final = 30
 SAME_CALL: Final = 2
 """How often the same tool is called with the same input for one request."""
 
-_LANGUAGES: Final[tuple[tuple[re.Pattern[str], tuple[Rule, ...]], ...]] = (
+_LANGUAGES: Final[tuple[tuple[re.Pattern[str], tuple[StepRule, ...]], ...]] = (
     (verbs.POLITE, verbs.RULES),
     (verbs_zh.POLITE, verbs_zh.RULES),
 )
@@ -90,15 +95,15 @@ CONTINUE: Final = re.compile(
 """What asks for more of the same: the rest of a plan, or of a reply that was cut."""
 
 
-def understand(text: str, offer: Offer | None = None) -> list[Step]:
+def parse_request(text: str, offer: AgentOffer | None = None) -> list[PlanStep]:
     """The steps a text asks for, in order. Depends on the text, and on who could be asked for help."""
     if len(text) > LONGEST_REQUEST:
-        return [Unclear(text[:LONGEST_PIECE], "too_long")]
-    lexed = lex(text)
-    pieces, steps = lexed.pieces(), list[Step]()
+        return [UnclearStep(text[:LONGEST_PIECE], "too_long")]
+    lexed = lex_request(text)
+    pieces, steps = lexed.pieces(), list[PlanStep]()
     while pieces:
         short = len(pieces[0]) <= LONGEST_PIECE
-        if offer and short and (handed := handed_on(pieces, lexed, offer)):
+        if offer and short and (handed := plan_handover(pieces, lexed, offer)):
             steps.append(handed.step)
             pieces = pieces[handed.pieces :]
             continue
@@ -106,31 +111,31 @@ def understand(text: str, offer: Offer | None = None) -> list[Step]:
     return steps
 
 
-def _steps_of(piece: str, lexed: Lexed, offer: Offer | None) -> Iterable[Step]:
+def _steps_of(piece: str, lexed: LexedRequest, offer: AgentOffer | None) -> Iterable[PlanStep]:
     if len(piece) > LONGEST_PIECE:
-        return (Said(lexed.raw(piece)),)
+        return (Statement(lexed.raw(piece)),)
     piece = re.sub(r"\bfind and replace\b", "replace", piece, flags=re.I)
     whole = _by_rule(piece, lexed)
-    if whole and isinstance(whole[0], Keep):
+    if whole and isinstance(whole[0], RememberStep):
         return whole
-    parts = soft_parts(piece)
+    parts = split_soft_parts(piece)
     first = _by_rule(parts[0], lexed) or (_otherwise(parts[0], lexed),)
     if len(parts) == 1:
         return first
-    if isinstance(first[0], Said) or first[0] == Unclear(lexed.raw(parts[0]).strip()):
+    if isinstance(first[0], Statement) or first[0] == UnclearStep(lexed.raw(parts[0]).strip()):
         return whole or (_otherwise(piece, lexed),)
     rest = (_later(part, lexed, offer) for part in parts[1:])
     return (*first, *(step for steps in rest for step in steps))
 
 
-def _later(part: str, lexed: Lexed, offer: Offer | None) -> tuple[Step, ...]:
+def _later(part: str, lexed: LexedRequest, offer: AgentOffer | None) -> tuple[PlanStep, ...]:
     """What a sentence asks for after its first part."""
-    if offer and (handed := handed_on([part], lexed, offer)):
+    if offer and (handed := plan_handover([part], lexed, offer)):
         return (handed.step,)
     return _by_rule(part, lexed) or (_otherwise(part, lexed),)
 
 
-def _by_rule(part: str, lexed: Lexed) -> tuple[Step, ...] | None:
+def _by_rule(part: str, lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     for polite, rules in _LANGUAGES:
         said = part.strip()
         if ahead := polite.match(said):
@@ -141,109 +146,121 @@ def _by_rule(part: str, lexed: Lexed) -> tuple[Step, ...] | None:
     return None
 
 
-def _otherwise(part: str, lexed: Lexed) -> Step:
+def _otherwise(part: str, lexed: LexedRequest) -> PlanStep:
     said = lexed.raw(part).strip()
     if _GREETING.fullmatch(said):
-        return Unclear(said, "hello")
+        return UnclearStep(said, "hello")
     if _THANKS.fullmatch(said):
-        return Unclear(said, "welcome")
+        return UnclearStep(said, "welcome")
     if _WHO.fullmatch(said):
-        return Unclear(said, "who")
+        return UnclearStep(said, "who")
     if part.rstrip().endswith((":", "：")):
-        return Said(said)  # it announces what follows
+        return Statement(said)  # it announces what follows
     bare = verbs.POLITE.sub("", part.strip(), count=1)
     if said.endswith(("?", "？")) or _QUESTION.match(bare) or _QUESTION_ZH.search(part):
-        return Question(said)
+        return QuestionStep(said)
     if _WISH.match(bare):
-        return Unclear(said)
+        return UnclearStep(said)
     if _STATEMENT.match(part.strip()) or _STATEMENT_ZH.search(part):
-        return Said(said)
-    return Unclear(said)
+        return Statement(said)
+    return UnclearStep(said)
 
 
-Save: TypeAlias = Callable[[Conversation, str], Sequence[Calls]]
+Save: TypeAlias = Callable[[OfflineConversation, str], Sequence[ToolCallsStep]]
 """The calls that save a text for good in this conversation; none where there is no place for it."""
 
 
-def plan(conversation: Conversation, ask: Ask, save: Save | None = None) -> list[Step]:
+def plan_steps(
+    conversation: OfflineConversation, ask: PersonRequest, save: Save | None = None
+) -> list[PlanStep]:
     """The steps of a request in this conversation: "it" is resolved, a file is read before an edit."""
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     last: str | None = None
-    for step in gathered(understand(ask.text, offer_of(conversation))):
+    for step in gather_reasons(parse_request(ask.text, find_agent_offer(conversation))):
         if (
-            isinstance(step, Keep)
+            isinstance(step, RememberStep)
             and step.lasting
             and save
             and (saving := save(conversation, step.text))
         ):
             steps.extend(saving)
             continue
-        if isinstance(step, Forget):
-            steps.extend(forgotten(conversation, step.text, ask.at) if save else (Said(step.text),))
+        if isinstance(step, ForgetStep):
+            steps.extend(
+                plan_forget(conversation, step.text, ask.at) if save else (Statement(step.text),)
+            )
             continue
-        if isinstance(step, Calls):
+        if isinstance(step, ToolCallsStep):
             last = last or (_last_file(conversation, ask.at) if _says_it(step) else None)
             if _says_it(step) and last is None:
-                steps.append(Unclear(ask.text, "which_file"))
+                steps.append(UnclearStep(ask.text, "which_file"))
                 continue
-            step = Calls(tuple(_resolved(call, last) for call in step.calls))
+            step = ToolCallsStep(tuple(_resolved(call, last) for call in step.calls))
             last = next((f for c in step.calls[::-1] if (f := c.input.get("file_path"))), last)
             steps.extend(_unread(step, steps, conversation, ask.at))
             steps.extend(_refused(step, conversation, ask.at))
-        elif isinstance(step, Question) and (asked := _file_asked_about(step.text)):
-            look = Call("Read", {"file_path": asked})
+        elif isinstance(step, QuestionStep) and (asked := _file_asked_about(step.text)):
+            look = ToolCallStep("Read", {"file_path": asked})
             if "Read" in conversation.tools and not _seen(look, steps, conversation, ask.at):
-                steps.append(Calls((look,)))
+                steps.append(ToolCallsStep((look,)))
         steps.append(step)
     return list(_bounded(steps))
 
 
-def _says_it(step: Calls) -> bool:
+def _says_it(step: ToolCallsStep) -> bool:
     return any(IT in (c.input.get("file_path"), c.input.get("path")) for c in step.calls)
 
 
-def _resolved(call: Call, last: str | None) -> Call:
+def _resolved(call: ToolCallStep, last: str | None) -> ToolCallStep:
     named = {k: last if v == IT and k.endswith("path") else v for k, v in call.input.items()}
-    return Call(call.name, named)
+    return ToolCallStep(call.name, named)
 
 
-def _last_file(conversation: Conversation, before: int) -> str | None:
-    made = [d.use.input.get("file_path") for d in calls(conversation, 0, before)]
+def _last_file(conversation: OfflineConversation, before: int) -> str | None:
+    made = [d.use.input.get("file_path") for d in iterate_calls(conversation, 0, before)]
     return next((f for f in reversed(made) if isinstance(f, str) and f), None)
 
 
 def _unread(
-    step: Calls, earlier: list[Step], conversation: Conversation, before: int
-) -> Iterator[Step]:
+    step: ToolCallsStep, earlier: list[PlanStep], conversation: OfflineConversation, before: int
+) -> Iterator[PlanStep]:
     """A read for each file that is to be edited and was not seen yet."""
     for call in step.calls:
         if call.name != "Edit":
             continue
         if not _seen(call, earlier, conversation, before):
-            yield Calls((Call("Read", {"file_path": call.input["file_path"]}),))
+            yield ToolCallsStep((ToolCallStep("Read", {"file_path": call.input["file_path"]}),))
 
 
-def _seen(call: Call, earlier: list[Step], conversation: Conversation, before: int) -> bool:
+def _seen(
+    call: ToolCallStep, earlier: list[PlanStep], conversation: OfflineConversation, before: int
+) -> bool:
     """Whether the file of a call was read or written before, or will have been by then."""
     path = _norm(call.input["file_path"])
-    known: list[Call | ToolUse] = [c for s in earlier if isinstance(s, Calls) for c in s.calls]
-    known += [d.use for d in calls(conversation, 0, before) if d.result and not d.failed]
+    known: list[ToolCallStep | ToolUse] = [
+        c for s in earlier if isinstance(s, ToolCallsStep) for c in s.calls
+    ]
+    known += [d.use for d in iterate_calls(conversation, 0, before) if d.result and not d.failed]
     return any(
         c.name in ("Read", "Write", "Edit") and _norm(c.input.get("file_path")) == path
         for c in known
     )
 
 
-def _refused(step: Calls, conversation: Conversation, asked: int) -> Iterator[Step]:
+def _refused(
+    step: ToolCallsStep, conversation: OfflineConversation, asked: int
+) -> Iterator[PlanStep]:
     """A call that was refused since its file had not been read; then the read, before it is made again."""
-    made = {key(d.use) for d in calls(conversation, asked + 1) if was_unread(d)}
+    made = {
+        make_call_key(d.use) for d in iterate_calls(conversation, asked + 1) if is_refused_unread(d)
+    }
     for call in step.calls:
-        if key(call) in made and "Read" in conversation.tools:
-            yield Calls((call,))
-            yield Calls((Call("Read", {"file_path": call.input["file_path"]}),))
+        if make_call_key(call) in made and "Read" in conversation.tools:
+            yield ToolCallsStep((call,))
+            yield ToolCallsStep((ToolCallStep("Read", {"file_path": call.input["file_path"]}),))
 
 
-def was_unread(done: Done) -> bool:
+def is_refused_unread(done: PastCall) -> bool:
     """Whether a change was refused only because the file had not been read."""
     told = done.result.text if done.failed and done.result else ""
     return done.use.name in ("Write", "Edit") and "has not been read" in told[:LONGEST_PIECE]
@@ -274,27 +291,27 @@ def _norm(path: object) -> str:
     return posixpath.normpath(path.replace("\\", "/")) if isinstance(path, str) else ""
 
 
-def _bounded(steps: list[Step]) -> Iterator[Step]:
+def _bounded(steps: list[PlanStep]) -> Iterator[PlanStep]:
     """The plan with no call more than twice and not more calls than one request is worth."""
     times: Counter[str] = Counter()
     for step in steps:
-        if not isinstance(step, Calls):
+        if not isinstance(step, ToolCallsStep):
             yield step
             continue
-        kept: list[Call] = []
+        kept: list[ToolCallStep] = []
         for call in step.calls:
             if times.total() >= MOST_CALLS:
-                yield Unclear(named(call), "too_many")
-            elif times[key(call)] >= SAME_CALL:
-                yield Unclear(named(call), "too_often")
+                yield UnclearStep(describe_call(call), "too_many")
+            elif times[make_call_key(call)] >= SAME_CALL:
+                yield UnclearStep(describe_call(call), "too_often")
             else:
-                times[key(call)] += 1
+                times[make_call_key(call)] += 1
                 kept.append(call)
         if kept:
-            yield Calls(tuple(kept))
+            yield ToolCallsStep(tuple(kept))
 
 
-def key(call: Call | ToolUse) -> str:
+def make_call_key(call: ToolCallStep | ToolUse) -> str:
     """The same for the same tool with the same input."""
     return f"{call.name} {json.dumps(call.input, sort_keys=True, default=str)}"
 
@@ -302,7 +319,7 @@ def key(call: Call | ToolUse) -> str:
 _ABOUT: Final = ("file_path", "command", "pattern", "description", "to")
 
 
-def named(call: Call | ToolUse) -> str:
+def describe_call(call: ToolCallStep | ToolUse) -> str:
     """A call in a few words: the tool and what it is about."""
     about = next(
         (v for k in _ABOUT if isinstance(v := call.input.get(k), str)),
@@ -313,54 +330,56 @@ def named(call: Call | ToolUse) -> str:
         return call.name
     if "file_path" in call.input:  # whole: it is there to be used
         return f"{call.name} {short}"
-    return f"{call.name} {as_code(short if len(short) <= 80 else short[:79] + '…')}"
+    return f"{call.name} {format_code(short if len(short) <= 80 else short[:79] + '…')}"
 
 
-def as_code(text: str) -> str:
+def format_code(text: str) -> str:
     """The text as inline code, also when it has backticks of its own."""
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
-class Progress(msgspec.Struct, frozen=True):
+class PlanProgress(msgspec.Struct, frozen=True):
     """How far a plan has come: what is to be called now, what was called, what will not be."""
 
-    now: tuple[Call, ...]
-    done: tuple[Done, ...]
-    undone: tuple[Call, ...] = ()
+    now: tuple[ToolCallStep, ...]
+    done: tuple[PastCall, ...]
+    undone: tuple[ToolCallStep, ...] = ()
     """Left out because something before it failed."""
-    missing: tuple[Call, ...] = ()
+    missing: tuple[ToolCallStep, ...] = ()
     """Left out because the request does not offer the tool."""
 
 
-def progress(conversation: Conversation, steps: list[Step], asked: int, resumed: int) -> Progress:
+def compare_progress(
+    conversation: OfflineConversation, steps: list[PlanStep], asked: int, resumed: int
+) -> PlanProgress:
     """Compare the plan with the calls made since it was asked for, or asked for again."""
-    done = tuple(calls(conversation, asked + 1))
+    done = tuple(iterate_calls(conversation, asked + 1))
     fresh = [d for d in done if d.at > resumed]
-    mended = {d.use.id for d in done if was_unread(d) and "Read" in conversation.tools}
+    mended = {d.use.id for d in done if is_refused_unread(d) and "Read" in conversation.tools}
     counted = Counter(
-        key(d.use) for d in done if d.at > resumed or not d.failed or d.use.id in mended
+        make_call_key(d.use) for d in done if d.at > resumed or not d.failed or d.use.id in mended
     )
-    planned = [step.calls for step in steps if isinstance(step, Calls)]
+    planned = [step.calls for step in steps if isinstance(step, ToolCallsStep)]
     todo = [left for group in planned if (left := _not_yet(group, counted))]
     rest = tuple(call for group in todo for call in group)
     if not todo or any(d.failed and d.use.id not in mended for d in fresh):
-        return Progress((), done, undone=rest)
+        return PlanProgress((), done, undone=rest)
     if missing := tuple(c for c in todo[0] if c.name not in conversation.tools):
-        return Progress((), done, undone=rest[len(todo[0]) :], missing=missing)
-    times = Counter(key(d.use) for d in done)
-    worn = any(times[key(call)] >= SAME_CALL for call in todo[0])
+        return PlanProgress((), done, undone=rest[len(todo[0]) :], missing=missing)
+    times = Counter(make_call_key(d.use) for d in done)
+    worn = any(times[make_call_key(call)] >= SAME_CALL for call in todo[0])
     if worn or len({d.at for d in fresh}) >= sum(map(len, planned)):
-        return Progress((), done, undone=rest)
-    return Progress(todo[0], done)
+        return PlanProgress((), done, undone=rest)
+    return PlanProgress(todo[0], done)
 
 
-def _not_yet(group: tuple[Call, ...], counted: Counter[str]) -> tuple[Call, ...]:
+def _not_yet(group: tuple[ToolCallStep, ...], counted: Counter[str]) -> tuple[ToolCallStep, ...]:
     left = []
     for call in group:
-        if counted[key(call)] > 0:
-            counted[key(call)] -= 1
+        if counted[make_call_key(call)] > 0:
+            counted[make_call_key(call)] -= 1
         else:
             left.append(call)
     return tuple(left)

@@ -19,18 +19,48 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.messages import Block, Text, ToolUse, whole_characters
+from sevenfold.core.messages import Block, Text, ToolUse, strip_half_characters
 from sevenfold.models.directives import Directive
-from sevenfold.offline.answer import answer_from, asks_something, doing, piped_report, reports
-from sevenfold.offline.conversation import Ask, Conversation, Done, as_if_empty, calls, find_ask
-from sevenfold.offline.delegate import agreed_to_end, is_over, news, told
+from sevenfold.offline.answer import (
+    describe_calls,
+    find_answer,
+    has_own_words,
+    report_calls,
+    report_piped,
+)
+from sevenfold.offline.conversation import (
+    OfflineConversation,
+    PastCall,
+    PersonRequest,
+    find_ask,
+    ignore_memory_if_asked,
+    iterate_calls,
+)
+from sevenfold.offline.delegation import answer_shutdown, describe_arrival, find_news, is_over
 from sevenfold.offline.language import is_chinese
-from sevenfold.offline.memorise import saved
-from sevenfold.offline.notes import noted
-from sevenfold.offline.phrases import Language, joined, say
-from sevenfold.offline.plan import CONTINUE, Progress, Save, key, named, plan, progress, was_unread
-from sevenfold.offline.steps import Call, Calls, Keep, Question, Said, Step, Unclear
-from sevenfold.offline.summaries import summarised
+from sevenfold.offline.memory_requests import plan_memory_write
+from sevenfold.offline.notes import reply_to_notes
+from sevenfold.offline.phrases import Language, format_phrase, join_phrases
+from sevenfold.offline.plan import (
+    CONTINUE,
+    PlanProgress,
+    Save,
+    compare_progress,
+    describe_call,
+    is_refused_unread,
+    make_call_key,
+    plan_steps,
+)
+from sevenfold.offline.steps import (
+    PlanStep,
+    QuestionStep,
+    RememberStep,
+    Statement,
+    ToolCallsStep,
+    ToolCallStep,
+    UnclearStep,
+)
+from sevenfold.offline.summaries import reply_to_summary
 
 LONGEST: Final = 40
 """Characters of a name."""
@@ -48,7 +78,7 @@ BEGINNING: Final = "Beginning with the task"
 REPORTING: Final = "Writing up the results"
 
 
-def status(conversation: Conversation, directive: Directive) -> tuple[Block, ...]:
+def reply_to_status(conversation: OfflineConversation, directive: Directive) -> tuple[Block, ...]:
     """The reply to a directive that asks for it: what was called last, or how it stands."""
     ask = find_ask(conversation)
     end = ask.at if ask else len(conversation.messages)
@@ -56,7 +86,7 @@ def status(conversation: Conversation, directive: Directive) -> tuple[Block, ...
     if not said:
         return (Text(BEGINNING),)
     uses = said[-1].tool_uses
-    return (Text(whole_characters(_doing(uses[-1]) if uses else REPORTING)),)
+    return (Text(strip_half_characters(_doing(uses[-1]) if uses else REPORTING)),)
 
 
 def _doing(use: ToolUse) -> str:
@@ -73,10 +103,10 @@ def _one_word(text: str, key: str) -> str:
 
 
 Blocks: TypeAlias = tuple[Block, ...]
-Directed: TypeAlias = Callable[[Conversation, Directive], Blocks]
+Directed: TypeAlias = Callable[[OfflineConversation, Directive], Blocks]
 
 
-class Rules(msgspec.Struct, frozen=True):
+class EngineRules(msgspec.Struct, frozen=True):
     """Where the layers above add what the engine does for them."""
 
     directives: Mapping[str, Directed] = {}
@@ -85,16 +115,21 @@ class Rules(msgspec.Struct, frozen=True):
     """How something is saved that is to be remembered; without it, it only stays in view."""
 
 
-def _extracted(conversation: Conversation, directive: Directive) -> Blocks:
+def _extracted(conversation: OfflineConversation, directive: Directive) -> Blocks:
     """Its rules take a while to load, and most conversations end without them."""
-    from sevenfold.offline.extraction import extracted
+    from sevenfold.offline.extraction import reply_to_extraction
 
-    return extracted(conversation, directive)
+    return reply_to_extraction(conversation, directive)
 
 
-RULES: Final = Rules(
-    directives={"notes": noted, "compact": summarised, "extract": _extracted, "status": status},
-    save=saved,
+RULES: Final = EngineRules(
+    directives={
+        "notes": reply_to_notes,
+        "compact": reply_to_summary,
+        "extract": _extracted,
+        "status": reply_to_status,
+    },
+    save=plan_memory_write,
 )
 
 LONGEST_TEXT: Final = 16_000
@@ -106,7 +141,7 @@ _ABOUT_FORKS: Final = "You are now a fork "
 """How the paragraph begins that tells a model what it has become."""
 
 
-def answer(conversation: Conversation, rules: Rules = RULES) -> Blocks:
+def make_reply(conversation: OfflineConversation, rules: EngineRules = RULES) -> Blocks:
     """The reply. The same conversation always gets the same one."""
     ask = find_ask(conversation)
     if arrived := _arrived(conversation, ask):
@@ -128,28 +163,32 @@ def _task(directive: Directive) -> str:
     return task if task and about.startswith(_ABOUT_FORKS) else directive.body
 
 
-def _arrived(conversation: Conversation, ask: Ask | None) -> Blocks:
+def _arrived(conversation: OfflineConversation, ask: PersonRequest | None) -> Blocks:
     """Others have written since all that was asked for was done: what they wrote is told, and no more."""
     if ask is not None and not is_over(conversation, ask):
         return ()
     language = _language(ask) if ask else "en"
-    if ends := agreed_to_end(conversation, ask):
+    if ends := answer_shutdown(conversation, ask):
         return _calling(language, conversation, ends)
-    new = news(conversation, ask)
-    return _text(_cut("\n\n".join(told(language, one) for one in new))) if new else ()
+    new = find_news(conversation, ask)
+    return _text(_cut("\n\n".join(describe_arrival(language, one) for one in new))) if new else ()
 
 
-def _directed(conversation: Conversation, directive: Directive, rules: Rules) -> Blocks:
+def _directed(
+    conversation: OfflineConversation, directive: Directive, rules: EngineRules
+) -> Blocks:
     if work := rules.directives.get(directive.kind):
         return work(conversation, directive)
-    return _text(say("en", "no_directive", kind=directive.kind, id=directive.id))
+    return _text(format_phrase("en", "no_directive", kind=directive.kind, id=directive.id))
 
 
-def _replied(conversation: Conversation, ask: Ask, resumed: int, rules: Rules) -> Blocks:
+def _replied(
+    conversation: OfflineConversation, ask: PersonRequest, resumed: int, rules: EngineRules
+) -> Blocks:
     language = _language(ask)
-    steps = plan(conversation, ask, rules.save)
-    state = progress(conversation, steps, ask.at, resumed)
-    if not state.now and (ends := agreed_to_end(conversation, ask)):
+    steps = plan_steps(conversation, ask, rules.save)
+    state = compare_progress(conversation, steps, ask.at, resumed)
+    if not state.now and (ends := answer_shutdown(conversation, ask)):
         return _calling(language, conversation, ends)
     if not state.now:
         seen = replace(state, done=tuple(_to_report(state.done, resumed)))
@@ -157,21 +196,23 @@ def _replied(conversation: Conversation, ask: Ask, resumed: int, rules: Rules) -
     return _calling(language, conversation, state.now)
 
 
-def _calling(language: Language, conversation: Conversation, now: tuple[Call, ...]) -> Blocks:
+def _calling(
+    language: Language, conversation: OfflineConversation, now: tuple[ToolCallStep, ...]
+) -> Blocks:
     uses = _uses(conversation, now)
-    return *_text(doing(language, uses)), *uses
+    return *_text(describe_calls(language, uses)), *uses
 
 
-def _to_report(done: tuple[Done, ...], resumed: int) -> Iterator[Done]:
+def _to_report(done: tuple[PastCall, ...], resumed: int) -> Iterator[PastCall]:
     """What was done for this answer, without a refusal after which the same call was made again."""
-    last = {key(d.use): d.at for d in done}
+    last = {make_call_key(d.use): d.at for d in done}
     for each in done:
-        again = was_unread(each) and last[key(each.use)] > each.at
+        again = is_refused_unread(each) and last[make_call_key(each.use)] > each.at
         if each.at > resumed and not again:
             yield each
 
 
-def _uses(conversation: Conversation, now: tuple[Call, ...]) -> tuple[ToolUse, ...]:
+def _uses(conversation: OfflineConversation, now: tuple[ToolCallStep, ...]) -> tuple[ToolUse, ...]:
     """The calls with ids that no other place in this or another conversation is likely to have."""
     newest = repr(conversation.messages[-3:]).encode("utf-8", "backslashreplace")
     place = f"{len(conversation.messages):04d}_{blake2b(newest, digest_size=4).hexdigest()}"
@@ -184,36 +225,40 @@ def _uses(conversation: Conversation, now: tuple[Call, ...]) -> tuple[ToolUse, .
 _OPTIONAL: Final = frozenset({"output_mode", "offset", "limit", "replace_all", "run_in_background"})
 
 
-def _accepted(call: Call, conversation: Conversation) -> dict[str, object]:
+def _accepted(call: ToolCallStep, conversation: OfflineConversation) -> dict[str, object]:
     """The input without options that this tool does not have."""
     known = conversation.tools[call.name].get("properties")
     return {
-        name: whole_characters(value) if isinstance(value, str) else value
+        name: strip_half_characters(value) if isinstance(value, str) else value
         for name, value in call.input.items()
         if name not in _OPTIONAL or not isinstance(known, dict) or name in known
     }
 
 
-def _asks_for_more(ask: Ask) -> bool:
+def _asks_for_more(ask: PersonRequest) -> bool:
     short = len(ask.text) <= LONGEST_QUOTE
     return short and not ask.directive and bool(CONTINUE.fullmatch(ask.text))
 
 
-def _continued(conversation: Conversation, ask: Ask, rules: Rules) -> Blocks:
+def _continued(conversation: OfflineConversation, ask: PersonRequest, rules: EngineRules) -> Blocks:
     """More of what was asked before: the rest of the plan, or of a reply that was cut."""
-    origin: Ask | None = ask
+    origin: PersonRequest | None = ask
     while origin and _asks_for_more(origin):
         origin = find_ask(conversation, origin.at)
     if origin is None or origin.directive:
-        return _text(say(_language(ask), "nothing_left"))
-    state = progress(conversation, plan(conversation, origin, rules.save), origin.at, ask.at)
+        return _text(format_phrase(_language(ask), "nothing_left"))
+    state = compare_progress(
+        conversation, plan_steps(conversation, origin, rules.save), origin.at, ask.at
+    )
     if state.now or any(d.at > ask.at for d in state.done):
         return _replied(conversation, origin, ask.at, rules)
     rest = _rest_of_cut(conversation, origin, ask, rules)
-    return _text(rest or say(_language(ask), "nothing_left"))
+    return _text(rest or format_phrase(_language(ask), "nothing_left"))
 
 
-def _rest_of_cut(conversation: Conversation, origin: Ask, ask: Ask, rules: Rules) -> str:
+def _rest_of_cut(
+    conversation: OfflineConversation, origin: PersonRequest, ask: PersonRequest, rules: EngineRules
+) -> str:
     """What the reply would have gone on to say, worked out again from what it was a reply to."""
     between = range(origin.at, ask.at)
     start = max(i for i in between if i == origin.at or conversation.messages[i].results)
@@ -227,81 +272,100 @@ def _rest_of_cut(conversation: Conversation, origin: Ask, ask: Ask, rules: Rules
     return whole[len(said) :] if whole.startswith(said) else ""
 
 
-def _unasked(conversation: Conversation) -> str:
+def _unasked(conversation: OfflineConversation) -> str:
     """There is no request in view: say what the last calls gave, or what this is."""
-    made = tuple(calls(conversation))
+    made = tuple(iterate_calls(conversation))
     if made:
         return "\n\n".join(
-            reports("en", tuple(d for d in made if d.at == made[-1].at), brief=False)
+            report_calls("en", tuple(d for d in made if d.at == made[-1].at), brief=False)
         )
-    return "\n\n".join([say("en", "nothing_asked"), about("en", conversation)])
+    return "\n\n".join([format_phrase("en", "nothing_asked"), describe_engine("en", conversation)])
 
 
 def _closing(
-    language: Language, conversation: Conversation, ask: Ask, steps: list[Step], state: Progress
+    language: Language,
+    conversation: OfflineConversation,
+    ask: PersonRequest,
+    steps: list[PlanStep],
+    state: PlanProgress,
 ) -> str:
     """Nothing is left to call: what was found, what was not done, and the answers."""
-    questions = [s for s in steps if isinstance(s, Question) and asks_something(s.text)]
-    seen = as_if_empty(conversation) if questions else conversation
-    answers = [answer_from(seen, ask, q.text, language) for q in questions]
+    questions = [s for s in steps if isinstance(s, QuestionStep) and has_own_words(s.text)]
+    seen = ignore_memory_if_asked(conversation) if questions else conversation
+    answers = [find_answer(seen, ask, q.text, language) for q in questions]
     found = all(text is not None for text in answers) and bool(answers)
-    said = reports(language, state.done, brief=found)
-    if ask.piped and not found and not any(isinstance(s, Calls) for s in steps):
-        said.append(piped_report(language, ask.piped))
+    said = report_calls(language, state.done, brief=found)
+    if ask.piped and not found and not any(isinstance(s, ToolCallsStep) for s in steps):
+        said.append(report_piped(language, ask.piped))
     for call in state.missing:
-        said.append(say(language, "no_tool", what=named(call), tool=call.name))
+        said.append(format_phrase(language, "no_tool", what=describe_call(call), tool=call.name))
     if state.undone:
         said.append(
-            say(language, "not_done", what=joined(language, [named(c) for c in state.undone]))
+            format_phrase(
+                language,
+                "not_done",
+                what=join_phrases(language, [describe_call(c) for c in state.undone]),
+            )
         )
     said += [text for step in steps if (text := _remark(language, step, steps))]
     for question, text in zip(questions, answers, strict=True):
-        said.append(text or say(language, "nothing_found", what=_short(question.text)))
+        said.append(text or format_phrase(language, "nothing_found", what=_short(question.text)))
     if ask.media:
-        said.append(say(language, "no_images"))
-    said += [told(language, one) for one in news(conversation, ask)]
+        said.append(format_phrase(language, "no_images"))
+    said += [describe_arrival(language, one) for one in find_news(conversation, ask)]
     if _is_lost(steps, answers, state, bool(ask.piped)) or not said:
-        said.append(about(language, conversation))
+        said.append(describe_engine(language, conversation))
     return _cut("\n\n".join(said))
 
 
-def _remark(language: Language, step: Step, steps: list[Step]) -> str | None:
+def _remark(language: Language, step: PlanStep, steps: list[PlanStep]) -> str | None:
     """What there is to say about a step that is neither a call nor a question."""
     match step:
-        case Keep(text):
-            return say(language, "kept", what=_short(text))
-        case Said() if all(isinstance(s, Said) for s in steps):
-            whole = " ".join(s.text for s in steps if isinstance(s, Said))
-            return say(language, "heard", what=_short(whole)) if step is steps[0] else None
-        case Unclear(_, "who"):
+        case RememberStep(text):
+            return format_phrase(language, "kept", what=_short(text))
+        case Statement() if all(isinstance(s, Statement) for s in steps):
+            whole = " ".join(s.text for s in steps if isinstance(s, Statement))
+            return (
+                format_phrase(language, "heard", what=_short(whole)) if step is steps[0] else None
+            )
+        case UnclearStep(_, "who"):
             return None  # what it is follows anyway
-        case Unclear(text, why):
-            return say(language, why, what=_short(text))
+        case UnclearStep(text, why):
+            return format_phrase(language, why, what=_short(text))
     return None
 
 
 def _is_lost(
-    steps: list[Step], answers: list[str | None], state: Progress, described: bool
+    steps: list[PlanStep], answers: list[str | None], state: PlanProgress, described: bool
 ) -> bool:
     """Whether to say what this engine is: it could not do what was asked of it."""
-    puzzled = any(isinstance(s, Unclear) and s.why in ("no_rule", "who", "hello") for s in steps)
+    puzzled = any(
+        isinstance(s, UnclearStep) and s.why in ("no_rule", "who", "hello") for s in steps
+    )
     useful = bool(state.done) or described
-    idle = not useful and not any(isinstance(s, Calls | Keep | Said | Unclear) for s in steps)
+    idle = not useful and not any(
+        isinstance(s, ToolCallsStep | RememberStep | Statement | UnclearStep) for s in steps
+    )
     return puzzled or None in answers or (idle and not any(answers))
 
 
-def about(language: Language, conversation: Conversation) -> str:
+def describe_engine(language: Language, conversation: OfflineConversation) -> str:
     """What this is, what it can do here, and how to get more."""
-    able = [say(language, f"can_{name}") for name in _VERBS if name in conversation.tools]
-    tools = say(language, "strange_tools" if conversation.tools else "no_tools")
+    able = [format_phrase(language, f"can_{name}") for name in _VERBS if name in conversation.tools]
+    tools = format_phrase(language, "strange_tools" if conversation.tools else "no_tools")
     if able:
-        tools = say(language, "can_call", verbs=joined(language, able))
+        tools = format_phrase(language, "can_call", verbs=join_phrases(language, able))
     space = " " if language == "en" else ""
-    lines = [say(language, "who"), say(language, "can_quote"), tools, say(language, "connect")]
+    lines = [
+        format_phrase(language, "who"),
+        format_phrase(language, "can_quote"),
+        tools,
+        format_phrase(language, "connect"),
+    ]
     return space.join(lines)
 
 
-def _language(ask: Ask) -> Language:
+def _language(ask: PersonRequest) -> Language:
     return "zh" if is_chinese(ask.text) else "en"
 
 
@@ -315,4 +379,4 @@ def _cut(text: str) -> str:
 
 
 def _text(text: str) -> tuple[Text, ...]:
-    return (Text(whole_characters(text)),)
+    return (Text(strip_half_characters(text)),)

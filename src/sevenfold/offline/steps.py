@@ -11,31 +11,31 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.messages import Json
-from sevenfold.offline.conversation import Conversation, Done, calls
-from sevenfold.offline.language import LITERAL, MARK, Lexed, is_chinese
+from sevenfold.core.messages import Json
+from sevenfold.offline.conversation import OfflineConversation, PastCall, iterate_calls
+from sevenfold.offline.language import LITERAL, MARK, LexedRequest, is_chinese
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCallStep(msgspec.Struct, frozen=True):
     """One tool call."""
 
     name: str
     input: Json
 
 
-class Calls(msgspec.Struct, frozen=True):
+class ToolCallsStep(msgspec.Struct, frozen=True):
     """Tool calls that are made together."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCallStep, ...]
 
 
-class Question(msgspec.Struct, frozen=True):
+class QuestionStep(msgspec.Struct, frozen=True):
     """Something to be answered from what is in view."""
 
     text: str
 
 
-class Keep(msgspec.Struct, frozen=True):
+class RememberStep(msgspec.Struct, frozen=True):
     """Something the person wants remembered."""
 
     text: str
@@ -43,28 +43,30 @@ class Keep(msgspec.Struct, frozen=True):
     """Beyond this conversation, if there is a place for it."""
 
 
-class Forget(msgspec.Struct, frozen=True):
+class ForgetStep(msgspec.Struct, frozen=True):
     """Something the person wants forgotten for good."""
 
     text: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class Statement(msgspec.Struct, frozen=True):
     """A statement that asks for nothing."""
 
     text: str
 
 
-class Unclear(msgspec.Struct, frozen=True):
+class UnclearStep(msgspec.Struct, frozen=True):
     """Something no rule fits; `why` is the phrase that says so."""
 
     text: str
     why: str = "no_rule"
 
 
-Step: TypeAlias = Calls | Question | Keep | Forget | Said | Unclear
-Build: TypeAlias = Callable[[re.Match[str], Lexed], "tuple[Step, ...] | None"]
-Rule: TypeAlias = tuple[re.Pattern[str], Build]
+PlanStep: TypeAlias = (
+    ToolCallsStep | QuestionStep | RememberStep | ForgetStep | Statement | UnclearStep
+)
+StepBuilder: TypeAlias = Callable[[re.Match[str], LexedRequest], "tuple[PlanStep, ...] | None"]
+StepRule: TypeAlias = tuple[re.Pattern[str], StepBuilder]
 """A pattern over the skeleton of a sentence, and what it asks for; None: it was something else."""
 
 IT: Final = MARK
@@ -99,7 +101,7 @@ _LANGUAGES: Final = {
 }
 
 
-def trimmed(part: str) -> str:
+def trim_punctuation(part: str) -> str:
     """Without the punctuation that ends a sentence, unless it may belong to what was said."""
     part = part.strip()
     while len(part) > 1 and part[-1] in _TRAILING and not part[-2].isspace():
@@ -109,9 +111,9 @@ def trimmed(part: str) -> str:
     return part
 
 
-def file_named(part: str, lexed: Lexed, *, loosely: bool = False) -> str | None:
+def find_file(part: str, lexed: LexedRequest, *, loosely: bool = False) -> str | None:
     """The file that these words name, or None. Loosely: any single word will do."""
-    part = trimmed(part)
+    part = trim_punctuation(part)
     if _IT.fullmatch(part):
         return IT
     if lexed.alone(part):
@@ -123,12 +125,12 @@ def file_named(part: str, lexed: Lexed, *, loosely: bool = False) -> str | None:
     return None
 
 
-def files_named(part: str, lexed: Lexed, *, loosely: bool = False) -> list[str]:
+def find_files(part: str, lexed: LexedRequest, *, loosely: bool = False) -> list[str]:
     """The files in a list such as "a.py, b.py and c.py"; what follows the list is let go."""
     found: list[str] = []
     at = 0
     while token := _TOKEN.match(part, at):
-        name = file_named(token[0], lexed, loosely=loosely and token.end() == len(part))
+        name = find_file(token[0], lexed, loosely=loosely and token.end() == len(part))
         if name is None:
             break
         found.append(name)
@@ -139,24 +141,28 @@ def files_named(part: str, lexed: Lexed, *, loosely: bool = False) -> list[str]:
     return found
 
 
-def reads(files: list[str], **window: int) -> tuple[Step, ...] | None:
+def make_reads(files: list[str], **window: int) -> tuple[PlanStep, ...] | None:
     if not files:
         return None
-    calls = tuple(Call("Read", {"file_path": name, **window}) for name in dict.fromkeys(files))
-    return (Calls(calls),)
+    calls = tuple(
+        ToolCallStep("Read", {"file_path": name, **window}) for name in dict.fromkeys(files)
+    )
+    return (ToolCallsStep(calls),)
 
 
-def one(name: str, **fields: object) -> tuple[Step, ...]:
+def make_call_step(name: str, **fields: object) -> tuple[PlanStep, ...]:
     """A step of one call; fields that are not set are left out."""
-    return (Calls((Call(name, {k: v for k, v in fields.items() if v is not None}),)),)
+    return (
+        ToolCallsStep((ToolCallStep(name, {k: v for k, v in fields.items() if v is not None}),)),
+    )
 
 
-def lines_window(first: str, last: str) -> dict[str, int]:
+def make_lines_window(first: str, last: str) -> dict[str, int]:
     start, end = max(1, int(first[:9])), int(last[:9])
     return {"offset": start, "limit": max(1, end - start + 1)}
 
 
-def glob_for(kind: str | None) -> str | None:
+def make_kind_glob(kind: str | None) -> str | None:
     """The pattern for a kind of file: a pattern as it is, an ending, or a language."""
     if not kind:
         return None
@@ -186,19 +192,19 @@ def is_file_name(word: str) -> bool:
     return plain and bool(dot) and ending.lower() in _ENDINGS
 
 
-def everywhere(pattern: str) -> str:
+def widen_pattern(pattern: str) -> str:
     """A file pattern that also looks into folders, unless it says where to look."""
     return pattern if "/" in pattern else f"**/{pattern}"
 
 
-def searching(words: str, lexed: Lexed) -> str:
+def make_search_pattern(words: str, lexed: LexedRequest) -> str:
     """Words to look for, as a pattern that matches exactly them."""
-    return re.sub(r"([\\.^$*+?{}\[\]|()])", r"\\\1", lexed.value(trimmed(words)))
+    return re.sub(r"([\\.^$*+?{}\[\]|()])", r"\\\1", lexed.value(trim_punctuation(words)))
 
 
-def content_given(part: str, lexed: Lexed) -> str | None:
+def extract_content(part: str, lexed: LexedRequest) -> str | None:
     """Text to write, word for word: as quoted, or ended by a newline. None: it was only described."""
-    literal = lexed.alone(trimmed(part)) or lexed.alone(part)
+    literal = lexed.alone(trim_punctuation(part)) or lexed.alone(part)
     if literal and literal.kind in ("quote", "code"):
         return literal.inner
     text = literal.inner if literal else lexed.raw(part).strip()
@@ -207,7 +213,7 @@ def content_given(part: str, lexed: Lexed) -> str | None:
     return text if text.endswith("\n") or not text else text + "\n"
 
 
-def commands(part: str, lexed: Lexed) -> list[str]:
+def find_commands(part: str, lexed: LexedRequest) -> list[str]:
     """The shell commands in "`a`", "`a` and `b`", or words as they stand."""
     part = part.strip()
     literals = re.match(rf"{LITERAL}(?:(?:\s*,)?\s*(?:and|和|,|、)\s*{LITERAL})*", part)
@@ -216,7 +222,7 @@ def commands(part: str, lexed: Lexed) -> list[str]:
         quoted = [lexed.alone(m) for m in re.findall(LITERAL, literals[0])]
         if all(q and q.kind in ("code", "fence", "shell") for q in quoted) or literals[0] == part:
             return [command.strip() for command in found]
-    return [lexed.raw(trimmed(part))]
+    return [lexed.raw(trim_punctuation(part))]
 
 
 AGENT: Final = "Agent"
@@ -244,7 +250,7 @@ _SMALL: Final = frozenset(
 )
 
 
-class Offer(msgspec.Struct, frozen=True):
+class AgentOffer(msgspec.Struct, frozen=True):
     """Who can be asked in this conversation."""
 
     agents: bool = False
@@ -268,7 +274,7 @@ class Offer(msgspec.Struct, frozen=True):
         return spelled.get(word.strip(_EDGE).lower())
 
 
-class Handed(msgspec.Struct, frozen=True):
+class AgentTask(msgspec.Struct, frozen=True):
     """One piece of work for an agent."""
 
     prompt: str
@@ -279,14 +285,14 @@ class Handed(msgspec.Struct, frozen=True):
     teammate: bool = False
 
 
-class Sent(msgspec.Struct, frozen=True):
+class MessageStep(msgspec.Struct, frozen=True):
     """Words for somebody."""
 
     to: str
     text: str
 
 
-def offer_of(conversation: Conversation) -> Offer | None:
+def find_agent_offer(conversation: OfflineConversation) -> AgentOffer | None:
     """What this request offers; None where nobody can be asked."""
     agents, messages = AGENT in conversation.tools, SEND in conversation.tools
     if not agents and not messages:
@@ -297,8 +303,8 @@ def offer_of(conversation: Conversation) -> Offer | None:
     listed = kind.get("enum") if isinstance(kind, dict) else None
     kinds = {GENERAL, FORK, *_LISTED.findall(conversation.told.get(AGENT, ""))}
     kinds |= {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
-    named = {name for done in calls(conversation) for name in _names(done)}
-    return Offer(
+    named = {name for done in iterate_calls(conversation) for name in _names(done)}
+    return AgentOffer(
         agents,
         messages,
         frozenset(kinds),
@@ -307,7 +313,7 @@ def offer_of(conversation: Conversation) -> Offer | None:
     )
 
 
-def _names(done: Done) -> Iterator[str]:
+def _names(done: PastCall) -> Iterator[str]:
     """What an agent is called: as it was asked for, or as the result says."""
     if done.use.name != AGENT:
         return
@@ -318,9 +324,9 @@ def _names(done: Done) -> Iterator[str]:
         yield given[1]
 
 
-def agent_call(handed: Handed, offer: Offer) -> Call:
+def make_agent_call(handed: AgentTask, offer: AgentOffer) -> ToolCallStep:
     wanted: Json = {
-        "description": described(handed.prompt),
+        "description": shorten_description(handed.prompt),
         "prompt": handed.prompt,
         "subagent_type": handed.kind,
         "name": handed.name,
@@ -333,14 +339,16 @@ def agent_call(handed: Handed, offer: Offer) -> Call:
         for key, value in wanted.items()
         if value is not None and (offer.known is None or key in offer.known)
     }
-    return Call(AGENT, taken)
+    return ToolCallStep(AGENT, taken)
 
 
-def message_call(sent: Sent) -> Call:
-    return Call(SEND, {"to": sent.to, "message": sent.text, "summary": described(sent.text)})
+def make_message_call(sent: MessageStep) -> ToolCallStep:
+    return ToolCallStep(
+        SEND, {"to": sent.to, "message": sent.text, "summary": shorten_description(sent.text)}
+    )
 
 
-def described(text: str) -> str:
+def shorten_description(text: str) -> str:
     """A text in three to five of its words."""
     flat = " ".join(_MARKUP.sub(" ", text).split())
     if is_chinese(flat):
@@ -352,7 +360,7 @@ def described(text: str) -> str:
     return " ".join(words).strip(_EDGE)
 
 
-def work_in(part: str, lexed: Lexed) -> str:
+def extract_work(part: str, lexed: LexedRequest) -> str:
     """What is to be done, as it was written; without its quotes where all of it is quoted."""
-    one = lexed.alone(trimmed(part))
-    return (one.inner if one and one.kind != "code" else lexed.raw(trimmed(part))).strip()
+    one = lexed.alone(trim_punctuation(part))
+    return (one.inner if one and one.kind != "code" else lexed.raw(trim_punctuation(part))).strip()

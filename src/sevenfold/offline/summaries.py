@@ -18,23 +18,23 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse
+from sevenfold.core.tokens import TEXT_RATE, MessageSize, count_bytes
+from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.layers.shared.facts import (
-    Collector,
+    FactCollector,
     Facts,
-    File,
-    call_of,
-    clipped,
-    level,
-    line,
-    room_of,
+    FileFact,
+    clip_text,
+    count_line_bytes,
+    level_sizes,
+    summarise_call,
+    to_bounded_line,
 )
-from sevenfold.layers.shared.fidelity import names_in, strings
-from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse
+from sevenfold.layers.shared.fidelity import find_names, iterate_strings
 from sevenfold.models.directives import Directive, parse_directive
-from sevenfold.offline.conversation import Conversation, arrival, split_added
-from sevenfold.tokens import TEXT_RATE, Size, byte_length
-from sevenfold.transcript import Placed
+from sevenfold.offline.conversation import OfflineConversation, parse_arrival, split_added
 
 STEP: Final = 200
 """Bytes of what the assistant says before it calls tools."""
@@ -60,20 +60,20 @@ _ENOUGH: Final = 3
 """So many headings of a summary make one, whoever wrote it."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class AssistantStep(msgspec.Struct, frozen=True):
     """What the assistant said when it went on to call tools, and for which message of the user."""
 
     asked: int
     text: str
 
 
-class Story(msgspec.Struct, frozen=True):
+class ConversationStory(msgspec.Struct, frozen=True):
     facts: Facts
     names: tuple[str, ...]
     """Names that user and assistant used more than once, the most used first."""
     in_files: dict[str, tuple[str, ...]]
     """Names that were written into a file, or defined in one that was read, and used."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AssistantStep, ...] = ()
     calls: tuple[str, ...] = ()
     earlier: str = ""
     """The newest text that stands for what was before: a summary or a digest."""
@@ -83,25 +83,27 @@ class Story(msgspec.Struct, frozen=True):
         return [one.text.strip() for one in self.facts.said if one.text.strip()]
 
 
-def story_of(conversation: Conversation, start: int = 0, end: int | None = None) -> Story:
+def collect_story(
+    conversation: OfflineConversation, start: int = 0, end: int | None = None
+) -> ConversationStory:
     """What the messages between two places say; requests to forks are no part of it."""
-    telling = _Telling()
+    telling = _StoryCollector()
     for placed in _placed(conversation, range(len(conversation.messages))[start:end]):
         telling.take(placed)
     return telling.story
 
 
-class _Telling:
+class _StoryCollector:
     def __init__(self) -> None:
-        self._collector = Collector()
+        self._collector = FactCollector()
         self._uses: Counter[str] = Counter()
         self._written: dict[str, Counter[str]] = {}
         self._open: dict[str, str] = {}
-        self._steps: list[Step] = []
+        self._steps: list[AssistantStep] = []
         self._calls: list[str] = []
         self._asked, self._earlier = 0, ""
 
-    def take(self, placed: Placed) -> None:
+    def take(self, placed: PlacedMessage) -> None:
         message = placed.message
         if placed.by == EARLIER:
             self._earlier = message.text
@@ -121,15 +123,15 @@ class _Telling:
         own = [message.text, *(text for use in message.tool_uses for text in _own(use))]
         self._use("\n".join(own), 1)
         for use in message.tool_uses:
-            call = call_of(use)
+            call = summarise_call(use)
             self._calls.append(call.name)
             if call.kind == "change":
-                text = "\n".join(t for t in strings(use.input) if t != call.about)
-                self._in(call.about, [*_DEFINES.findall(text), *sorted(names_in(text))])
+                text = "\n".join(t for t in iterate_strings(use.input) if t != call.about)
+                self._in(call.about, [*_DEFINES.findall(text), *sorted(find_names(text))])
             elif call.kind == "read":
                 self._open[use.id] = call.about
-        if message.tool_uses and (words := line(_telling(message.text), STEP)):
-            self._steps.append(Step(self._asked, words))
+        if message.tool_uses and (words := to_bounded_line(_telling(message.text), STEP)):
+            self._steps.append(AssistantStep(self._asked, words))
 
     def _read(self, message: Message) -> None:
         for result in message.results:
@@ -137,17 +139,17 @@ class _Telling:
                 self._in(path, _DEFINES.findall(result.text))
 
     def _use(self, text: str, times: int) -> None:
-        for name in sorted(names_in(text)):
+        for name in sorted(find_names(text)):
             self._uses[name] += times
 
     def _in(self, path: str, names: Sequence[str]) -> None:
         self._written.setdefault(path, Counter()).update(names)
 
     @property
-    def story(self) -> Story:
+    def story(self) -> ConversationStory:
         ranked = tuple(name for name, times in self._uses.most_common() if times > 1)
         in_files = {path: self._used_of(found) for path, found in self._written.items()}
-        return Story(
+        return ConversationStory(
             self._collector.facts,
             ranked,
             in_files,
@@ -169,20 +171,20 @@ EARLIER: Final = "earlier"
 """By whom a text is that stands for others."""
 
 
-def _placed(conversation: Conversation, places: Sequence[int]) -> Iterator[Placed]:
+def _placed(conversation: OfflineConversation, places: Sequence[int]) -> Iterator[PlacedMessage]:
     """Each message with who said it. A request to a fork and the replies to it are left out."""
     directed = False
     for at in places:
         message = conversation.messages[at]
         if message.role == "assistant":
             if not directed:
-                yield Placed(at, message, "model", Size())
+                yield PlacedMessage(at, message, "model", MessageSize())
             continue
         asked = any(_is_directive(block) for block in message.content)
         directed = asked or (directed and bool(message.results))
         if directed:
             answered = tuple(one for one in message.results if not _is_running(one))
-            yield Placed(at, Message("user", answered), "context", Size())
+            yield PlacedMessage(at, Message("user", answered), "context", MessageSize())
         else:
             yield from _told(at, message, "context" if at in conversation.added else "user")
 
@@ -196,7 +198,7 @@ def _is_running(block: Block) -> bool:
     return isinstance(block, ToolResult) and block.text.startswith("[still running")
 
 
-def _told(at: int, message: Message, by: str) -> Iterator[Placed]:
+def _told(at: int, message: Message, by: str) -> Iterator[PlacedMessage]:
     """What stands for others, and apart from it what is said here."""
     blocks: list[Block] = []
     for block in message.content:
@@ -205,16 +207,16 @@ def _told(at: int, message: Message, by: str) -> Iterator[Placed]:
             continue
         text, earlier = _split(block.text)
         for one in earlier:
-            yield Placed(at, Message("user", (Text(one),)), EARLIER, Size())
+            yield PlacedMessage(at, Message("user", (Text(one),)), EARLIER, MessageSize())
         text = text.strip() if by == "user" else "" if earlier else block.text
         if text and not text.startswith(_GO_ON):
             blocks.append(Text(text))
-    yield Placed(at, Message("user", tuple(blocks)), by, Size())
+    yield PlacedMessage(at, Message("user", tuple(blocks)), by, MessageSize())
 
 
 def _split(text: str) -> tuple[str, list[str]]:
     """What a person typed, without what programs put around it, and the texts that stand for others."""
-    if arrival(text):
+    if parse_arrival(text):
         return "", []
     if len(_SECTION.findall(text)) >= _ENOUGH and not _STANDS_FOR.match(text):
         return "", [text]
@@ -238,7 +240,7 @@ _LITTLE: Final = 30
 
 def _own(use: ToolUse) -> Iterator[str]:
     """What the assistant wrote itself when it made this call."""
-    return strings({key: value for key, value in use.input.items() if key not in _CHOICES})
+    return iterate_strings({key: value for key, value in use.input.items() if key not in _CHOICES})
 
 
 def _telling(text: str) -> str:
@@ -252,7 +254,7 @@ def _bare(sentence: str) -> str:
 
 
 def _says_something(sentence: str) -> bool:
-    return byte_length(sentence) >= _LITTLE or bool(names_in(sentence))
+    return count_bytes(sentence) >= _LITTLE or bool(find_names(sentence))
 
 
 MOST: Final = 60
@@ -295,38 +297,40 @@ _REQUEST: Final = re.compile(r"^.{0,8}primary request", re.IGNORECASE | re.MULTI
 # --- lines ----------------------------------------------------------------------------------------------
 
 
-def request(story: Story) -> list[str]:
+def format_requests(story: ConversationStory) -> list[str]:
     """The first thing that was asked for, and the last."""
     said = story.said
     if begun := _BEGUN.search(story.earlier):
-        return [begun[1], *wanted(story)]
-    first = [f"Asked for at the beginning: “{line(text, QUOTE // 2)}”" for text in said[:1]]
-    return first if len(said) < 2 else [*first, *wanted(story)]
+        return [begun[1], *format_wanted(story)]
+    first = [
+        f"Asked for at the beginning: “{to_bounded_line(text, QUOTE // 2)}”" for text in said[:1]
+    ]
+    return first if len(said) < 2 else [*first, *format_wanted(story)]
 
 
-def wanted(story: Story) -> list[str]:
+def format_wanted(story: ConversationStory) -> list[str]:
     said = story.said
-    return [f"Asked for last: “{line(said[-1], QUOTE // 2)}”"] if said else []
+    return [f"Asked for last: “{to_bounded_line(said[-1], QUOTE // 2)}”"] if said else []
 
 
-def corrections(story: Story) -> list[str]:
-    return [f"The user: “{line(t, 400)}”" for t in story.said[1:] if _CORRECTS.search(t)]
+def format_corrections(story: ConversationStory) -> list[str]:
+    return [f"The user: “{to_bounded_line(t, 400)}”" for t in story.said[1:] if _CORRECTS.search(t)]
 
 
-def files(story: Story) -> list[str]:
+def format_files(story: ConversationStory) -> list[str]:
     """Those that were changed last, as they are needed most; with the names that were used of each."""
     ordered = sorted(story.facts.files, key=lambda one: one.changes > 0)
     return [_file(one, story.in_files.get(one.path, ())) for one in ordered[-MOST:]]
 
 
-def _file(one: File, names: Sequence[str]) -> str:
+def _file(one: FileFact, names: Sequence[str]) -> str:
     done = [f"changed {one.changes}×"] if one.changes else []
     done += [f"read {one.reads}×"] if one.reads else []
     defined = f": {', '.join(names)}" if names else ""
-    return f"{line(one.path, LONGEST_PATH)} ({', '.join(done)}){defined}"
+    return f"{to_bounded_line(one.path, LONGEST_PATH)} ({', '.join(done)}){defined}"
 
 
-def commands(story: Story) -> list[str]:
+def format_commands(story: ConversationStory) -> list[str]:
     return [
         f"`{one.text}`{f' ×{one.times}' if one.times > 1 else ''} "
         f"{'failed' if one.failed else 'worked'}{f': {one.said}' if _printed(one.said) else ''}"
@@ -339,65 +343,70 @@ def _printed(text: str) -> bool:
     return bool(text) and not text.startswith(_ELSEWHERE)
 
 
-def errors(story: Story) -> list[str]:
+def format_errors(story: ConversationStory) -> list[str]:
     return [
         f"`{one.call}`{GAVE}{one.error} ({'it worked later' if one.worked else 'still open'})"
         for one in story.facts.troubles[-MOST:]
     ]
 
 
-def unsolved(story: Story) -> list[str]:
+def format_unsolved(story: ConversationStory) -> list[str]:
     open_ = [one for one in story.facts.troubles if not one.worked][-5:]
     return [f"Not seen to work since it failed: `{one.call}`, {one.error}" for one in open_]
 
 
-def unanswered(story: Story) -> list[str]:
+def format_unanswered(story: ConversationStory) -> list[str]:
     """What the user said since the last answer."""
     last = max((n for n, one in enumerate(story.facts.said, 1) if one.answer), default=0)
     waiting = [one.text for one in story.facts.said[last:] if one.text.strip()]
-    return [f"Not answered yet: “{line(text, 200)}”" for text in waiting]
+    return [f"Not answered yet: “{to_bounded_line(text, 200)}”" for text in waiting]
 
 
-def answers(story: Story) -> list[str]:
+def answer_lines(story: ConversationStory) -> list[str]:
     said = [one for one in story.facts.said if one.answer]
-    return [f"To “{line(one.text, 80)}”: {one.answer}" for one in said[-MOST:]]
+    return [f"To “{to_bounded_line(one.text, 80)}”: {one.answer}" for one in said[-MOST:]]
 
 
-def stored(story: Story) -> list[str]:
-    return [f"`{one.call}`{MORE}{line(one.path, LONGEST_PATH)}" for one in story.facts.kept[-20:]]
+def format_stored_results(story: ConversationStory) -> list[str]:
+    return [
+        f"`{one.call}`{MORE}{to_bounded_line(one.path, LONGEST_PATH)}"
+        for one in story.facts.kept[-20:]
+    ]
 
 
-def steps(story: Story) -> tuple[list[str], list[str]]:
+def format_steps(story: ConversationStory) -> tuple[list[str], list[str]]:
     """What the assistant said it was doing, for all that was asked before and for what was asked last."""
     said, out = ["", *story.said], dict[int, list[str]]()
-    told = line(story.facts.working, QUOTE)
+    told = to_bounded_line(story.facts.working, QUOTE)
     for step in story.steps[-2 * MOST :]:
         if step is story.steps[-1] and step.text.rstrip("…") in told:
             continue  # told as the last words
         asked = step.asked if step.asked < len(said) else 0
-        known = out.setdefault(asked, [f"For “{line(said[asked], 80)}”:"] if asked else [])
+        known = out.setdefault(
+            asked, [f"For “{to_bounded_line(said[asked], 80)}”:"] if asked else []
+        )
         known.append(step.text)
     now = out.pop(len(said) - 1, [])
     return [text for lines in out.values() for text in lines], now
 
 
-def state(story: Story) -> list[str]:
+def format_state(story: ConversationStory) -> list[str]:
     """Where things stand: the last words, the last calls."""
     facts, out = story.facts, list[str]()
     if facts.working:
-        out.append(f"Said last: {line(facts.working, QUOTE)}")
+        out.append(f"Said last: {to_bounded_line(facts.working, QUOTE)}")
     if story.calls:
         out.append(f"Called last: {'; '.join(story.calls)}")
     return out
 
 
-def go_on(story: Story) -> list[str]:
-    if story.said and not unanswered(story):
+def read_next_lines(story: ConversationStory) -> list[str]:
+    if story.said and not format_unanswered(story):
         return ["What was asked last is answered: see what the user wants next"]
-    return [f"Go on with “{line(said, 120)}”" for said in story.said[-1:]]
+    return [f"Go on with “{to_bounded_line(said, 120)}”" for said in story.said[-1:]]
 
 
-def excerpt(text: str, room: int) -> str:
+def excerpt_summary(text: str, room: int) -> str:
     """Of an earlier summary by someone else, as much as there is room for."""
     head = "From an earlier summary:"
     if not text or room < 2 * LEAST:
@@ -405,12 +414,12 @@ def excerpt(text: str, room: int) -> str:
     begins = _REQUEST.search(text)
     lines = text[begins.start() if begins else 0 :].splitlines()
     flat = "\n".join(f"> {one.strip()}" for one in lines if one.strip())
-    return f"{head}\n{_cut(flat, room - byte_length(head) - 1)}"
+    return f"{head}\n{_cut(flat, room - count_bytes(head) - 1)}"
 
 
-def came_up(words: Iterable[str], told: str, room: int) -> str:
+def format_new_names(words: Iterable[str], told: str, room: int) -> str:
     """Names that are not told yet, on one line."""
-    kept, known = list[str](), names_in(told)
+    kept, known = list[str](), find_names(told)
     room -= len(CAME_UP) + 2
     for word in words:
         if word not in known:
@@ -424,18 +433,18 @@ def came_up(words: Iterable[str], told: str, room: int) -> str:
 # --- what was told before -------------------------------------------------------------------------------
 
 
-def about(text: str) -> str:
+def find_line_subject(text: str) -> str:
     """What a line is about: another line about the same takes its place."""
     found = _CALL.match(text) or _FILE.match(text) or _QUOTED.match(text)
     return found["about"] if found else text
 
 
-def merged(old: Iterable[str], new: Sequence[str]) -> list[str]:
+def merge_lines(old: Iterable[str], new: Sequence[str]) -> list[str]:
     """Lines of an earlier telling that are about something else, and then the new ones."""
-    earlier = {about(text): text for text in old}
+    earlier = {find_line_subject(text): text for text in old}
     out: dict[str, str] = {}
     for text in new:
-        key = about(text)
+        key = find_line_subject(text)
         if (before := earlier.pop(key, None)) is not None:
             text = _both(before, text)
         out.pop(key, None)
@@ -454,10 +463,10 @@ def _both(old: str, new: str) -> str:
         max(int(one[kind] or 0), int(two[kind] or 0)) for kind in ("changes", "reads")
     )
     known = [name for found in (two, one) for name in (found["names"] or "").split(", ") if name]
-    return _file(File(two["about"], reads, changes), list(dict.fromkeys(known))[:20])
+    return _file(FileFact(two["about"], reads, changes), list(dict.fromkeys(known))[:20])
 
 
-def told_in(text: str) -> dict[str, list[str]]:
+def parse_story(text: str) -> dict[str, list[str]]:
     """The lines of an earlier telling, by kind. None for a text that was not told by us."""
     out: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for one in text.splitlines():
@@ -466,7 +475,7 @@ def told_in(text: str) -> dict[str, list[str]]:
     return out if out["files"] or CAME_UP in text else {kind: [] for kind in KINDS}
 
 
-def names_told(lines: Iterable[str]) -> list[str]:
+def parse_told_names(lines: Iterable[str]) -> list[str]:
     """The names that came up in an earlier telling."""
     told = (text.removeprefix("- ") for text in lines)
     return [
@@ -492,27 +501,27 @@ def _kind(text: str) -> str:
 # --- within a room --------------------------------------------------------------------------------------
 
 
-def listed(lines: Sequence[str], room: int) -> str:
+def format_list(lines: Sequence[str], room: int) -> str:
     """As a list within so many bytes; the oldest go first, and that is said."""
     out = [f"- {text}" for text in lines]
-    if room_of(out) <= room:
+    if count_line_bytes(out) <= room:
         return "\n".join(out)
-    room -= byte_length(LEFT_OUT) + 1
+    room -= count_bytes(LEFT_OUT) + 1
     at = len(out)
-    while at and (room := room - byte_length(out[at - 1]) - 1) >= 0:
+    while at and (room := room - count_bytes(out[at - 1]) - 1) >= 0:
         at -= 1
     if at < len(out):
         return "\n".join([LEFT_OUT, *out[at:]])
-    return f"- {line(lines[-1], room)}" if room >= LEAST else ""
+    return f"- {to_bounded_line(lines[-1], room)}" if room >= LEAST else ""
 
 
-def listed_files(lines: Sequence[str], room: int) -> str:
+def format_file_list(lines: Sequence[str], room: int) -> str:
     """As a list in which names go before files do."""
     for most in FEWER:
         fewer = [_with_names(text, most) for text in lines]
-        if room_of(f"- {text}" for text in fewer) <= room:
+        if count_line_bytes(f"- {text}" for text in fewer) <= room:
             break
-    return listed(fewer, room)
+    return format_list(fewer, room)
 
 
 def _with_names(text: str, most: int) -> str:
@@ -520,22 +529,22 @@ def _with_names(text: str, most: int) -> str:
     return text if not names else f"{head}): {', '.join(names.split(', ')[:most])}"
 
 
-def quoted(
+def format_quotes(
     said: Sequence[str], room: int, before: str = "- ", after: str = "", most: int = 1 << 20
 ) -> str:
     """All that was said, each on its line: long ones are cut alike. Of too many the oldest one and the
     newest stay.
     """
     flat = [_flat(text) for text in said]
-    around = byte_length(before + after) + 1
+    around = count_bytes(before + after) + 1
     note = SOME_LEFT_OUT
-    fits = max(0, room - byte_length(note) - 8) // (LEAST + around + CUT)
+    fits = max(0, room - count_bytes(note) - 8) // (LEAST + around + CUT)
     gone = 0
-    if len(flat) > fits and room_of(f"{before}{text}{after}" for text in flat) > room:
+    if len(flat) > fits and count_line_bytes(f"{before}{text}{after}" for text in flat) > room:
         gone = len(flat) - fits
         flat = [*flat[: min(1, fits)], *flat[len(flat) - max(0, fits - 1) :]] if fits else []
-        room -= byte_length(note) + 8
-    most = min(most, level([byte_length(text) + around for text in flat], room) - around)
+        room -= count_bytes(note) + 8
+    most = min(most, level_sizes([count_bytes(text) + around for text in flat], room) - around)
     out = [f"{before}{_flat(_cut(text, most))}{after}" for text in flat]
     if gone:
         out.insert(min(1, fits), note.format(gone))
@@ -543,20 +552,20 @@ def quoted(
 
 
 def _cut(text: str, most: int) -> str:
-    return text if byte_length(text) <= most else clipped(text, max(0, most - CUT))
+    return text if count_bytes(text) <= most else clip_text(text, max(0, most - CUT))
 
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def shared(parts: Sequence[tuple[float, Render]], room: int, most: int) -> list[str]:
+def share_room(parts: Sequence[tuple[float, Render]], room: int, most: int) -> list[str]:
     """Each part within its share of the room, by weight; what one does not need the others get.
 
     A part without weight takes what it needs.
     """
     texts = [render(most) for _, render in parts]
-    needs = [byte_length(text) for text in texts]
+    needs = [count_bytes(text) for text in texts]
     open_ = [n for n, (weight, _) in enumerate(parts) if weight]
     left = room - sum(need for n, need in enumerate(needs) if n not in open_)
     while open_:
@@ -571,11 +580,11 @@ def shared(parts: Sequence[tuple[float, Render]], room: int, most: int) -> list[
     return texts
 
 
-_retelling_stored = stored
-_retelling_files = files
-_retelling_errors = errors
-_retelling_request = request
-_retelling_state = state
+_retelling_stored = format_stored_results
+_retelling_files = format_files
+_retelling_errors = format_errors
+_retelling_request = format_requests
+_retelling_state = format_state
 
 
 LONGEST: Final = 6_000
@@ -596,13 +605,13 @@ _STAYS: Final = re.compile(rf"^What begins with {_NAMED} stays", re.MULTILINE)
 _WANTS: Final = re.compile(r"^The user wants this of the summary besides:\n(.+)", re.S | re.M)
 
 
-def summarised(conversation: Conversation, directive: Directive) -> tuple[Block, ...]:
+def reply_to_summary(conversation: OfflineConversation, directive: Directive) -> tuple[Block, ...]:
     """A reply with an analysis of one sentence and a whole summary."""
     start, end = _stretch(conversation, directive.body)
-    story = story_of(conversation, start, end)
+    story = collect_story(conversation, start, end)
     room = int(min(conversation.room or LONGEST, LONGEST) / TEXT_RATE) - OVERHEAD
     wants = [
-        f"Asked of this summary: “{line(w[1], QUOTE_SUMMARISING)}”"
+        f"Asked of this summary: “{to_bounded_line(w[1], QUOTE_SUMMARISING)}”"
         for w in _WANTS.finditer(directive.body)
     ]
     bodies = _bodies(story, max(0, room), wants)
@@ -611,38 +620,40 @@ def summarised(conversation: Conversation, directive: Directive) -> tuple[Block,
     return (Text(f"<analysis>\n{BY_RULE}.\n</analysis>\n\n<summary>\n{sections}\n</summary>"),)
 
 
-def _bodies(story: Story, room: int, wants: Sequence[str]) -> list[str]:
-    old = told_in(story.earlier)
+def _bodies(story: ConversationStory, room: int, wants: Sequence[str]) -> list[str]:
+    old = parse_story(story.earlier)
     quote = "" if any(old.values()) else story.earlier
-    stored = merged(old["stored"], _retelling_stored(story))
-    files = merged(old["files"], _retelling_files(story))
-    trouble = [*_retelling_errors(story), *corrections(story)]
-    before, now = steps(story)
+    stored = merge_lines(old["stored"], _retelling_stored(story))
+    files = merge_lines(old["files"], _retelling_files(story))
+    trouble = [*_retelling_errors(story), *format_corrections(story)]
+    before, now = format_steps(story)
     parts: list[tuple[float, Render]] = [
-        (1.0, partial(listed, [BY_RULE, *_retelling_request(story), *wants])),
-        (4.0, partial(listed_files, [*stored, *files])),
-        (2.0, partial(listed, merged(old["errors"], trouble))),
-        (1.5, partial(excerpt, quote)),
-        (2.5, partial(listed, merged(old["answers"], answers(story)))),
-        (1.0, partial(listed, before)),
-        (2.5, partial(listed, merged(old["commands"], commands(story)))),
-        (0.5, partial(listed, [*unsolved(story), *unanswered(story)])),
-        (1.0, partial(listed, now)),
-        (1.5, partial(listed, _retelling_state(story))),
-        (0.2, partial(listed, go_on(story))),
+        (1.0, partial(format_list, [BY_RULE, *_retelling_request(story), *wants])),
+        (4.0, partial(format_file_list, [*stored, *files])),
+        (2.0, partial(format_list, merge_lines(old["errors"], trouble))),
+        (1.5, partial(excerpt_summary, quote)),
+        (2.5, partial(format_list, merge_lines(old["answers"], answer_lines(story)))),
+        (1.0, partial(format_list, before)),
+        (2.5, partial(format_list, merge_lines(old["commands"], format_commands(story)))),
+        (0.5, partial(format_list, [*format_unsolved(story), *format_unanswered(story)])),
+        (1.0, partial(format_list, now)),
+        (1.5, partial(format_list, _retelling_state(story))),
+        (0.2, partial(format_list, read_next_lines(story))),
     ]
-    said = quoted(story.said, int(room * SAID_SUMMARISING), "<said>", "</said>", QUOTE_SUMMARISING)
-    left = room - byte_length(said)
-    told = shared(parts, int(left * (1 - NAMES_SUMMARISING)), int(room * SECTION))
+    said = format_quotes(
+        story.said, int(room * SAID_SUMMARISING), "<said>", "</said>", QUOTE_SUMMARISING
+    )
+    left = room - count_bytes(said)
+    told = share_room(parts, int(left * (1 - NAMES_SUMMARISING)), int(room * SECTION))
     request, files_, errors, *solved, pending, doing, state, following = told
-    rest = min(left - sum(map(byte_length, told)), int(room * NAMES_SUMMARISING))
-    known = dict.fromkeys([*story.names, *names_told(story.earlier.splitlines())])
-    names = came_up(known, "\n".join(told), rest)
+    rest = min(left - sum(map(count_bytes, told)), int(room * NAMES_SUMMARISING))
+    known = dict.fromkeys([*story.names, *parse_told_names(story.earlier.splitlines())])
+    names = format_new_names(known, "\n".join(told), rest)
     solving, current = ("\n".join(filter(None, some)) for some in (solved, (doing, state)))
     return [request, names, files_, errors, solving, said, pending, current, following]
 
 
-def _stretch(conversation: Conversation, asked: str) -> tuple[int, int]:
+def _stretch(conversation: OfflineConversation, asked: str) -> tuple[int, int]:
     """Which messages are to be summarised, where the directive names the first one or one that stays."""
     begins, stays = _BEGINS.search(asked), _STAYS.search(asked)
     last = len(conversation.messages)
@@ -651,10 +662,12 @@ def _stretch(conversation: Conversation, asked: str) -> tuple[int, int]:
     return (start, end) if start < end else (0, last)
 
 
-def _starting(conversation: Conversation, words: str, places: Sequence[int]) -> Iterator[int]:
+def _starting(
+    conversation: OfflineConversation, words: str, places: Sequence[int]
+) -> Iterator[int]:
     """Where messages are that start so, or make such a call."""
     for at in places:
         message = conversation.messages[at]
-        calls = [call_of(use).name for use in message.tool_uses[:1]]
+        calls = [summarise_call(use).name for use in message.tool_uses[:1]]
         if any(" ".join(t.split()).startswith(words) for t in (message.text[:400], *calls)):
             yield at

@@ -21,19 +21,19 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
-from sevenfold.recordings.model import (
-    ApiError,
-    Clearing,
-    Compaction,
-    Recorded,
-    Said,
+from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Problem, Reply
+from sevenfold.recordings.recorded import (
+    RecordedApiError,
+    RecordedClearing,
+    RecordedCompaction,
+    RecordedEvent,
+    RecordedSession,
     SessionReader,
-    ToolFacts,
+    ToolNote,
 )
-from sevenfold.storage.jsonl import lines_of
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Problem, Reply
+from sevenfold.storage.jsonl import iterate_lines
 
 SYNTHETIC: Final = "<synthetic>"
 CLEARED: Final = "[Old tool result content cleared]"
@@ -45,7 +45,7 @@ class _CacheWrites(msgspec.Struct):
     ephemeral_1h_input_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class _ClaudeCodeUsage(msgspec.Struct):
     input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
@@ -53,27 +53,27 @@ class _Usage(msgspec.Struct):
     cache_creation: _CacheWrites | None = None
 
 
-class _Message(msgspec.Struct):
+class _ClaudeCodeMessage(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b"null")
     id: str | None = None
     model: str | None = None
-    usage: _Usage | None = None
+    usage: _ClaudeCodeUsage | None = None
     stop_reason: str | None = None
 
 
-class _Kept(msgspec.Struct):
+class _PreservedSegment(msgspec.Struct):
     headUuid: str | None = None
 
 
-class _Boundary(msgspec.Struct):
+class _ClaudeCodeBoundary(msgspec.Struct):
     trigger: str | None = None
     preTokens: int | None = None
     tokensSaved: int | None = None
     compactedToolIds: list[str] = []
-    preservedSegment: _Kept | None = None
+    preservedSegment: _PreservedSegment | None = None
 
 
-class Record(msgspec.Struct):
+class ClaudeCodeRecord(msgspec.Struct):
     """The fields of a line that mean something to us, by their names in the file."""
 
     type: str = ""
@@ -92,11 +92,11 @@ class Record(msgspec.Struct):
     isCompactSummary: bool | None = None
     isApiErrorMessage: bool | None = None
     requestId: str | None = None
-    message: _Message | None = None
+    message: _ClaudeCodeMessage | None = None
     sourceToolAssistantUUID: str | None = None
     toolUseResult: msgspec.Raw = msgspec.Raw(b"")
-    compactMetadata: _Boundary | None = None
-    microcompactMetadata: _Boundary | None = None
+    compactMetadata: _ClaudeCodeBoundary | None = None
+    microcompactMetadata: _ClaudeCodeBoundary | None = None
     summary: str | None = None
     customTitle: str | None = None
     aiTitle: str | None = None
@@ -125,10 +125,10 @@ class Record(msgspec.Struct):
         return moment.timestamp()
 
 
-_decode = msgspec.json.Decoder(Record).decode
+_decode = msgspec.json.Decoder(ClaudeCodeRecord).decode
 
 
-def decode(line: bytes) -> Record:
+def decode_record(line: bytes) -> ClaudeCodeRecord:
     """The record of a line; `ValueError` with the reason when it is none."""
     if not line.isascii():
         line = line.decode("utf-8", "replace").encode("utf-8")
@@ -151,16 +151,16 @@ def _mended(line: bytes) -> bytes:
     return _HALVES.sub("\ufffd", whole).encode("utf-8")
 
 
-class _Anything(msgspec.Struct):
+class _AnyObject(msgspec.Struct):
     """Any object, whatever is in it."""
 
 
-def message_of(record: Record, role: Role) -> Message:
+def read_message(record: ClaudeCodeRecord, role: Role) -> Message:
     """What was said; `ValueError` when it has no shape that a message can have."""
     content = bytes(record.message.content) if record.message else b"null"
     try:
         if content[:1] == b"[":
-            msgspec.json.decode(content, type=list[_Anything])
+            msgspec.json.decode(content, type=list[_AnyObject])
             return parse_message(role, content)
         said = msgspec.json.decode(content, type=str | None)
     except msgspec.DecodeError as error:
@@ -168,7 +168,7 @@ def message_of(record: Record, role: Role) -> Message:
     return Message(role, (Text(said),) if said else ())
 
 
-def usage_of(record: Record) -> Usage:
+def read_usage(record: ClaudeCodeRecord) -> Usage:
     found = record.message.usage if record.message else None
     if found is None:
         return Usage()
@@ -182,15 +182,15 @@ def usage_of(record: Record) -> Usage:
     )
 
 
-def compaction_of(record: Record) -> Compaction:
-    facts = record.compactMetadata or _Boundary()
+def read_compaction(record: ClaudeCodeRecord) -> RecordedCompaction:
+    facts = record.compactMetadata or _ClaudeCodeBoundary()
     kept = facts.preservedSegment.headUuid if facts.preservedSegment else None
-    return Compaction(facts.trigger or "", facts.preTokens or 0, None, kept or "")
+    return RecordedCompaction(facts.trigger or "", facts.preTokens or 0, None, kept or "")
 
 
-def clearing_of(record: Record) -> Clearing:
-    facts = record.microcompactMetadata or _Boundary()
-    return Clearing(
+def read_clearing(record: ClaudeCodeRecord) -> RecordedClearing:
+    facts = record.microcompactMetadata or _ClaudeCodeBoundary()
+    return RecordedClearing(
         tuple(facts.compactedToolIds),
         facts.trigger or "",
         facts.preTokens or 0,
@@ -198,10 +198,10 @@ def clearing_of(record: Record) -> Clearing:
     )
 
 
-def api_error_of(record: Record, line: int) -> ApiError:
+def read_api_error(record: ClaudeCodeRecord, line: int) -> RecordedApiError:
     error = record.error if isinstance(record.error, dict) else {}
     status = error.get("status")
-    return ApiError(
+    return RecordedApiError(
         line,
         record.at,
         status if isinstance(status, int) else 0,
@@ -218,29 +218,29 @@ def _innermost(error: object, depth: int = 5) -> str:
     return inner or str(error.get("message") or error.get("code") or "")
 
 
-class _File(msgspec.Struct):
+class _FileNote(msgspec.Struct):
     filePath: str | None = None
 
 
-class Notes(msgspec.Struct):
+class ToolNotes(msgspec.Struct):
     """What the tool noted for itself beside a result."""
 
     filePath: str | None = None
-    file: _File | None = None
+    file: _FileNote | None = None
     interrupted: bool | None = None
     agentId: str | None = None
     totalTokens: int | None = None
     persistedOutputPath: str | None = None
 
 
-_decode_notes = msgspec.json.Decoder(Notes).decode
+_decode_notes = msgspec.json.Decoder(ToolNotes).decode
 
 
-def facts_of(result: ToolResult, tool: str, notes: Notes, line: int) -> ToolFacts:
+def read_tool_note(result: ToolResult, tool: str, notes: ToolNotes, line: int) -> ToolNote:
     """What is known about a tool result, from itself and from the notes beside it."""
     text = result.text
     pointer = _PERSISTED.match(text)
-    return ToolFacts(
+    return ToolNote(
         tool,
         line,
         is_error=result.is_error,
@@ -253,19 +253,19 @@ def facts_of(result: ToolResult, tool: str, notes: Notes, line: int) -> ToolFact
     )
 
 
-def notes_of(record: Record) -> Notes:
+def read_tool_notes(record: ClaudeCodeRecord) -> ToolNotes:
     """They are an object, a text or a list of blocks, as the tool pleased; only objects say more."""
     raw = bytes(record.toolUseResult)
     if raw[:1] != b"{":
-        return Notes()
+        return ToolNotes()
     try:
         return _decode_notes(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Notes()
+        return ToolNotes()
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
+class _SpokenNode:
     """Something said, while its records are still being put together."""
 
     uuid: str
@@ -274,46 +274,46 @@ class _Node:
     line: int
     last_line: int
     at: float
-    record: Record
+    record: ClaudeCodeRecord
     blocks: list[Block] = field(default_factory=list)
     role: str = "user"
-    event: Compaction | Clearing | None = None
+    event: RecordedCompaction | RecordedClearing | None = None
     usages: list[Usage] = field(default_factory=list)
     stop: str = ""
 
 
-class Chain:
+class RecordChain:
     """One tree of records: the main conversation, or those of sub-agents."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-        self.order: list[_Node] = []
-        self.nodes: dict[str, _Node] = {}
+        self.order: list[_SpokenNode] = []
+        self.nodes: dict[str, _SpokenNode] = {}
         """By the uuid of every record that is a part of them."""
         self.through: dict[str, str | None] = {}
         """Records that say nothing, and what they follow: the chain goes on through them."""
-        self.replies: dict[str, _Node] = {}
-        self.uses: dict[str, list[_Node]] = {}
-        self.answers: dict[str, _Node] = {}
-        self.pending: list[tuple[int, Record, Message, Notes]] = []
-        self.facts: dict[str, ToolFacts] = {}
+        self.replies: dict[str, _SpokenNode] = {}
+        self.uses: dict[str, list[_SpokenNode]] = {}
+        self.answers: dict[str, _SpokenNode] = {}
+        self.pending: list[tuple[int, ClaudeCodeRecord, Message, ToolNotes]] = []
+        self.facts: dict[str, ToolNote] = {}
         self.continues = ""
         """What the first thing follows, when that is not in the file."""
 
-    def take(self, line: int, record: Record) -> bool:
+    def take(self, line: int, record: ClaudeCodeRecord) -> bool:
         """Take in a record; False when it is one that no model ever saw."""
         uuid = record.uuid or ""
         try:
             if record.type == "assistant":
-                self._reply(line, record, message_of(record, "assistant"))
+                self._reply(line, record, read_message(record, "assistant"))
             elif record.type == "user" and record.isCompactSummary:
-                self._summary(line, record, message_of(record, "user"))
+                self._summary(line, record, read_message(record, "user"))
             elif record.type == "user":
-                self._from_user(line, record, message_of(record, "user"))
+                self._from_user(line, record, read_message(record, "user"))
             elif record.subtype == "compact_boundary":
-                self._node(line, record).event = compaction_of(record)
+                self._node(line, record).event = read_compaction(record)
             elif record.subtype == "microcompact_boundary":
-                self._node(line, record).event = clearing_of(record)
+                self._node(line, record).event = read_clearing(record)
             else:
                 self.through[uuid] = record.parentUuid or record.logicalParentUuid
                 return False
@@ -324,14 +324,14 @@ class Chain:
             record.forget()
         return True
 
-    def _node(self, line: int, record: Record) -> _Node:
+    def _node(self, line: int, record: ClaudeCodeRecord) -> _SpokenNode:
         uuid = record.uuid or ""
-        node = _Node(uuid, record.parentUuid, line, line, record.at, record)
+        node = _SpokenNode(uuid, record.parentUuid, line, line, record.at, record)
         self.nodes[uuid] = node
         self.order.append(node)
         return node
 
-    def _reply(self, line: int, record: Record, message: Message) -> None:
+    def _reply(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
         id = (record.message.id if record.message else None) or record.uuid or ""
         node = self.replies.get(id)
         if node is None:
@@ -339,7 +339,7 @@ class Chain:
             node.role = "assistant"
         self.nodes[record.uuid or ""] = node
         node.last_line, node.at = line, record.at or node.at
-        node.usages.append(usage_of(record))
+        node.usages.append(read_usage(record))
         node.stop = (record.message.stop_reason if record.message else None) or node.stop
         for block in message.content:
             if isinstance(block, ToolResult):
@@ -349,31 +349,31 @@ class Chain:
                 if isinstance(block, ToolUse):
                     self.uses.setdefault(block.id, []).append(node)
 
-    def _summary(self, line: int, record: Record, message: Message) -> None:
+    def _summary(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
         before = self.nodes.get(record.parentUuid or "")
-        if before and isinstance(before.event, Compaction) and before.event.summary is None:
+        if before and isinstance(before.event, RecordedCompaction) and before.event.summary is None:
             self.nodes[record.uuid or ""] = before
         else:  # its boundary was lost
             before = self._node(line, record)
-            before.event = Compaction()
+            before.event = RecordedCompaction()
         before.event = replace(before.event, summary=message)
         before.last_line = line
 
-    def _from_user(self, line: int, record: Record, message: Message) -> None:
+    def _from_user(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
         if message.tool_uses:
             self.problems.append(Problem(line, "a tool use that no model made: it was dropped"))
             kept = tuple(b for b in message.content if not isinstance(b, ToolUse))
             message = Message("user", kept)
         if message.results:
             # Its use may come later in the file.
-            self.pending.append((line, record, message, notes_of(record)))
+            self.pending.append((line, record, message, read_tool_notes(record)))
             self.through[record.uuid or ""] = record.parentUuid
         else:
             self._node(line, record).blocks.extend(message.content)
 
     # --- when all records are in ----------------------------------------------------------------------
 
-    def finish(self, elsewhere: frozenset[str]) -> tuple[Said, ...]:
+    def finish(self, elsewhere: frozenset[str]) -> tuple[RecordedEvent, ...]:
         """Everything said, in the order of the file; `elsewhere` are uuids of other chains."""
         for line, record, message, notes in self.pending:
             self._results(line, record, message, notes)
@@ -383,9 +383,11 @@ class Chain:
             _said(node, self._parent(i, node, elsewhere)) for i, node in enumerate(self.order)
         )
 
-    def _results(self, line: int, record: Record, message: Message, notes: Notes) -> None:
+    def _results(
+        self, line: int, record: ClaudeCodeRecord, message: Message, notes: ToolNotes
+    ) -> None:
         """Put results right behind the reply that asked for them."""
-        answer: _Node | None = None
+        answer: _SpokenNode | None = None
         for result in message.results:
             id = result.tool_use_id
             asked = self._asked(result, record, line)
@@ -400,7 +402,7 @@ class Chain:
                 continue
             answer.blocks.append(result)
             tool = next(b.name for b in asked.blocks if isinstance(b, ToolUse) and b.id == id)
-            self.facts[id] = facts_of(result, tool, notes, line)
+            self.facts[id] = read_tool_note(result, tool, notes, line)
         rest = [block for block in message.content if not isinstance(block, ToolResult)]
         if answer is None and rest:
             answer = self._node(line, record)
@@ -409,7 +411,7 @@ class Chain:
             answer.last_line = max(answer.last_line, line)
             self.nodes[record.uuid or ""] = answer
 
-    def _asked(self, result: ToolResult, record: Record, line: int) -> _Node | None:
+    def _asked(self, result: ToolResult, record: ClaudeCodeRecord, line: int) -> _SpokenNode | None:
         """The reply with this tool use: the one the record names, else the nearest before it."""
         asking = self.uses.get(result.tool_use_id, [])
         for uuid in (record.sourceToolAssistantUUID, record.parentUuid):
@@ -418,14 +420,14 @@ class Chain:
         earlier = [node for node in asking if node.line < line]
         return (earlier or asking)[-1] if asking else None
 
-    def _answer(self, asked: _Node, line: int, record: Record) -> _Node:
+    def _answer(self, asked: _SpokenNode, line: int, record: ClaudeCodeRecord) -> _SpokenNode:
         if (answer := self.answers.get(asked.uuid)) is None:
             answer = self.answers[asked.uuid] = self._node(max(line, asked.line), record)
             answer.follows = asked.uuid
         return answer
 
-    def _parent(self, i: int, node: _Node, elsewhere: frozenset[str]) -> str | None:
-        compacted = isinstance(node.event, Compaction)
+    def _parent(self, i: int, node: _SpokenNode, elsewhere: frozenset[str]) -> str | None:
+        compacted = isinstance(node.event, RecordedCompaction)
         follows = node.follows or (node.record.logicalParentUuid if compacted else None)
         found, missing = self._resolve(follows, node)
         if found is not None and found.line <= node.line:
@@ -441,7 +443,9 @@ class Chain:
             )
         return self.order[i - 1].uuid
 
-    def _resolve(self, uuid: str | None, node: _Node) -> tuple[_Node | None, str | None]:
+    def _resolve(
+        self, uuid: str | None, node: _SpokenNode
+    ) -> tuple[_SpokenNode | None, str | None]:
         """What a uuid stands for, past records that say nothing; else the uuid that is missing."""
         passed = set[str]()
         while uuid is not None:
@@ -460,14 +464,14 @@ class Chain:
         return self.answers.get(last.uuid, last).uuid
 
 
-def _said(node: _Node, parent: str | None) -> Said:
+def _said(node: _SpokenNode, parent: str | None) -> RecordedEvent:
     record = node.record
     if node.event is not None:
-        return Said(node.uuid, parent, node.line, node.at, node.event)
+        return RecordedEvent(node.uuid, parent, node.line, node.at, node.event)
     message = Message("assistant" if node.role == "assistant" else "user", tuple(node.blocks))
     model = (record.message.model if record.message else None) or ""
     if node.role == "user" or model == SYNTHETIC or record.isApiErrorMessage:
-        return Said(
+        return RecordedEvent(
             node.uuid,
             parent,
             node.line,
@@ -480,7 +484,7 @@ def _said(node: _Node, parent: str | None) -> Said:
     usage = node.usages[-1]
     reply = Reply(message, usage, node.stop or _stop_of(message), model=model)
     counted = bool(node.stop) or len({u.output for u in node.usages}) > 1
-    return Said(
+    return RecordedEvent(
         node.uuid,
         parent,
         node.line,
@@ -504,7 +508,7 @@ _KINDS: Final = frozenset(
 )
 
 
-class ClaudeCode:
+class ClaudeCodeReader:
     """The reader, for those who take any."""
 
     format = FORMAT
@@ -512,24 +516,24 @@ class ClaudeCode:
     def recognises(self, head: bytes) -> bool:
         for line in head.split(b"\n")[:20]:
             try:
-                record = decode(line)
+                record = decode_record(line)
             except ValueError:
                 continue
             if record.type in _KINDS and (record.sessionId or record.leafUuid or record.uuid):
                 return True
         return False
 
-    def read(self, source: Path | bytes) -> Recorded:
+    def read(self, source: Path | bytes) -> RecordedSession:
         return read_session(source)
 
 
-_fits: type[SessionReader] = ClaudeCode
+_fits: type[SessionReader] = ClaudeCodeReader
 
 
-def read_session(source: Path | bytes, mend: Mend | None = None) -> Recorded:
+def read_session(source: Path | bytes, mend: Mend | None = None) -> RecordedSession:
     """A recorded session; what could not be understood is in its `problems`, by line."""
-    reading = _Reading(mend)
-    for number, line in lines_of(source, reading.problems):
+    reading = _ClaudeCodeParse(mend)
+    for number, line in iterate_lines(source, reading.problems):
         try:
             reading.take(number, reading.record(number, line))
         except ValueError as error:
@@ -537,31 +541,31 @@ def read_session(source: Path | bytes, mend: Mend | None = None) -> Recorded:
     return reading.recorded()
 
 
-class _Reading:
+class _ClaudeCodeParse:
     """All records of one file, taken in one by one."""
 
     def __init__(self, mend: Mend | None = None) -> None:
         self.mend = mend
         self.problems: list[Problem] = []
         self.skipped: Counter[str] = Counter()
-        self.api_errors: list[ApiError] = []
+        self.api_errors: list[RecordedApiError] = []
         self.titles: dict[str, str] = {}
         self.chosen_title = ""
-        self.first = Record()
-        self.main, self.sides = Chain(self.problems), dict[str, Chain]()
+        self.first = ClaudeCodeRecord()
+        self.main, self.sides = RecordChain(self.problems), dict[str, RecordChain]()
         self.seen: set[str] = set()
 
-    def record(self, number: int, line: bytes) -> Record:
+    def record(self, number: int, line: bytes) -> ClaudeCodeRecord:
         try:
-            return decode(line)
+            return decode_record(line)
         except ValueError:
             if self.mend is None:
                 raise
             line, told = self.mend(line)
             self.problems += [Problem(number, why) for why in told]
-            return decode(line)
+            return decode_record(line)
 
-    def take(self, line: int, record: Record) -> None:
+    def take(self, line: int, record: ClaudeCodeRecord) -> None:
         if record.customTitle or record.aiTitle:
             self.chosen_title = record.customTitle or record.aiTitle or ""
         if record.type == "summary" and record.summary:
@@ -577,13 +581,13 @@ class _Reading:
             self.first = record
         chain = self.main
         if record.isSidechain:
-            chain = self.sides.setdefault(record.agentId or "", Chain(self.problems))
+            chain = self.sides.setdefault(record.agentId or "", RecordChain(self.problems))
         if not chain.take(line, record):
             self.skipped[record.kind] += 1
         if record.subtype == "api_error":
-            self.api_errors.append(api_error_of(record, line))
+            self.api_errors.append(read_api_error(record, line))
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedSession:
         main, agent = self.main, ""
         entries = main.finish(frozenset())
         others = frozenset(self.seen) if entries else frozenset[str]()
@@ -591,7 +595,7 @@ class _Reading:
         if not entries and len(sides) == 1:  # the file of one sub-agent
             [(agent, entries)], sides = sides.items(), {}
             main = next(chain for chain in self.sides.values() if chain.order)
-        return Recorded(
+        return RecordedSession(
             FORMAT,
             session=self.first.sessionId or "",
             version=self.first.version or "",
@@ -618,7 +622,9 @@ class _Reading:
         return self.chosen_title or (here or list(self.titles.values()) or [""])[-1]
 
 
-def _by_conversation(sides: dict[str, tuple[Said, ...]]) -> dict[str, tuple[Said, ...]]:
+def _by_conversation(
+    sides: dict[str, tuple[RecordedEvent, ...]],
+) -> dict[str, tuple[RecordedEvent, ...]]:
     """Sub-agents by id; where the file gives none, by the first thing said."""
     out = {agent: said for agent, said in sides.items() if agent and said}
     roots: dict[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     Block,
     Json,
     Message,
@@ -22,11 +22,18 @@ from sevenfold.messages import (
     ToolResult,
     ToolUse,
 )
-from sevenfold.recordings.messages import arguments, part_of
-from sevenfold.recordings.model import Compaction, Recorded, SessionReader
-from sevenfold.recordings.read import Thread, count, decoded, left_out, object_of, text
-from sevenfold.storage.jsonl import lines_of
-from sevenfold.tokens import Usage
+from sevenfold.core.tokens import Usage
+from sevenfold.recordings.messages import parse_arguments, parse_part
+from sevenfold.recordings.reader import (
+    RecordedThread,
+    decode_lenient,
+    describe_left_out,
+    get_text,
+    parse_count,
+    parse_object,
+)
+from sevenfold.recordings.recorded import RecordedCompaction, RecordedSession, SessionReader
+from sevenfold.storage.jsonl import iterate_lines
 
 FORMAT: Final = "codex"
 ENVELOPES: Final = frozenset(
@@ -43,22 +50,22 @@ _LOOKED_AT: Final = 5
 _COUNTS: Final = ("input", "cached_input", "output")
 
 
-class _Line(msgspec.Struct):
+class _CodexLine(msgspec.Struct):
     type: str = ""
     timestamp: Any = None
     payload: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Event(msgspec.Struct):
+class _CodexEvent(msgspec.Struct):
     type: str = ""
     info: Any = None
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_line = msgspec.json.Decoder(_CodexLine).decode
+_decode_event = msgspec.json.Decoder(_CodexEvent).decode
 
 
-class Codex:
+class CodexReader:
     """The reader, for those who take any."""
 
     format = FORMAT
@@ -66,9 +73,9 @@ class Codex:
     def recognises(self, head: bytes) -> bool:
         return any(_is_ours(line) for line in head.split(b"\n")[:_LOOKED_AT])
 
-    def read(self, source: Path | bytes) -> Recorded:
-        reading = _Reading()
-        for number, line in lines_of(source, reading.thread.problems):
+    def read(self, source: Path | bytes) -> RecordedSession:
+        reading = _CodexParse()
+        for number, line in iterate_lines(source, reading.thread.problems):
             try:
                 reading.take(number, line)
             except (ValueError, msgspec.DecodeError) as error:
@@ -76,25 +83,25 @@ class Codex:
         return reading.recorded()
 
 
-_fits: type[SessionReader] = Codex
+_fits: type[SessionReader] = CodexReader
 
 
 def _is_ours(line: bytes) -> bool:
     if b'"session_meta"' in line[:300] and b'"payload"' in line:  # it may be longer than the head
         return True
     try:
-        found = object_of(line)
+        found = parse_object(line)
     except ValueError:
         return False
     if "payload" in found:
-        return text(found.get("type")) in ENVELOPES
+        return get_text(found.get("type")) in ENVELOPES
     old_head = "instructions" in found and "id" in found and "timestamp" in found
-    return old_head or (text(found.get("type")) in _ITEMS and "uuid" not in found)
+    return old_head or (get_text(found.get("type")) in _ITEMS and "uuid" not in found)
 
 
-class _Reading:
+class _CodexParse:
     def __init__(self) -> None:
-        self.thread = Thread(FORMAT)
+        self.thread = RecordedThread(FORMAT)
         self._about: Json = {}
         self._total: object = None
         """What all requests so far have used together: said again, it tells nothing new."""
@@ -105,10 +112,10 @@ class _Reading:
             payload = bytes(record.payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             lost: list[str] = []
-            mended = object_of(data, lost)
+            mended = parse_object(data, lost)
             for what in lost[:1]:
-                self.thread.wrong(line, left_out(what))
-            record = _Line(text(mended.get("type")), mended.get("timestamp"))
+                self.thread.wrong(line, describe_left_out(what))
+            record = _CodexLine(get_text(mended.get("type")), mended.get("timestamp"))
             payload = msgspec.json.encode(mended["payload"]) if "payload" in mended else b""
         at = self.thread.moment(record.timestamp, line)
         if not payload:
@@ -116,32 +123,32 @@ class _Reading:
         elif record.type == "event_msg":
             self._event(line, payload)
         elif record.type == "response_item":
-            self._item(line, at, object_of(payload))
+            self._item(line, at, parse_object(payload))
         elif record.type == "compacted":
-            self._compacted(line, at, object_of(payload))
+            self._compacted(line, at, parse_object(payload))
         elif record.type == "session_meta":
-            self._about = self._about or object_of(payload)
+            self._about = self._about or parse_object(payload)
         elif record.type == "turn_context":
-            self.thread.model = text(object_of(payload).get("model")) or self.thread.model
+            self.thread.model = get_text(parse_object(payload).get("model")) or self.thread.model
         else:
             self.thread.skipped[record.type or "unknown"] += 1
 
     def _bare(self, line: int, at: float, data: bytes) -> None:
         """A record of the first versions: the item itself, or the head of the file."""
-        found = object_of(data)
-        if text(found.get("type")) in _ITEMS:
+        found = parse_object(data)
+        if get_text(found.get("type")) in _ITEMS:
             self._item(line, at, found)
         elif "uuid" in found and "sessionId" in found:
             self.thread.skipped["claude-code"] += 1
         elif "id" in found and not self._about:
             self._about = found
         else:
-            self.thread.skipped[text(found.get("record_type")) or "unknown"] += 1
+            self.thread.skipped[get_text(found.get("record_type")) or "unknown"] += 1
 
     # --- what the model saw and wrote ---------------------------------------------------------------------
 
     def _item(self, line: int, at: float, item: Json) -> None:
-        kind = text(item.get("type"))
+        kind = get_text(item.get("type"))
         if kind == "message":
             self._message(line, at, item)
         elif kind in _OUTPUTS:
@@ -171,17 +178,17 @@ class _Reading:
         for item in instead if isinstance(instead, list) else ():
             if isinstance(item, dict) and item.get("type") == "message":
                 left += _blocks(item.get("content"))
-        if not left and (said := text(found.get("message"))):
+        if not left and (said := get_text(found.get("message"))):
             left = [Text(said)]
         summary = Message("user", tuple(left)) if left else None
-        self.thread.happened(Compaction("auto", 0, summary), line, at)
+        self.thread.happened(RecordedCompaction("auto", 0, summary), line, at)
 
     def _event(self, line: int, payload: bytes) -> None:
         try:
             event = _decode_event(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found = decoded(payload)
-            event = _Event(text(found.get("type")), found.get("info"))
+            found = decode_lenient(payload)
+            event = _CodexEvent(get_text(found.get("type")), found.get("info"))
         if event.type != "token_count":
             self.thread.skipped[f"event_msg/{event.type}"] += 1
             return
@@ -193,17 +200,17 @@ class _Reading:
         if not _can_be(last):
             self.thread.wrong(line, "its usage cannot be: it is left out")
             self.thread.stopped("")
-        elif count(last.get("input_tokens")):
+        elif parse_count(last.get("input_tokens")):
             self.thread.charged(_usage(last))
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedSession:
         about = self._about
         git = about.get("git")
         return self.thread.recorded(
-            session=text(about.get("id")) or text(about.get("session_id")),
-            version=text(about.get("cli_version")),
-            folder=text(about.get("cwd")),
-            branch=text(git.get("branch")) if isinstance(git, dict) else "",
+            session=get_text(about.get("id")) or get_text(about.get("session_id")),
+            version=get_text(about.get("cli_version")),
+            folder=get_text(about.get("cwd")),
+            branch=get_text(git.get("branch")) if isinstance(git, dict) else "",
         )
 
 
@@ -217,25 +224,28 @@ def _can_be(last: Json) -> bool:
 
 def _usage(last: Json) -> Usage:
     """Cached tokens are counted among the input there; writing to the cache costs nothing extra."""
-    sent, cached = count(last.get("input_tokens")), count(last.get("cached_input_tokens"))
-    return Usage(sent - cached, 0, cached, count(last.get("output_tokens")))
+    sent, cached = (
+        parse_count(last.get("input_tokens")),
+        parse_count(last.get("cached_input_tokens")),
+    )
+    return Usage(sent - cached, 0, cached, parse_count(last.get("output_tokens")))
 
 
 def _blocks(content: object) -> list[Block]:
     if isinstance(content, str):
         return [Text(content)] if content else []
     parts = content if isinstance(content, list) else ()
-    return [block for part in parts if (block := part_of(part)) is not None]
+    return [block for part in parts if (block := parse_part(part)) is not None]
 
 
 def _call(item: Json) -> ToolUse:
-    name = text(item.get("name"))
+    name = get_text(item.get("name"))
     if item.get("type") == "local_shell_call":
         name, given = "shell", item.get("action")
     else:
         given = item.get("arguments", item.get("input"))
-    id = text(item.get("call_id")) or text(item.get("id"))
-    return ToolUse(id, name or "tool", arguments(given))
+    id = get_text(item.get("call_id")) or get_text(item.get("id"))
+    return ToolUse(id, name or "tool", parse_arguments(given))
 
 
 def _output(item: Json) -> ToolResult:
@@ -244,19 +254,19 @@ def _output(item: Json) -> ToolResult:
         failed, given = given.get("success") is False, given.get("content")
     if isinstance(given, list):
         blocks = _blocks(given)
-        return ToolResult(text(item.get("call_id")), tuple(blocks), failed)
-    return ToolResult(text(item.get("call_id")), text(given), failed)
+        return ToolResult(get_text(item.get("call_id")), tuple(blocks), failed)
+    return ToolResult(get_text(item.get("call_id")), get_text(given), failed)
 
 
 def _thought(item: Json) -> Block | None:
     """What it thought, where that can be read; else the sealed bytes that were sent back."""
     parts = [
-        text(part.get("text"))
+        get_text(part.get("text"))
         for key in ("summary", "content")
         for part in (item[key] if isinstance(item.get(key), list) else ())
         if isinstance(part, dict)
     ]
     if words := "\n".join(part for part in parts if part):
         return Thinking(words)
-    sealed = text(item.get("encrypted_content"))
+    sealed = get_text(item.get("encrypted_content"))
     return RedactedThinking(sealed) if sealed else None

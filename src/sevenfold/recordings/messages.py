@@ -15,11 +15,28 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.messages import Block, Image, Json, Text, Thinking, ToolResult, ToolUse, parse_block
-from sevenfold.recordings.model import Recorded, SessionReader
-from sevenfold.recordings.read import Thread, decoded, document, items_of, left_out, object_of, text
-from sevenfold.storage.jsonl import lines_of
-from sevenfold.tokens import Usage
+from sevenfold.core.messages import (
+    Block,
+    Image,
+    Json,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    parse_block,
+)
+from sevenfold.core.tokens import Usage
+from sevenfold.recordings.reader import (
+    RecordedThread,
+    decode_lenient,
+    describe_left_out,
+    get_text,
+    iterate_items,
+    parse_object,
+    read_document,
+)
+from sevenfold.recordings.recorded import RecordedSession, SessionReader
+from sevenfold.storage.jsonl import iterate_lines
 
 _SENT: Final = ("prompt_tokens", "input_tokens")
 _WROTE: Final = ("completion_tokens", "output_tokens")
@@ -27,7 +44,7 @@ _DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
 _READ, _KEPT = "cache_read_input_tokens", "cache_creation_input_tokens"
 
 
-def usage_of(said: Json) -> Usage | None:
+def parse_usage(said: Json) -> Usage | None:
     """None when a count of it is none. What OpenAI read from its cache is among what was sent."""
     details: Json = next((said[name] for name in _DETAILS if isinstance(said.get(name), dict)), {})
     counts: list[Any] = [_first_counts(said, _SENT), _first_counts(said, _WROTE)]
@@ -52,7 +69,7 @@ _WORDS: Final = {"text": "text", "input_text": "text", "output_text": "text", "r
 _TIMES: Final = ("timestamp", "created_at", "created", "at")
 
 
-class Messages:
+class MessagesReader:
     """The reader, for those who take any."""
 
     format = FORMAT
@@ -67,9 +84,9 @@ class Messages:
             _IN_OBJECT.search(start) is not None and _ROLE.search(start) is not None
         )
 
-    def read(self, source: Path | bytes) -> Recorded:
-        reading = _Reading()
-        _, line = next(lines_of(source, []), (0, b""))  # whole: it may be longer than any head
+    def read(self, source: Path | bytes) -> RecordedSession:
+        reading = _MessagesParse()
+        _, line = next(iterate_lines(source, []), (0, b""))  # whole: it may be longer than any head
         if line.startswith(b"{") and _is_message(_outline(line)):
             items = reading.lines(source)
         else:
@@ -79,12 +96,12 @@ class Messages:
         return reading.thread.recorded()
 
 
-_fits: type[SessionReader] = Messages
+_fits: type[SessionReader] = MessagesReader
 
 
 def _first(head: bytes) -> object:
     try:
-        return decoded(head.split(b"\n", 1)[0])
+        return decode_lenient(head.split(b"\n", 1)[0])
     except ValueError:
         return None
 
@@ -94,7 +111,7 @@ def _outline(line: bytes) -> object:
     try:
         found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         role = found.get("role")
-        return {**found, "role": decoded(bytes(role))} if role is not None else found
+        return {**found, "role": decode_lenient(bytes(role))} if role is not None else found
     except (ValueError, RecursionError):
         return _first(line)
 
@@ -102,31 +119,31 @@ def _outline(line: bytes) -> object:
 def _is_message(found: object) -> bool:
     return (
         isinstance(found, dict)
-        and text(found.get("role")) in _ROLES
+        and get_text(found.get("role")) in _ROLES
         and any(key in found for key in _SAYS)
         and "uuid" not in found
     )
 
 
-class _Reading:
+class _MessagesParse:
     def __init__(self) -> None:
-        self.thread = Thread(FORMAT)
+        self.thread = RecordedThread(FORMAT)
         self._at = 0.0
         self._function = ""
         """The id of the last call in the way of old, which has none."""
 
     def lines(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
-        for number, line in lines_of(source, self.thread.problems):
+        for number, line in iterate_lines(source, self.thread.problems):
             lost: list[str] = []
             try:
-                yield number, object_of(line, lost)
+                yield number, parse_object(line, lost)
             except ValueError as error:
                 self.thread.wrong(number, str(error))
             for what in lost[:1]:
-                self.thread.wrong(number, left_out(what))
+                self.thread.wrong(number, describe_left_out(what))
 
     def whole(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
-        data, start = document(source, self.thread.problems), 0
+        data, start = read_document(source, self.thread.problems), 0
         if not data[:64].lstrip().startswith(b"["):
             self.thread.model = _model(data)
             found = _IN_OBJECT.search(data)
@@ -135,10 +152,10 @@ class _Reading:
             if after and found and after < len(data) and data[after : after + 1] == b"{":
                 self.thread.wrong(2, "another list of messages; put each in a file of its own")
         if start < len(data):
-            yield from enumerate(items_of(data, start, self.thread.problems), 1)
+            yield from enumerate(iterate_items(data, start, self.thread.problems), 1)
 
     def take(self, number: int, item: object) -> None:
-        if not isinstance(item, dict) or text(item.get("role")) not in _ROLES:
+        if not isinstance(item, dict) or get_text(item.get("role")) not in _ROLES:
             self.thread.wrong(number, "not a message with a role")
             return
         times = (self.thread.moment(item.get(key), number) for key in _TIMES)
@@ -147,7 +164,7 @@ class _Reading:
         if role == "assistant":
             self._reply(number, item)
         elif role in ("tool", "function"):
-            id = text(item.get("tool_call_id")) or self._function
+            id = get_text(item.get("tool_call_id")) or self._function
             result = ToolResult(id, _result(item.get("content")))
             self.thread.result(result, number, self._at)
         else:
@@ -166,7 +183,7 @@ class _Reading:
 
     def _reply(self, number: int, item: Json) -> None:
         self.thread.stopped("")
-        thought = text(item.get("reasoning_content")) or text(item.get("reasoning"))
+        thought = get_text(item.get("reasoning_content")) or get_text(item.get("reasoning"))
         blocks: list[Block] = [Thinking(thought)] if thought else []
         blocks += [b for b in _blocks(item.get("content")) if not isinstance(b, ToolResult)]
         calls = item.get("tool_calls")
@@ -177,10 +194,10 @@ class _Reading:
             self._function = f"function-{number}"
             blocks.append(_call({"id": self._function, "function": old}))
         for block in blocks:
-            self.thread.wrote(block, number, self._at, model=text(item.get("model")))
+            self.thread.wrote(block, number, self._at, model=get_text(item.get("model")))
         self.thread.stopped("")
         if blocks and isinstance(said := item.get("usage"), dict):
-            if (used := usage_of(said)) is None:
+            if (used := parse_usage(said)) is None:
                 self.thread.wrong(number, "its usage cannot be: it is left out")
             elif used.prompt:
                 self.thread.charged(used)
@@ -199,17 +216,19 @@ def _call(call: Json) -> ToolUse:
     named = call.get("function") or call.get("custom")
     about: Json = named if isinstance(named, dict) else call
     given = about.get("arguments", about.get("input"))
-    return ToolUse(text(call.get("id")), text(about.get("name")) or "tool", arguments(given))
+    return ToolUse(
+        get_text(call.get("id")), get_text(about.get("name")) or "tool", parse_arguments(given)
+    )
 
 
-def arguments(given: object) -> Json:
+def parse_arguments(given: object) -> Json:
     """The arguments of a call, which come as JSON inside a string, or as a plain text."""
     if isinstance(given, dict):
         return given
     if not isinstance(given, str):
         return {}
     try:
-        return object_of(given.encode("utf-8", "replace")) if given else {}
+        return parse_object(given.encode("utf-8", "replace")) if given else {}
     except ValueError:
         return {"input": given}
 
@@ -227,18 +246,18 @@ def _blocks(content: object) -> list[Block]:
     if isinstance(content, str):
         return [Text(content)] if content else []
     parts = content if isinstance(content, list) else ()
-    return [block for part in parts if (block := part_of(part)) is not None]
+    return [block for part in parts if (block := parse_part(part)) is not None]
 
 
-def part_of(part: object) -> Block | None:
+def parse_part(part: object) -> Block | None:
     """A part of a message's content; what we do not know is kept as it came."""
     if isinstance(part, str):
         return Text(part) if part else None
     if not isinstance(part, dict):
         return None
-    kind = text(part.get("type"))
+    kind = get_text(part.get("type"))
     if kind in _WORDS:
-        words = text(part.get(_WORDS[kind]))
+        words = get_text(part.get(_WORDS[kind]))
         return Text(words) if words else None
     if kind in ("image_url", "input_image"):
         return Image({"type": "url", "url": "image"})

@@ -18,13 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.errors import Mistake
-from sevenfold.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, to_wire
-from sevenfold.replay.policies import suggestion
-from sevenfold.request import TTL_SECONDS, Request, sendable
-from sevenfold.simulator.cache import Prompt, PromptCache
-from sevenfold.tokens import FRAME, Size, Usage, measure
-from sevenfold.transcript import Entry, Id, Placed, Replace, Reply
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
+from sevenfold.core.request import TTL_SECONDS, Request, strip_unsigned_thinking
+from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply
+from sevenfold.replay.policies import format_suggestion
+from sevenfold.simulator.cache import CachedPrompt, PromptCache
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
@@ -34,20 +34,20 @@ SYSTEM: Final = ("system", 0, 0, "text")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Provider:
+class CacheProvider:
     """Answers what a request would read from the cache, write to it, and send plain."""
 
-    def __init__(self, unseen: int, weigh: Callable[[Placed], int], known: int = 0) -> None:
+    def __init__(self, unseen: int, weigh: Callable[[PlacedMessage], int], known: int = 0) -> None:
         self._unseen = unseen
         self._known = known
         """So many of them the provider had in its cache before the first request."""
         self._weigh = weigh
         self._cache = PromptCache()
-        self._last: Prompt | None = None
-        self._placed: list[Placed] = []
+        self._last: CachedPrompt | None = None
+        self._placed: list[PlacedMessage] = []
         self._blocks: list[int] = []
         """Where the blocks of each message begin."""
-        self._prompt = Prompt()
+        self._prompt = CachedPrompt()
         self._begin()
         self.seconds = 0.0
 
@@ -95,12 +95,12 @@ class Provider:
             self._cache.look(SCOPE, self._last, MINIMUM, now)
             self.seconds += process_time() - began
 
-    def _had(self, prompt: Prompt) -> Prompt:
+    def _had(self, prompt: CachedPrompt) -> CachedPrompt:
         """What of the first request others had sent before."""
         most = self._known + SLACK
         end = max((n for n, tokens in enumerate(prompt.upto, 1) if tokens <= most), default=1)
         ttl = prompt.marks[0][1]
-        return Prompt(
+        return CachedPrompt(
             prompt.digests[:end], prompt.upto[:end], prompt.places[:end], [(end - 1, ttl)]
         )
 
@@ -110,9 +110,9 @@ class Provider:
         self._placed.clear()
         self._blocks.clear()
         digests = [b"system", b"%d" % self._unseen]
-        self._prompt = Prompt(digests, [stable, self._unseen], [SYSTEM, SYSTEM])
+        self._prompt = CachedPrompt(digests, [stable, self._unseen], [SYSTEM, SYSTEM])
 
-    def _asked(self, request: Request) -> Prompt:
+    def _asked(self, request: Request) -> CachedPrompt:
         self._follow(request)
         ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
         known, view = self._prompt, request.view
@@ -120,7 +120,7 @@ class Provider:
         for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
             end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
             marks.append((end - 1, ttl))
-        return Prompt(known.digests, known.upto, known.places, marks)
+        return CachedPrompt(known.digests, known.upto, known.places, marks)
 
     def _follow(self, request: Request) -> None:
         """Hashes and weights of the view; only what differs from the last one is worked out."""
@@ -148,7 +148,7 @@ class Provider:
         """Go back to these messages. The lists belong to an earlier request too: new ones are made."""
         end, old = self._blocks[same], self._prompt
         del self._placed[same:], self._blocks[same:]
-        self._prompt = Prompt(old.digests[:end], old.upto[:end], old.places[:end])
+        self._prompt = CachedPrompt(old.digests[:end], old.upto[:end], old.places[:end])
 
 
 def _digest(before: bytes, message: Message) -> bytes:
@@ -158,14 +158,14 @@ def _digest(before: bytes, message: Message) -> bytes:
     text that is not ASCII with the text, for as long as the session is held.
     """
     hashed = blake2b(before + message.role.encode(), digest_size=16)
-    for block in sendable(message).content:
+    for block in strip_unsigned_thinking(message).content:
         text, rest = "", block
         if isinstance(block, Text):
             text, rest = block.text, replace(block, text="")
         elif isinstance(block, ToolResult) and isinstance(block.content, str):
             text, rest = block.content, replace(block, content="")
         data = text.encode("utf-8", "surrogatepass")
-        hashed.update(b"%d:" % len(data) + _encode(to_wire(rest)))
+        hashed.update(b"%d:" % len(data) + _encode(encode_block(rest)))
         hashed.update(data)
     return hashed.digest()
 
@@ -190,7 +190,7 @@ UNKNOWN: Final = Price(
 """The usual multiples for cache and output, and no price."""
 
 
-class Priced(msgspec.Struct, frozen=True):
+class SessionPrice(msgspec.Struct, frozen=True):
     """The model of a session, and the price it is counted at."""
 
     model: str
@@ -213,9 +213,11 @@ class Priced(msgspec.Struct, frozen=True):
         return Prices({price.model: price}, {self.model: price.model, "*": price.model})
 
 
-def priced(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> Priced:
+def find_session_price(
+    entries: Sequence[Entry], prices: Prices, wanted: str | None
+) -> SessionPrice:
     """The price of the session's own model, or of the one that was asked for."""
-    model = model_of(entries)
+    model = find_main_model(entries)
     found = prices.of(wanted or model) if wanted or model else None
     if found is None:
         what = f"no price is known for {model}" if model else "it names no model"
@@ -223,13 +225,13 @@ def priced(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> Pric
             f"{what}: costs are in base-price tokens alone, and nothing is compacted by price; "
             "--price MODEL gives them a price"
         )
-        return Priced(
+        return SessionPrice(
             model, _fitting(replace(UNKNOWN, model=model or "unknown"), entries), False, error
         )
     if wanted:
-        return Priced(model or found.model, _fitting(found, entries), True)
+        return SessionPrice(model or found.model, _fitting(found, entries), True)
     others, error = _others(model, found, entries, prices)
-    return Priced(model, _fitting(found, entries), True, error, others)
+    return SessionPrice(model, _fitting(found, entries), True, error, others)
 
 
 def _others(
@@ -254,10 +256,10 @@ def _others(
     )
 
 
-def asked_for(prices: Prices, wanted: str) -> str:
+def find_wanted_model(prices: Prices, wanted: str) -> str:
     """A model whose price is known; `Mistake` with a suggestion when it is not."""
     if prices.of(wanted) is None:
-        near = suggestion(wanted, [price.model for price in prices])
+        near = format_suggestion(wanted, [price.model for price in prices])
         raise Mistake(
             f"no price is known for {wanted!r}: {near or 'the price table does not have it'}; "
             "the setting 'prices' names a table of your own"
@@ -265,7 +267,7 @@ def asked_for(prices: Prices, wanted: str) -> str:
     return wanted
 
 
-def model_of(entries: Sequence[Entry]) -> str:
+def find_main_model(entries: Sequence[Entry]) -> str:
     """The model that answered most."""
     known = Counter(e.what.model for e in entries if isinstance(e.what, Reply) and e.what.model)
     return known.most_common(1)[0][0] if known else ""
@@ -288,7 +290,7 @@ LARGEST_FIXED: Final = 45_000
 
 
 @dataclass
-class Counted:
+class TokenRates:
     """A rate for each entry: real tokens for one estimated token."""
 
     unseen: int = 0
@@ -320,27 +322,27 @@ class Counted:
         return min(self.unseen, *known)
 
 
-def estimated(message: Message) -> int:
-    return weigh(measure(message))
+def estimate_message(message: Message) -> int:
+    return estimate_size(measure_message(message))
 
 
-def weigh(size: Size) -> int:
+def estimate_size(size: MessageSize) -> int:
     return size.tokens() + size.frames * FRAME
 
 
-def thinks(message: Message) -> bool:
+def has_thinking(message: Message) -> bool:
     return any(isinstance(block, THOUGHTS) for block in message.content)
 
 
-def without_thinking(message: Message) -> Message:
-    if not thinks(message):
+def remove_thinking(message: Message) -> Message:
+    if not has_thinking(message):
         return message
     return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
 
 
-def counted(entries: Sequence[Entry]) -> Counted:
+def compute_token_rates(entries: Sequence[Entry]) -> TokenRates:
     """Rates from the differences between requests; entries without one get the session's usual rate."""
-    known, added, before = Counted(), dict[Id, int](), None
+    known, added, before = TokenRates(), dict[Id, int](), None
     compacted: Id | None = None
     for entry in entries:
         message = entry.what.message if isinstance(entry.what, Reply) else entry.what
@@ -357,15 +359,15 @@ def counted(entries: Sequence[Entry]) -> Counted:
             added, before, compacted = {}, prompt, None
         if isinstance(entry.what, Replace):
             compacted = entry.id
-            added = {entry.id: sum(estimated(m) for m in entry.what.by)}
+            added = {entry.id: sum(estimate_message(m) for m in entry.what.by)}
         elif isinstance(message, Message):
-            added[entry.id] = estimated(message)
+            added[entry.id] = estimate_message(message)
     if known.rates:
         known.usual = median(known.rates.values())
     return known
 
 
-def _share_out(known: Counted, tokens: int, added: dict[Id, int]) -> None:
+def _share_out(known: TokenRates, tokens: int, added: dict[Id, int]) -> None:
     whole = sum(added.values())
     if whole and LEAST <= tokens / whole <= MOST:
         known.rates.update(dict.fromkeys(added, tokens / whole))

@@ -23,9 +23,9 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.messages import Json, Message, Text, Thinking, ToolResult, ToolUse
-from sevenfold.replay.costs import estimated
-from sevenfold.transcript import Entry, Id, Placed, Replace, Reply, View
+from sevenfold.core.messages import Json, Message, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, View
+from sevenfold.replay.costs import estimate_message
 
 SHORTEST_LINE: Final = 12
 """A shorter line (a bracket, a return) could have come from anywhere."""
@@ -47,7 +47,7 @@ _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "m
 """Arguments whose values a tool itself names: nobody has to look them up."""
 
 
-class Need(msgspec.Struct, frozen=True):
+class ReplyNeed(msgspec.Struct, frozen=True):
     """A trace in a reply, and every place that could have told it, oldest first."""
 
     sources: tuple[str, ...]
@@ -58,10 +58,10 @@ class Need(msgspec.Struct, frozen=True):
     @property
     def of_results(self) -> bool:
         """Whether it stands in results alone."""
-        return all(is_result(source) for source in self.sources)
+        return all(is_result_source(source) for source in self.sources)
 
 
-class Missed(msgspec.Struct, frozen=True):
+class MissedSource(msgspec.Struct, frozen=True):
     """What a reply needed of one source that was not in the view."""
 
     use_id: str
@@ -69,24 +69,24 @@ class Missed(msgspec.Struct, frozen=True):
     robust: bool
 
 
-def is_result(source: str) -> bool:
+def is_result_source(source: str) -> bool:
     return not source.endswith(INPUT) and not source.startswith((SAID, THOUGHT))
 
 
-def can_be_asked_for(source: str) -> bool:
+def is_recoverable(source: str) -> bool:
     """Whether reading it back is something an agent could do: words that are gone are gone."""
     return not source.startswith(SAID)
 
 
-def needs_of(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple[Need, ...]]:
+def find_needs(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple[ReplyNeed, ...]]:
     """By the id of the reply that needed them.
 
     `resets`: a compaction of the recording takes everything before it out of every view. Without it, the
     recorded compaction is none: for a policy that compacts by itself.
     """
-    found: dict[Id, tuple[Need, ...]] = {}
-    wanted = _Wanted(entry.what.message for entry in entries if isinstance(entry.what, Reply))
-    seen = _Seen(wanted)
+    found: dict[Id, tuple[ReplyNeed, ...]] = {}
+    wanted = _TraceFilter(entry.what.message for entry in entries if isinstance(entry.what, Reply))
+    seen = _TraceIndex(wanted)
     for entry in entries:
         match entry.what:
             case Reply(message):
@@ -96,7 +96,7 @@ def needs_of(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple
             case Message() as message:
                 seen.take(message, entry.id)
             case Replace(by=messages) if resets:
-                seen = _Seen(wanted)
+                seen = _TraceIndex(wanted)
                 for message in messages:
                     seen.take(message, entry.id)
             case _:
@@ -104,11 +104,11 @@ def needs_of(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple
     return found
 
 
-def missed(
-    needs: Sequence[Need],
+def find_missed(
+    needs: Sequence[ReplyNeed],
     gone: AbstractSet[str],
     told: Callable[[str], bool] = lambda part: False,
-) -> list[Missed]:
+) -> list[MissedSource]:
     """The sources among `gone` that these needs go back to; of several the newest would do.
 
     `told`: whether a trace stands in something else that is in view, such as a summary.
@@ -118,29 +118,31 @@ def missed(
     for need in needs:
         if not all(source in gone for source in need.sources) or told(need.part):
             continue
-        newest = next((s for s in reversed(need.sources) if can_be_asked_for(s)), None)
+        newest = next((s for s in reversed(need.sources) if is_recoverable(s)), None)
         if newest is not None:
             words[newest] = words.get(newest, 0) + 1
             if need.line:
                 lines.add(newest)
-    return [Missed(use, use in lines or count >= ROBUST) for use, count in words.items()]
+    return [MissedSource(use, use in lines or count >= ROBUST) for use, count in words.items()]
 
 
-class _Wanted:
+class _TraceFilter:
     """The traces that any reply has: nothing else of a long session need be remembered."""
 
     def __init__(self, replies: Iterable[Message]) -> None:
         self.lines: set[str] = set()
         self.words: set[str] = set()
         for message in replies:
-            self.lines.update(*(lines_of(old) for u in message.tool_uses for old in _replaced(u)))
-            self.words.update(*map(words_of, _own_words(message)))
+            self.lines.update(
+                *(find_long_lines(old) for u in message.tool_uses for old in _replaced(u))
+            )
+            self.words.update(*map(find_rare_words, _own_words(message)))
 
 
-class _Seen:
+class _TraceIndex:
     """Where each line and each rare word stands."""
 
-    def __init__(self, wanted: _Wanted) -> None:
+    def __init__(self, wanted: _TraceFilter) -> None:
         self._wanted = wanted
         self._lines: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}
@@ -153,27 +155,27 @@ class _Seen:
             if isinstance(block, Text):
                 self._note(block.text, f"{SAID}{id}")
             elif isinstance(block, ToolUse):
-                self._note("\n".join(strings(block.input)), block.id + INPUT)
+                self._note("\n".join(iterate_strings(block.input)), block.id + INPUT)
             elif isinstance(block, Thinking):
-                for word in words_of(block.thinking) & self._wanted.words:
+                for word in find_rare_words(block.thinking) & self._wanted.words:
                     _put(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
 
-    def needs(self, message: Message) -> Iterator[Need]:
+    def needs(self, message: Message) -> Iterator[ReplyNeed]:
         for use in message.tool_uses:
             for old in _replaced(use):
-                for line in sorted(lines_of(old)):
+                for line in sorted(find_long_lines(old)):
                     if sources := self._lines.get(line):
-                        yield Need(tuple(sources), True, line)
-        for word in sorted({w for text in _own_words(message) for w in words_of(text)}):
+                        yield ReplyNeed(tuple(sources), True, line)
+        for word in sorted({w for text in _own_words(message) for w in find_rare_words(text)}):
             sources = self._words.get(word) or self._thought.get(word)
             if sources and len(sources) <= MOST_SOURCES:
-                yield Need(tuple(sources), False, word)
+                yield ReplyNeed(tuple(sources), False, word)
 
     def _note(self, text: str, source: str) -> None:
-        for line in lines_of(text) & self._wanted.lines:
+        for line in find_long_lines(text) & self._wanted.lines:
             _put(self._lines, line, source, NEWEST_LINES)
             del self._lines[line][:-NEWEST_LINES]
-        for word in words_of(text) & self._wanted.words:
+        for word in find_rare_words(text) & self._wanted.words:
             _put(self._words, word, source, MOST_SOURCES)
 
 
@@ -197,35 +199,35 @@ def _own_words(message: Message) -> Iterator[str]:
         if isinstance(block, Text):
             yield block.text
         elif isinstance(block, ToolUse):
-            yield from strings(block.input)
+            yield from iterate_strings(block.input)
 
 
-def strings(value: Json | list[object] | object) -> Iterator[str]:
+def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for key, inner in value.items():
             if key not in _SCHEMA:
-                yield from strings(inner)
+                yield from iterate_strings(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from strings(inner)
+            yield from iterate_strings(inner)
 
 
-def lines_of(text: str) -> set[str]:
+def find_long_lines(text: str) -> set[str]:
     """The lines of a text that are long enough to be recognised, without line numbers and margins."""
     stripped = (_NUMBERED.sub("", line).strip() for line in text.splitlines())
     return {line for line in stripped if len(line) >= SHORTEST_LINE}
 
 
-def words_of(text: str) -> set[str]:
+def find_rare_words(text: str) -> set[str]:
     """Identifiers, paths and numbers; plain words of a language say nothing about where they are from."""
     return {
         word for word in _WORD.findall(text) if len(word) >= SHORTEST_WORD and _SHAPED.search(word)
     }
 
 
-class Lost(msgspec.Struct, frozen=True):
+class LostItem(msgspec.Struct, frozen=True):
     """Something that is not in the view any more."""
 
     tokens: int
@@ -233,7 +235,7 @@ class Lost(msgspec.Struct, frozen=True):
     """Who took it away."""
 
 
-class Absence:
+class AbsenceTracker:
     """Follows what is gone. Tokens are the provider's own count."""
 
     def __init__(
@@ -243,7 +245,7 @@ class Absence:
         recording by those of ours.
         """
         self._rate, self._known, self._view = rate, known, view
-        self.gone: dict[str, Lost] = {}
+        self.gone: dict[str, LostItem] = {}
         self._first: dict[str, str] = {}
         """Whose result a result that was read back repeats."""
         self._uses: dict[str, ToolUse] = {}
@@ -271,13 +273,13 @@ class Absence:
 
     # --- what goes --------------------------------------------------------------------------------------
 
-    def results_went(self, use_ids: Iterable[str], layer: str) -> list[Lost]:
+    def results_went(self, use_ids: Iterable[str], layer: str) -> list[LostItem]:
         """Results are shown otherwise from now on."""
         return [self._went(self._first.get(use, use), self._weight(use), layer) for use in use_ids]
 
-    def messages_went(self, placed: Sequence[Placed], layer: str) -> list[Lost]:
+    def messages_went(self, placed: Sequence[PlacedMessage], layer: str) -> list[LostItem]:
         """Whole messages left the view. A call counts once, whatever of it was still there."""
-        lost: list[Lost] = []
+        lost: list[LostItem] = []
         for one in placed:
             message = one.message
             for result in message.results:
@@ -290,7 +292,7 @@ class Absence:
             self._words_went(one, layer)
         return lost
 
-    def _words_went(self, one: Placed, layer: str) -> None:
+    def _words_went(self, one: PlacedMessage, layer: str) -> None:
         id = self._known.get(one.id)
         if id is not None and any(isinstance(block, Text) for block in one.message.content):
             self._went(f"{SAID}{id}", 0, layer)
@@ -301,22 +303,24 @@ class Absence:
             if (source := f"{THOUGHT}{self._known.get(id)}") in self._thoughts:
                 self._went(source, self._weight(source), layer)
 
-    def _went(self, source: str, tokens: int, layer: str) -> Lost:
+    def _went(self, source: str, tokens: int, layer: str) -> LostItem:
         lost = self.gone.get(source)
         if lost is None:
-            lost = self.gone[source] = Lost(tokens, layer)
+            lost = self.gone[source] = LostItem(tokens, layer)
         return lost
 
     def _weight(self, source: str) -> int:
-        if is_result(source) and source in self._results:
+        if is_result_source(source) and source in self._results:
             result, rate = self._results[source]
-            return round(estimated(Message("user", (result,))) * rate)
-        return round(estimated(Message("user", (Text(self._text(source)),))) * self._rate(-1))
+            return round(estimate_message(Message("user", (result,))) * rate)
+        return round(
+            estimate_message(Message("user", (Text(self._text(source)),))) * self._rate(-1)
+        )
 
     def as_shown(self, results: Iterable[ToolResult]) -> int:
         """Tokens of what stands in the view for these results."""
         weights = (
-            estimated(Message("user", (shown,))) * self._results[shown.tool_use_id][1]
+            estimate_message(Message("user", (shown,))) * self._results[shown.tool_use_id][1]
             for shown in results
         )
         return sum(map(round, weights))
@@ -325,31 +329,33 @@ class Absence:
         if source in self._thoughts:
             return self._thoughts[source]
         use = self._uses.get(source.removesuffix(INPUT))
-        return "\n".join(strings(use.input)) if use else ""
+        return "\n".join(iterate_strings(use.input)) if use else ""
 
     # --- what is missed ---------------------------------------------------------------------------------
 
-    def missed(self, needs: Sequence[Need]) -> list[Missed]:
+    def missed(self, needs: Sequence[ReplyNeed]) -> list[MissedSource]:
         if not self.gone or not needs:
             return []
-        found = missed(needs, self.gone.keys(), self._is_told)
-        return [one for one in found if can_be_asked_for(one.use_id)]
+        found = find_missed(needs, self.gone.keys(), self._is_told)
+        return [one for one in found if is_recoverable(one.use_id)]
 
     def _is_told(self, part: str) -> bool:
         """Whether it stands anywhere in the view: in a summary, or as part of a longer path."""
         return any(part in text for placed in self._view() for text in _texts(placed.message))
 
-    def read_back(self, missed: Sequence[Missed]) -> Iterator[tuple[ToolUse, ToolResult]]:
+    def read_back(self, missed: Sequence[MissedSource]) -> Iterator[tuple[ToolUse, ToolResult]]:
         """A call for each, and what it gives. They are in the view from then on."""
         for one in missed:
             source, again = one.use_id, f"{one.use_id}.again{len(self._first) + 1}"
             del self.gone[source]
             use = self._uses.get(source.removesuffix(INPUT))
-            if is_result(source) and source in self._results:
+            if is_result_source(source) and source in self._results:
                 result, rate = self._results[source]
             else:
                 result, rate = ToolResult(again, self._text(source)), self._rate(-1)
-            name, given = (use.name, use.input) if use and is_result(source) else ("Read", {})
+            name, given = (
+                (use.name, use.input) if use and is_result_source(source) else ("Read", {})
+            )
             self._uses[again] = ToolUse(again, name, given)
             self._results[again] = msgspec.structs.replace(result, tool_use_id=again), rate
             self._first[again] = source
@@ -364,6 +370,6 @@ def _texts(message: Message) -> Iterator[str]:
             case ToolResult():
                 yield block.text
             case ToolUse():
-                yield from strings(block.input)
+                yield from iterate_strings(block.input)
             case _:
                 pass

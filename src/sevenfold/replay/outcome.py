@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.tokens import Usage
+from sevenfold.core.tokens import Usage
 
 Kind: TypeAlias = Literal["turn", "read back", "keep warm", "notes", "summary", "extraction"]
 """What a request was for: the session itself, reading again what was gone, or a layer beside it."""
@@ -19,7 +19,7 @@ BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary", "extraction")
 """Requests that go beside the conversation."""
 
 
-class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
+class LayerAction(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something a layer did before a request, or that the recording did."""
 
     layer: str
@@ -30,7 +30,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     """That left the view (or came back to it, below nothing), in the provider's own count."""
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request: when, for what, and what the provider would have counted."""
 
     at: float
@@ -38,7 +38,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage
     recorded: Usage = Usage()
     """What was counted then; nothing for a request that there was not."""
-    happened: tuple[Happened, ...] = ()
+    happened: tuple[LayerAction, ...] = ()
     model: str = ""
     """Who answered then, where the recording says so."""
 
@@ -47,7 +47,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.usage.prompt
 
 
-class Break(msgspec.Struct, frozen=True, omit_defaults=True):
+class CacheBreak(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request that had to pay again for what had been sent before."""
 
     request: int
@@ -58,7 +58,7 @@ class Break(msgspec.Struct, frozen=True, omit_defaults=True):
     """silence, cleared, compacted, stored or another word for what changed."""
 
 
-class Regret(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     """What left the view, and what of it was needed after all."""
 
     removed: int = 0
@@ -72,10 +72,10 @@ class Regret(msgspec.Struct, frozen=True, omit_defaults=True):
     by_layer: dict[str, tuple[int, int]] = {}
     """Of each layer: how many things it took away, and how many of them were needed."""
 
-    def __add__(self, other: Regret) -> Regret:
+    def __add__(self, other: ReplayRegret) -> ReplayRegret:
         layers = {*self.by_layer, *other.by_layer}
         pairs = {n: (self.by_layer.get(n, (0, 0)), other.by_layer.get(n, (0, 0))) for n in layers}
-        return Regret(
+        return ReplayRegret(
             self.removed + other.removed,
             self.removed_tokens + other.removed_tokens,
             self.needed + other.needed,
@@ -97,7 +97,7 @@ class Regret(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.needed_tokens / self.removed_tokens if self.removed_tokens else 0.0
 
 
-class Compaction(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReplayCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The older part of the view was replaced."""
 
     request: int
@@ -110,7 +110,7 @@ class Compaction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The share of what was said that can still be found; None where it was not measured."""
 
 
-class Share(msgspec.Struct, frozen=True, omit_defaults=True):
+class LayerShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one layer saved and what it cost, in base-price input tokens."""
 
     saved: float = 0.0
@@ -118,11 +118,11 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: float = 0.0
     """Breaks it made, requests it made beside the conversation, and reading back what it took away."""
 
-    def __add__(self, other: Share) -> Share:
-        return Share(self.saved + other.saved, self.cost + other.cost)
+    def __add__(self, other: LayerShare) -> LayerShare:
+        return LayerShare(self.saved + other.saved, self.cost + other.cost)
 
 
-class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+class TimeSpent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds of our own: reading the file is added by whoever read it."""
 
     parsing: float = 0.0
@@ -134,8 +134,8 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
     simulator: float = 0.0
     other: float = 0.0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: TimeSpent) -> TimeSpent:
+        return TimeSpent(
             self.parsing + other.parsing,
             self.tracing + other.tracing,
             self.layers + other.layers,
@@ -149,16 +149,16 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.parsing + self.tracing + self.layers + self.asking + self.simulator + self.other
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session under one policy."""
 
-    rows: tuple[Row, ...] = ()
-    breaks: tuple[Break, ...] = ()
-    regret: Regret = Regret()
-    compactions: tuple[Compaction, ...] = ()
-    layers: dict[str, Share] = {}
-    """By the names that `Happened.layer` has."""
-    spent: Spent = Spent()
+    rows: tuple[RequestRow, ...] = ()
+    breaks: tuple[CacheBreak, ...] = ()
+    regret: ReplayRegret = ReplayRegret()
+    compactions: tuple[ReplayCompaction, ...] = ()
+    layers: dict[str, LayerShare] = {}
+    """By the names that `LayerAction.layer` has."""
+    spent: TimeSpent = TimeSpent()
 
     @property
     def turns(self) -> int:
@@ -177,7 +177,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def usage(self) -> Usage:
         """Of all requests. The output of the session's own replies is in it."""
-        return total(row.usage for row in self.rows)
+        return sum_usage(row.usage for row in self.rows)
 
     @property
     def charged(self) -> Usage:
@@ -191,7 +191,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def paid(self) -> Usage:
         """What was really counted for input then, where the recording says so."""
-        used = total(row.recorded for row in self.rows)
+        used = sum_usage(row.recorded for row in self.rows)
         return msgspec.structs.replace(used, output=0)
 
     @property
@@ -223,5 +223,5 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
         return sum(row.kind == kind for row in self.rows)
 
 
-def total(usages: Iterable[Usage]) -> Usage:
+def sum_usage(usages: Iterable[Usage]) -> Usage:
     return sum(usages, Usage())

@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Meta, inspect
 from msgspec.structs import replace
 
-from sevenfold.errors import Mistake, SettingsError, StorageFailure
-from sevenfold.layers.settings import (
+from sevenfold.core.errors import Mistake, SettingsError, StorageFailure
+from sevenfold.core.request import Ttl
+from sevenfold.settings.layers import (
     CompactionSettings,
     ExtractionSettings,
     MicroSettings,
@@ -27,7 +28,6 @@ from sevenfold.layers.settings import (
     Switches,
     ToolResultSettings,
 )
-from sevenfold.request import Ttl
 from sevenfold.storage.files import read_bounded
 
 LARGEST: Final = 100_000
@@ -62,7 +62,7 @@ def read_policy(path: Path, kind: type[Kind]) -> Kind:
         raise SettingsError(f"{where}: {said}{known}.") from None
 
 
-def suggestion(given: str, known: Iterable[str]) -> str:
+def format_suggestion(given: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(given, list(known), 1)
     return f"did you mean {near[0]!r}?" if near else ""
 
@@ -87,7 +87,7 @@ def _unknown(kind: inspect.Type, value: Any, key: str) -> Iterator[tuple[str, st
         if name in fields:
             yield from _unknown(fields[name].type, inner, at)
         else:
-            near = suggestion(name, fields) or f"there are {', '.join(fields)}."
+            near = format_suggestion(name, fields) or f"there are {', '.join(fields)}."
             yield at, f"{at} is not a key of a policy; {near}"
 
 
@@ -190,7 +190,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     compactions: Annotated[
         Literal["own", "recorded"],
-        Meta(description="Compact where the policy does, or where the recording did."),
+        Meta(description="Compact where the load_policy does, or where the recording did."),
     ] = "own"
     clear: ClearRule | None = None
     flags: Switches = Switches()
@@ -239,13 +239,13 @@ ELSEWHERE: Final = frozenset(
 """Flags of what a replay does not carry out: what the provider does, recall, and layers 6 and 7."""
 
 
-def policy(name: str) -> Policy:
+def load_policy(name: str) -> Policy:
     """A policy that comes with this package, or the one in a file."""
     if name in BUILT_IN:
         return _named(FOLDER / f"{name}.toml", name)
     path = Path(name).expanduser()
     if not path.is_file():
-        near = suggestion(name, BUILT_IN)
+        near = format_suggestion(name, BUILT_IN)
         raise Mistake(
             f"there is no policy {name!r}: {near or 'it is neither a file nor one of ours'}; "
             f"ours are {', '.join(BUILT_IN)}"
@@ -258,7 +258,7 @@ def _named(path: Path, name: str) -> Policy:
     return found if found.name else replace(found, name=name)
 
 
-def unheeded(policy: Policy) -> str:
+def describe_unheeded(policy: Policy) -> str:
     """A note on what a user's policy asks for in vain; empty when there is nothing."""
     said = [_turned(policy)]
     if not policy.flags.compact:
@@ -275,7 +275,7 @@ def _turned(policy: Policy) -> str:
     return f"these flags change nothing in a replay: {', '.join(turned)}" if turned else ""
 
 
-def active(policy: Policy) -> dict[str, bool]:
+def list_active_layers(policy: Policy) -> dict[str, bool]:
     """Which layers, and which flags of theirs, do anything in a replay of this policy."""
     on, plain = policy.flags, policy.micro.policy == "plain"
     own = policy.clear is None
@@ -299,13 +299,13 @@ def active(policy: Policy) -> dict[str, bool]:
     return {**flags, "micro": micro, "compaction": compaction, "keep_warm": warm}
 
 
-def in_vain(policy: Policy, layers: Sequence[str]) -> list[str]:
+def find_useless_exclusions(policy: Policy, layers: Sequence[str]) -> list[str]:
     """What of this is off in the policy, so that leaving it out changes nothing."""
-    known = active(policy)
+    known = list_active_layers(policy)
     return [name for name in map(_plain, layers) if not known.get(name, True)]
 
 
-def without(policy: Policy, layers: Sequence[str]) -> Policy:
+def exclude_layers(policy: Policy, layers: Sequence[str]) -> Policy:
     """The same policy with some layers, or single flags, switched off; its name says so."""
     flags = dict[str, bool]()
     left_out = list(map(_plain, layers))
@@ -321,7 +321,7 @@ def without(policy: Policy, layers: Sequence[str]) -> Policy:
         # The plain rule is a setting, and on whatever the flags say.
         micro=replace(policy.micro, policy="cost") if "micro" in left_out else policy.micro,
     )
-    went = active(policy)["notes"] and not less.compacts and "notes" not in left_out
+    went = list_active_layers(policy)["notes"] and not less.compacts and "notes" not in left_out
     also = " and with it notes" if went else ""
     return replace(less, name=f"{policy.name} without {', '.join(left_out)}{also}")
 
@@ -338,7 +338,7 @@ def _flag(given: str, flag: str) -> str:
             f"to 4 and extraction; what can be left out is {', '.join(LAYERS)}, or a flag of theirs"
         )
     if flag not in Switches.__struct_fields__:
-        near = suggestion(flag, (*LAYERS, *Switches.__struct_fields__))
+        near = format_suggestion(flag, (*LAYERS, *Switches.__struct_fields__))
         raise Mistake(
             f"there is no layer {given!r} to leave out: {near or 'it is not known'}; "
             f"the layers are {', '.join(LAYERS)}"

@@ -16,38 +16,45 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
-from sevenfold.replay.books import READ_BACK, RECORDING, WHO
-from sevenfold.replay.outcome import BESIDE, Happened, Outcome, Regret, Row, Spent
+from sevenfold.core.tokens import Usage
+from sevenfold.replay.bookkeeping import READ_BACK, RECORDING, WHO
+from sevenfold.replay.outcome import (
+    BESIDE,
+    LayerAction,
+    ReplayOutcome,
+    ReplayRegret,
+    RequestRow,
+    TimeSpent,
+)
 from sevenfold.replay.stand_ins import NOTHING, SOMETHING
-from sevenfold.tokens import Usage
 
 NONE: Final[Mapping[str, Price]] = MappingProxyType({})
 
 
-class Cost(msgspec.Struct, frozen=True):
+class ReplayCost(msgspec.Struct, frozen=True):
     """A price in base-price input tokens, and in a currency where the price of the model is known."""
 
     units: float = 0.0
     amount: float | None = None
     currency: str | None = None
 
-    def __add__(self, other: Cost) -> Cost:
+    def __add__(self, other: ReplayCost) -> ReplayCost:
         """Amounts add up where both are known and in one currency."""
         same = self.currency == other.currency
         known = self.amount is not None and other.amount is not None and same
         amount = (self.amount or 0.0) + (other.amount or 0.0) if known else None
-        return Cost(self.units + other.units, amount, self.currency if known else None)
+        return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 
 
-class Left(msgspec.Struct, frozen=True):
+class LeftBranches(msgspec.Struct, frozen=True):
     """Requests on branches that the user left: they were paid for, and are not replayed."""
 
     requests: int = 0
-    paid: Cost | None = None
+    paid: ReplayCost | None = None
     """For their input, as everywhere; None where the file does not say."""
 
 
-class Broke(msgspec.Struct, frozen=True):
+class BreakFigure(msgspec.Struct, frozen=True):
     """A cache break: in which request, why, and how many tokens were paid for again."""
 
     at: int
@@ -55,7 +62,7 @@ class Broke(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class CompactionFigure(msgspec.Struct, frozen=True):
     at: int
     by: str
     tokens_before: int
@@ -63,7 +70,7 @@ class Compacted(msgspec.Struct, frozen=True):
     fidelity: float | None
 
 
-class Layer(msgspec.Struct, frozen=True):
+class LayerFigure(msgspec.Struct, frozen=True):
     """What one layer did, saved and cost, in base-price input tokens."""
 
     times: int = 0
@@ -78,8 +85,8 @@ class Layer(msgspec.Struct, frozen=True):
     def net(self) -> float:
         return self.saved - self.cost
 
-    def __add__(self, other: Layer) -> Layer:
-        return Layer(
+    def __add__(self, other: LayerFigure) -> LayerFigure:
+        return LayerFigure(
             self.times + other.times,
             self.tokens + other.tokens,
             self.saved + other.saved,
@@ -88,7 +95,7 @@ class Layer(msgspec.Struct, frozen=True):
         )
 
 
-class Point(msgspec.Struct, frozen=True):
+class ChartPoint(msgspec.Struct, frozen=True):
     """One request in a drawing."""
 
     turn: int
@@ -98,10 +105,10 @@ class Point(msgspec.Struct, frozen=True):
     context: int
     read: int
     recorded: int = 0
-    happened: tuple[Happened, ...] = ()
+    happened: tuple[LayerAction, ...] = ()
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One session, or many, under one policy."""
 
     requests: int = 0
@@ -112,10 +119,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     beside: int = 0
     """Requests beside the conversation: notes, summaries, keeping warm."""
     usage: Usage = Usage()
-    cost: Cost = Cost()
-    paid: Cost | None = None
+    cost: ReplayCost = ReplayCost()
+    paid: ReplayCost | None = None
     """What was really paid, for the same things; None where no file says."""
-    compared: Cost | None = None
+    compared: ReplayCost | None = None
     """The simulated cost of the requests of which it is known what was paid, and of those added there."""
     files: int = 0
     """How many sessions these figures are of."""
@@ -127,14 +134,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The model at whose price all is counted, where one was asked for: else each at its own."""
     priced_files: int = 0
     """Of these, how many have a known price: amounts in a currency are of them."""
-    breaks: tuple[Broke, ...] = ()
-    compactions: tuple[Compacted, ...] = ()
-    layers: dict[str, Layer] = {}
-    regret: Regret = Regret()
+    breaks: tuple[BreakFigure, ...] = ()
+    compactions: tuple[CompactionFigure, ...] = ()
+    layers: dict[str, LayerFigure] = {}
+    regret: ReplayRegret = ReplayRegret()
     accounting: tuple[float, ...] = ()
     """By how much our count of each request is off the recorded one, where the policy changed nothing."""
-    spent: Spent = Spent()
-    points: tuple[Point, ...] = ()
+    spent: TimeSpent = TimeSpent()
+    points: tuple[ChartPoint, ...] = ()
     """For the report alone."""
 
     @property
@@ -166,15 +173,15 @@ MOST_POINTS = 600
 """Of one session in a drawing; a longer one is thinned out, events kept."""
 
 
-def figures(
-    outcome: Outcome,
+def compute_figures(
+    outcome: ReplayOutcome,
     price: Price,
     *,
     priced: bool,
     drawn: bool = False,
     others: Mapping[str, Price] = NONE,
     paid_at: str = "",
-) -> Figures:
+) -> ReplayFigures:
     """What is said about an outcome at this price; `priced`: it is really the price of the model.
 
     `others`: what further models cost that answered some of it. `paid_at`: the price was asked for.
@@ -183,9 +190,9 @@ def figures(
     recorded = [(r.model, replace(r.recorded, output=0)) for r in rows if r.recorded.prompt]
     known = [row for row in rows if row.kind != "turn" or row.recorded.prompt]
     first = outcome.compactions[0].request if outcome.compactions else len(rows)
-    costing = partial(costs, price=price, priced=priced, others=others)
+    costing = partial(sum_costs, price=price, priced=priced, others=others)
     changed = any(did.layer in CHANGING for row in rows[:first] for did in row.happened)
-    return Figures(
+    return ReplayFigures(
         requests=len(rows),
         turns=outcome.turns,
         extra=outcome.extra_requests,
@@ -199,9 +206,9 @@ def figures(
         paid_requests=len(recorded),
         paid_at=paid_at,
         priced_files=int(priced),
-        breaks=tuple(Broke(b.request, b.why, b.tokens) for b in outcome.breaks),
+        breaks=tuple(BreakFigure(b.request, b.why, b.tokens) for b in outcome.breaks),
         compactions=tuple(
-            Compacted(c.request, c.by, c.tokens_before, c.tokens_after, c.fidelity)
+            CompactionFigure(c.request, c.by, c.tokens_before, c.tokens_after, c.fidelity)
             for c in outcome.compactions
         ),
         layers=_layers(outcome),
@@ -212,13 +219,13 @@ def figures(
     )
 
 
-def costs(
+def sum_costs(
     used: Iterable[tuple[str, Usage]],
     price: Price,
     *,
     priced: bool,
     others: Mapping[str, Price] = NONE,
-) -> Cost:
+) -> ReplayCost:
     """Request by request, each at the price of the model that answered: a long prompt may have another.
 
     Units are plain input tokens of `price` throughout.
@@ -228,35 +235,37 @@ def costs(
         own = others.get(model, price)
         units += own.units(usage) * (own.input / price.input if own is not price else 1.0)
         amount += own.cost(usage)
-    return Cost(units, amount, price.currency) if priced else Cost(units)
+    return ReplayCost(units, amount, price.currency) if priced else ReplayCost(units)
 
 
-def _charged(row: Row) -> tuple[str, Usage]:
+def _charged(row: RequestRow) -> tuple[str, Usage]:
     """What a policy can change: the words of the session's own replies are the same under each."""
     return row.model, replace(row.usage, output=0) if row.kind == "turn" else row.usage
 
 
-def _layers(outcome: Outcome) -> dict[str, Layer]:
+def _layers(outcome: ReplayOutcome) -> dict[str, LayerFigure]:
     """Reading back is on the account of who took it away, and the recording is no layer of ours."""
-    found: dict[str, Layer] = {}
+    found: dict[str, LayerFigure] = {}
     asked = Counter(WHO[row.kind] for row in outcome.rows if row.kind in WHO)
     for row in outcome.rows:
         for did in row.happened:
-            found[did.layer] = found.get(did.layer, Layer()) + Layer(1, did.tokens)
+            found[did.layer] = found.get(did.layer, LayerFigure()) + LayerFigure(1, did.tokens)
     for name, share in outcome.layers.items():
-        found[name] = found.get(name, Layer()) + Layer(saved=share.saved, cost=share.cost)
+        found[name] = found.get(name, LayerFigure()) + LayerFigure(
+            saved=share.saved, cost=share.cost
+        )
     for name, requests in asked.items():
-        known = found.get(name, Layer())
+        known = found.get(name, LayerFigure())
         # A summary is asked for and put in: that is one time. Whoever only asks has done so as often.
         found[name] = replace(known, times=max(known.times, requests), requests=requests)
     return {name: did for name, did in found.items() if name not in (READ_BACK, RECORDING)}
 
 
-def _points(rows: Sequence[Row]) -> tuple[Point, ...]:
+def _points(rows: Sequence[RequestRow]) -> tuple[ChartPoint, ...]:
     step = max(1, -(-len(rows) // MOST_POINTS))
     turns = list(accumulate((row.kind == "turn" for row in rows), initial=0))
     return tuple(
-        Point(
+        ChartPoint(
             turns[n],
             row.at,
             row.kind,
@@ -270,22 +279,22 @@ def _points(rows: Sequence[Row]) -> tuple[Point, ...]:
     )
 
 
-def total(parts: Iterable[Figures]) -> Figures:
+def sum_figures(parts: Iterable[ReplayFigures]) -> ReplayFigures:
     """All of them as one; breaks and compactions of each stay told apart by their sessions alone."""
     known = list(parts)
     if not known:
-        return Figures()
-    layers: dict[str, Layer] = {}
+        return ReplayFigures()
+    layers: dict[str, LayerFigure] = {}
     for part in known:
         for name, layer in part.layers.items():
-            layers[name] = layers.get(name, Layer()) + layer
-    return Figures(
+            layers[name] = layers.get(name, LayerFigure()) + layer
+    return ReplayFigures(
         requests=sum(part.requests for part in known),
         turns=sum(part.turns for part in known),
         extra=sum(part.extra for part in known),
         beside=sum(part.beside for part in known),
         usage=sum((part.usage for part in known), Usage()),
-        cost=_sum([part.cost for part in known]) or Cost(),
+        cost=_sum([part.cost for part in known]) or ReplayCost(),
         paid=_sum([part.paid for part in known]),
         compared=_sum([part.compared for part in known]),
         files=sum(part.files for part in known),
@@ -296,18 +305,18 @@ def total(parts: Iterable[Figures]) -> Figures:
         breaks=tuple(broke for part in known for broke in part.breaks),
         compactions=tuple(c for part in known for c in part.compactions),
         layers=layers,
-        regret=sum((part.regret for part in known), Regret()),
+        regret=sum((part.regret for part in known), ReplayRegret()),
         accounting=tuple(error for part in known for error in part.accounting),
-        spent=sum((part.spent for part in known), Spent()),
+        spent=sum((part.spent for part in known), TimeSpent()),
     )
 
 
-def left_in_all(parts: Iterable[Left]) -> Left:
+def sum_left(parts: Iterable[LeftBranches]) -> LeftBranches:
     known = list(parts)
-    return Left(sum(part.requests for part in known), _sum([part.paid for part in known]))
+    return LeftBranches(sum(part.requests for part in known), _sum([part.paid for part in known]))
 
 
-def _sum(parts: Iterable[Cost | None]) -> Cost | None:
+def _sum(parts: Iterable[ReplayCost | None]) -> ReplayCost | None:
     """Of those that are known; amounts likewise, where all of them are in one currency."""
     known = [part for part in parts if part is not None]
     if not known:
@@ -316,8 +325,8 @@ def _sum(parts: Iterable[Cost | None]) -> Cost | None:
     currencies = {part.currency for part in known if part.amount is not None}
     units = sum(part.units for part in known)
     if len(currencies) != 1:
-        return Cost(units)
-    return Cost(units, sum(amounts), currencies.pop())
+        return ReplayCost(units)
+    return ReplayCost(units, sum(amounts), currencies.pop())
 
 
 NOT_CHARGED: Final = "what recall attaches, dreams, the status of agents"

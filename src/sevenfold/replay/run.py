@@ -26,18 +26,23 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import SevenfoldError
-from sevenfold.recordings.find import Found, read
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.transcript import Entry, Problem, Reply
+from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.messages import FORMAT as MESSAGES
-from sevenfold.recordings.model import Recorded, to_transcript
-from sevenfold.recordings.own import sessions_in
-from sevenfold.recordings.read import ALWAYS
-from sevenfold.replay.costs import Priced, priced
-from sevenfold.replay.drive import drive
+from sevenfold.recordings.own_sessions import iterate_sessions
+from sevenfold.recordings.reader import ALWAYS
+from sevenfold.recordings.recorded import RecordedSession, convert_recording
+from sevenfold.replay.costs import SessionPrice, find_session_price
+from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy
-from sevenfold.replay.results import Figures, Left, costs, figures
-from sevenfold.replay.stand_ins import UNKNOWN, learns, talked, unknown
-from sevenfold.transcript import Entry, Problem, Reply
+from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
+from sevenfold.replay.stand_ins import (
+    UNKNOWN,
+    adjust_extraction,
+    has_person,
+    is_extraction_uncertain,
+)
 
 MOST_ERRORS: Final = 20
 """That are listed of one file; the rest is counted."""
@@ -47,11 +52,11 @@ BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, Memor
 """What a file that nobody has thought of may lead to: it ends this session, and the others go on."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class ReplayJob(msgspec.Struct, frozen=True):
     """A file, and what to do with it. It goes to another process as it is."""
 
     number: int
-    found: Found
+    found: ReplayFile
     policies: tuple[Policy, ...]
     price: str | None = None
     """Count with the price of this model, whatever the file says."""
@@ -63,7 +68,7 @@ class Job(msgspec.Struct, frozen=True):
     """A folder for what layers write; whoever made it takes it away."""
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a file."""
 
     number: int
@@ -77,8 +82,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     began: float = 0.0
     recorded: int = 0
     """Requests in the recording."""
-    by_policy: dict[str, Figures] = {}
-    left: Left = Left()
+    by_policy: dict[str, ReplayFigures] = {}
+    left: LeftBranches = LeftBranches()
     """What is not replayed, since the user went back behind it."""
     errors: tuple[str, ...] = ()
     """What could not be read, known or believed: the figures are not the whole truth."""
@@ -86,7 +91,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """What files of this kind do not say."""
     passed_over: bool = False
     """Something else that lay in a folder."""
-    agents: tuple[Replayed, ...] = ()
+    agents: tuple[ReplayResult, ...] = ()
     """The sub-agents whose conversations are in the same file."""
 
     @property
@@ -98,7 +103,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.agent[:8]} of {(self.session or name)[:8]}" if self.agent else name
 
 
-class Underway(msgspec.Struct, frozen=True):
+class FileProgress(msgspec.Struct, frozen=True):
     """How far a file is."""
 
     number: int
@@ -106,36 +111,36 @@ class Underway(msgspec.Struct, frozen=True):
     requests: int
 
 
-Tell: TypeAlias = Callable[[Underway], None]
+Tell: TypeAlias = Callable[[FileProgress], None]
 
 
-def nobody(so_far: Underway) -> None:
+def ignore_progress(so_far: FileProgress) -> None:
     """Nobody wants to know."""
 
 
-def run(job: Job, tell: Tell = nobody) -> Replayed:
+def replay_file(job: ReplayJob, tell: Tell = ignore_progress) -> ReplayResult:
     """Replay one file. Whatever is wrong with it is in the answer, never raised."""
     path, began = job.found.path, perf_counter()
     try:
-        recorded = read(job.found)
+        recorded = read_recording(job.found)
     except (SevenfoldError, OSError, *BROKEN) as error:
-        return failed(job, _sentence(error, path))
+        return make_failed_result(job, _sentence(error, path))
     if recorded is None:
-        return Replayed(number=job.number, path=path, passed_over=True)
-    done: list[Replayed] = []
-    for one in sessions_in(recorded):
-        done.append(_session(job, one, began, tell if not done else nobody))
+        return ReplayResult(number=job.number, path=path, passed_over=True)
+    done: list[ReplayResult] = []
+    for one in iterate_sessions(recorded):
+        done.append(_session(job, one, began, tell if not done else ignore_progress))
         began = perf_counter()
     return replace(done[0], agents=tuple(done[1:]))
 
 
-def _session(job: Job, recorded: Recorded, began: float, tell: Tell) -> Replayed:
+def _session(job: ReplayJob, recorded: RecordedSession, began: float, tell: Tell) -> ReplayResult:
     """One conversation of a file; its reading began then."""
     try:
-        transcript = to_transcript(recorded)
+        transcript = convert_recording(recorded)
     except (SevenfoldError, *BROKEN) as error:
         why = _sentence(error, job.found.path)
-        return replace(failed(job, why), session=recorded.session, agent=recorded.agent)
+        return replace(make_failed_result(job, why), session=recorded.session, agent=recorded.agent)
     entries = transcript.entries
     errors = _problems(transcript.problems)
     notes, more = _silences(recorded, entries)
@@ -143,34 +148,34 @@ def _session(job: Job, recorded: Recorded, began: float, tell: Tell) -> Replayed
     return _driven(job, recorded, entries, (*errors, *more), notes, took, tell)
 
 
-def failed(job: Job, why: str) -> Replayed:
-    return Replayed(number=job.number, path=job.found.path, errors=(why,))
+def make_failed_result(job: ReplayJob, why: str) -> ReplayResult:
+    return ReplayResult(number=job.number, path=job.found.path, errors=(why,))
 
 
 def _driven(
-    job: Job,
-    recorded: Recorded,
+    job: ReplayJob,
+    recorded: RecordedSession,
     entries: Sequence[Entry],
     errors: tuple[str, ...],
     notes: tuple[str, ...],
     parsing: float,
     tell: Tell,
-) -> Replayed:
-    at = priced(entries, _prices(job.prices), job.price)
-    done: dict[str, Figures] = {}
+) -> ReplayResult:
+    at = find_session_price(entries, _prices(job.prices), job.price)
+    done: dict[str, ReplayFigures] = {}
     answered = any(isinstance(entry.what, Reply) for entry in entries)
     unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
-    if answered and unknown(recorded, job.policies):
+    if answered and is_extraction_uncertain(recorded, job.policies):
         notes += (UNKNOWN,)
     for n, policy in enumerate(job.policies if answered else ()):
         told = _telling(job, entries, n, tell)
         try:
-            under = learns(policy, talked(recorded))
+            under = adjust_extraction(policy, has_person(recorded))
             done[policy.name] = _under(under, job, entries, at, parsing, told)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_sentence(error, job.found.path)}",)
         gc.collect()  # what drove it refers to itself in circles, and holds the texts of a view
-    return Replayed(
+    return ReplayResult(
         number=job.number,
         path=job.found.path,
         format=recorded.format,
@@ -189,14 +194,14 @@ def _driven(
 
 def _under(
     policy: Policy,
-    job: Job,
+    job: ReplayJob,
     entries: Sequence[Entry],
-    at: Priced,
+    at: SessionPrice,
     parsing: float,
     told: Callable[[int], None],
-) -> Figures:
+) -> ReplayFigures:
     """What came of it under one policy."""
-    outcome = drive(
+    outcome = drive_session(
         entries,
         policy,
         at.model,
@@ -207,7 +212,7 @@ def _under(
         told=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
-    return figures(
+    return compute_figures(
         outcome,
         at.price,
         priced=at.known,
@@ -217,7 +222,9 @@ def _under(
     )
 
 
-def _telling(job: Job, entries: Sequence[Entry], before: int, tell: Tell) -> Callable[[int], None]:
+def _telling(
+    job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell
+) -> Callable[[int], None]:
     """Tells how far the file is, now and then; `before`: so many policies are done."""
     last = monotonic()
     replies = list(accumulate((isinstance(e.what, Reply) for e in entries), initial=0))
@@ -227,18 +234,18 @@ def _telling(job: Job, entries: Sequence[Entry], before: int, tell: Tell) -> Cal
         if (now := monotonic()) - last >= TELL_EVERY:
             last = now
             share = (before + done / len(entries)) / len(job.policies)
-            tell(Underway(job.number, share, before * replies[-1] + replies[done]))
+            tell(FileProgress(job.number, share, before * replies[-1] + replies[done]))
 
     return told
 
 
-def _left(recorded: Recorded, at: Priced) -> Left:
+def _left(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
     """What was asked on branches that were left, and what is known of its price."""
     left = recorded.abandoned
     used = [(r.model, replace(r.usage, output=0)) for r in left if r.usage.prompt]
     if not used:
-        return Left(len(left))
-    return Left(len(left), costs(used, at.price, priced=at.known, others=at.others))
+        return LeftBranches(len(left))
+    return LeftBranches(len(left), sum_costs(used, at.price, priced=at.known, others=at.others))
 
 
 @cache
@@ -247,7 +254,7 @@ def _prices(override: Path | None) -> Prices:
 
 
 def _silences(
-    recorded: Recorded, entries: Sequence[Entry]
+    recorded: RecordedSession, entries: Sequence[Entry]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the file does not say: (as such files do not, although such files do)."""
     replies = [entry.what for entry in entries if isinstance(entry.what, Reply)]
@@ -285,18 +292,18 @@ def _sentence(error: BaseException, path: str) -> str:
 
 
 _CONTEXT: Final = get_context("spawn")
-Work: TypeAlias = Callable[[Job, Tell], Replayed]
+Work: TypeAlias = Callable[[ReplayJob, Tell], ReplayResult]
 LOST: Final = "the process that replayed it died, perhaps for want of memory"
 
 
 @dataclass(slots=True)
-class _Worker:
+class _ReplayWorker:
     process: SpawnProcess
     line: Connection
-    job: Job | None = None
+    job: ReplayJob | None = None
 
     @classmethod
-    def start(cls, work: Work) -> _Worker:
+    def start(cls, work: Work) -> _ReplayWorker:
         ours, theirs = _CONTEXT.Pipe()
         process = _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
         with _undisturbed():
@@ -311,9 +318,12 @@ class _Worker:
         self.process.close()
 
 
-def replay(
-    jobs: Iterable[Job], processes: int, work: Work = run, tell: Tell = nobody
-) -> Generator[Replayed, None, None]:
+def replay_files(
+    jobs: Iterable[ReplayJob],
+    processes: int,
+    work: Work = replay_file,
+    tell: Tell = ignore_progress,
+) -> Generator[ReplayResult, None, None]:
     """What came of each job, as they are done. With one process it is this one.
 
     `tell` is called now and then with how far a job is.
@@ -322,11 +332,11 @@ def replay(
         for job in jobs:
             yield work(job, tell)
         return
-    waiting, crew = iter(jobs), list[_Worker]()
+    waiting, crew = iter(jobs), list[_ReplayWorker]()
     try:
         for job in waiting:
             if len(crew) < processes:
-                crew.append(_Worker.start(work))
+                crew.append(_ReplayWorker.start(work))
                 _hand(crew[-1], job)
                 continue
             done, free = _next(crew, work, tell)
@@ -340,13 +350,13 @@ def replay(
             worker.end()
 
 
-def _hand(worker: _Worker, job: Job) -> None:
+def _hand(worker: _ReplayWorker, job: ReplayJob) -> None:
     worker.job = job
     with suppress(OSError):  # it has died: that is noticed when its answer is waited for
         worker.line.send(job)
 
 
-def _next(crew: list[_Worker], work: Work, tell: Tell) -> tuple[Replayed, _Worker]:
+def _next(crew: list[_ReplayWorker], work: Work, tell: Tell) -> tuple[ReplayResult, _ReplayWorker]:
     """The next answer, and who is free now."""
     busy = {worker.line: n for n, worker in enumerate(crew) if worker.job}
     while True:
@@ -354,13 +364,13 @@ def _next(crew: list[_Worker], work: Work, tell: Tell) -> tuple[Replayed, _Worke
         n = busy[ready]  # type: ignore[index]
         worker = crew[n]
         try:
-            heard: Replayed | Underway = worker.line.recv()
+            heard: ReplayResult | FileProgress = worker.line.recv()
         except (EOFError, OSError):
             assert worker.job is not None
-            heard = failed(worker.job, LOST)
+            heard = make_failed_result(worker.job, LOST)
             worker.end()
-            worker = crew[n] = _Worker.start(work)
-        if isinstance(heard, Replayed):
+            worker = crew[n] = _ReplayWorker.start(work)
+        if isinstance(heard, ReplayResult):
             worker.job = None
             return heard, worker
         tell(heard)
@@ -369,7 +379,7 @@ def _next(crew: list[_Worker], work: Work, tell: Tell) -> tuple[Replayed, _Worke
 def _serve(line: Connection, work: Work) -> None:
     while True:
         try:
-            job: Job = line.recv()
+            job: ReplayJob = line.recv()
         except EOFError:
             return
         line.send(work(job, line.send))
@@ -389,7 +399,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
+def end_on_sigterm() -> Iterator[None]:
     """What asks this process to end (SIGTERM) ends it in order: files are taken away, processes ended."""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -411,7 +421,7 @@ CLEAR: Final = "\r\x1b[K"
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplayProgress:
     """Told of every file that is done, and how far others are; draws on `out`, which is a terminal."""
 
     out: TextIO

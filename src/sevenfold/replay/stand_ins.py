@@ -23,20 +23,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
-from sevenfold.layers.l5_durable_memory.extraction import at_once, lasts
-from sevenfold.layers.l5_durable_memory.recall import typed
-from sevenfold.messages import Block, Message, ToolResult, ToolUse
-from sevenfold.offline.conversation import Conversation
-from sevenfold.offline.reply import answer
-from sevenfold.protocols import Capabilities, Model
-from sevenfold.recordings.model import Recorded
-from sevenfold.recordings.own import OwnRecorded
-from sevenfold.replay.books import Tally
+from sevenfold.core.messages import Block, Message, ToolResult, ToolUse
+from sevenfold.core.protocols import Capabilities, Model
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.l5_durable_memory.extraction import is_lasting, is_urgent
+from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import make_reply
+from sevenfold.recordings.own_sessions import OwnRecordedSession
+from sevenfold.recordings.recorded import RecordedSession
+from sevenfold.replay.bookkeeping import ReplayBooks
 from sevenfold.replay.policies import Policy
-from sevenfold.request import Request
 from sevenfold.testing.doubles import FakeClock
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply
 
 NOTES, SUMMARY = "fork:notes", "fork:compact"
 SUMMARY_OUTPUT: Final = 4_500
@@ -66,7 +66,7 @@ class RuleModel:
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         used = self._ask(request)
         began = process_time()
-        blocks = answer(Conversation.of(request))
+        blocks = make_reply(OfflineConversation.of(request))
         self.seconds += process_time() - began
         message = Message("assistant", blocks)
         used = replace(used, output=self._output(request, used.prompt))
@@ -94,7 +94,7 @@ WRITING: Final = 1
 done."""
 
 
-class Extracting:
+class ReplayExtraction:
     """The extraction of one session. `ask`: one request on the prefix as it is now."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Extracting:
         policy: Policy,
         price: Price,
         ask: Callable[[], Usage],
-        tally: Tally,
+        tally: ReplayBooks,
         clock: FakeClock,
     ) -> None:
         self._on, self._every = policy.flags.extraction, policy.extraction.every
@@ -111,12 +111,12 @@ class Extracting:
         self._said: list[str] = []
 
     def said(self, message: Message) -> None:
-        if self._on and (text := typed(message)):
+        if self._on and (text := extract_typed_text(message)):
             self._said.append(text)
 
     def rested(self) -> None:
         """A turn has ended."""
-        if len(self._said) >= self._every and (not self._patient or at_once(self._said)):
+        if len(self._said) >= self._every and (not self._patient or is_urgent(self._said)):
             self._look()
 
     def catch_up(self) -> bool:
@@ -127,7 +127,7 @@ class Extracting:
         return waited
 
     def _look(self) -> None:
-        found = any(map(lasts, self._said))
+        found = any(map(is_lasting, self._said))
         self._said.clear()
         for n in range(1 + WRITING * found):
             used = self._ask()
@@ -144,24 +144,24 @@ UNKNOWN: Final = (
 )
 
 
-def talked(recorded: Recorded) -> bool | None:
+def has_person(recorded: RecordedSession) -> bool | None:
     """None where a file of ours does not say; of other tools' sessions only the agents' are told apart."""
     if recorded.agent:
         return False
-    return recorded.interactive if isinstance(recorded, OwnRecorded) else True
+    return recorded.interactive if isinstance(recorded, OwnRecordedSession) else True
 
 
-def learns(policy: Policy, person: bool | None) -> Policy:
+def adjust_extraction(policy: Policy, person: bool | None) -> Policy:
     """The policy as it would have been in a session with a person in it, or without."""
     if person is not False or policy.extraction.non_interactive:
         return policy
     return replace(policy, flags=replace(policy.flags, extraction=False))
 
 
-def unknown(recorded: Recorded, policies: tuple[Policy, ...]) -> bool:
+def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, ...]) -> bool:
     """Whether something is charged that perhaps was not done."""
     either = any(p.flags.extraction and not p.extraction.non_interactive for p in policies)
-    return talked(recorded) is None and either
+    return has_person(recorded) is None and either
 
 
 PATH: Final = "file_path"
@@ -171,7 +171,7 @@ _NUMBERED: Final = re.compile(r"^\s*\d+[→\t]", re.M)
 _REMINDER: Final = "<system-reminder>"
 
 
-class Disk:
+class ReplayDisk:
     """Files by path, as they are now."""
 
     def __init__(self) -> None:

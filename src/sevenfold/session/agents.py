@@ -16,43 +16,17 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from sevenfold.errors import Refused, SevenfoldError
-from sevenfold.events import Denied, Event, Notice
-from sevenfold.hooks.hooks import HookedTools
-from sevenfold.layers.l5_durable_memory.prompt import LOADED, Instructing, is_opening
-from sevenfold.layers.l7_agents import memory as agent_memory
-from sevenfold.layers.l7_agents.agent_tool import AgentTool
-from sevenfold.layers.l7_agents.definitions import Definition, definition_folders, find_definitions
-from sevenfold.layers.l7_agents.forks import PASSED_ON as FROM_FORKS
-from sevenfold.layers.l7_agents.forks import (
-    SOURCE,
-    Forks,
-    NoBackground,
-    Permitted,
-    Used,
-    passed_on,
-    placeholders,
-)
-from sevenfold.layers.l7_agents.mail import Delivery, PostOffice
-from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, shortened
-from sevenfold.layers.l7_agents.members import MAIN, Parent
-from sevenfold.layers.l7_agents.memory import AgentMemory, begin_with_snapshot, memory_for
-from sevenfold.layers.l7_agents.roster import Roster
-from sevenfold.layers.l7_agents.send_message import SendMessage
-from sevenfold.layers.l7_agents.sockets import Listener, Sessions, runtime_folder
-from sevenfold.layers.l7_agents.worktrees import Worktrees
-from sevenfold.layers.ladder import Role, standard
-from sevenfold.layers.shared.background import Tray
-from sevenfold.layers.shared.restore import agree, ignore
-from sevenfold.messages import Message, ToolUse
-from sevenfold.protocols import (
+from sevenfold.core.errors import Refused, SevenfoldError
+from sevenfold.core.events import Denied, Event, Notice
+from sevenfold.core.messages import Message, ToolUse
+from sevenfold.core.protocols import (
     Agent,
     AgentSpec,
     Attach,
+    Change,
     Clock,
     Forker,
     ForkReply,
-    Handback,
     Layers,
     Model,
     Spawner,
@@ -60,20 +34,50 @@ from sevenfold.protocols import (
     ToolFailed,
     Tools,
 )
-from sevenfold.request import Frame, Request
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, PlacedMessage, Reply, View
+from sevenfold.hooks.hooks import HookedTools
+from sevenfold.layers.l5_durable_memory.prompt import LOADED, InstructionLoader, is_opening
+from sevenfold.layers.l7_agents import memory as agent_memory
+from sevenfold.layers.l7_agents.agent_tool import AgentTool
+from sevenfold.layers.l7_agents.definitions import (
+    AgentDefinition,
+    find_definitions,
+    list_definition_folders,
+)
+from sevenfold.layers.l7_agents.forks import PASSED_ON as FROM_FORKS
+from sevenfold.layers.l7_agents.forks import (
+    SOURCE,
+    CountedAccounts,
+    ForkRunner,
+    NoBackground,
+    PermittedTools,
+    answer_open_calls,
+    filter_event,
+)
+from sevenfold.layers.l7_agents.mail import MailDelivery, PostOffice
+from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, summarise_text
+from sevenfold.layers.l7_agents.members import MAIN, ParentConversation
+from sevenfold.layers.l7_agents.memory import AgentMemory, open_agent_memory, start_from_snapshot
+from sevenfold.layers.l7_agents.roster import Roster
+from sevenfold.layers.l7_agents.send_message import SendMessageTool
+from sevenfold.layers.l7_agents.sockets import PeerSessions, SessionListener, find_runtime_folder
+from sevenfold.layers.l7_agents.worktrees import Worktrees
+from sevenfold.layers.ladder import LayerRole, make_standard_layers
+from sevenfold.layers.shared.background import BackgroundTasks
+from sevenfold.layers.shared.restore import agree_to_compaction, ignore_compaction
 from sevenfold.session import frame as opening
-from sevenfold.session.frame import first_budget, frame_for, thresholds
-from sevenfold.session.log import RESULTS, Recording
-from sevenfold.session.project import FREE, Workplace
-from sevenfold.session.spending import Capped, Spending
-from sevenfold.session.state import Face, until_hooks_agree
+from sevenfold.session.frame import adapt_frame, choose_first_budget, make_thresholds
+from sevenfold.session.log import RESULTS, TranscriptFile
+from sevenfold.session.project import FREE, Project
+from sevenfold.session.spending import CappedForker, SpendingFile
+from sevenfold.session.state import SessionState, run_until_hooks_agree
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import Usage
-from sevenfold.tools.paths import inside, real
+from sevenfold.tools.paths import is_inside, resolve_path
 from sevenfold.tools.permissions import Permissions
-from sevenfold.tools.toolbox import Toolbox, checked, standard_tools
-from sevenfold.tools.workspace import Workspace, program
-from sevenfold.transcript import Mark, Placed, Reply, View
+from sevenfold.tools.toolbox import Toolbox, check_tools, make_standard_tools
+from sevenfold.tools.workspace import Workspace, find_program
 from sevenfold.turn import Turn
 
 FOLDER: Final = "agents"
@@ -84,13 +88,13 @@ PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
 
 
 @dataclass
-class Spawning:
+class AgentSpawner:
     """Implements `protocols.Spawner` for one session, and `protocols.Forker` for its agents."""
 
-    session: Face
-    beside: dict[str, Forks] = field(default_factory=dict)
+    session: SessionState
+    beside: dict[str, ForkRunner] = field(default_factory=dict)
     """By the source of an agent's requests: asks its model something beside it."""
-    at_work: dict[str, Conversation] = field(default_factory=dict)
+    at_work: dict[str, AgentConversation] = field(default_factory=dict)
     """By id."""
     _models: dict[str, Model] = field(default_factory=dict)
 
@@ -99,8 +103,8 @@ class Spawning:
         spec: AgentSpec,
         own: Callable[[Agent], Sequence[Tool]] = lambda agent: (),
         attach: Sequence[Attach] = (),
-    ) -> Conversation:
-        return Conversation(self, spec, own, attach)
+    ) -> AgentConversation:
+        return AgentConversation(self, spec, own, attach)
 
     async def fork(
         self,
@@ -131,12 +135,12 @@ class Spawning:
         return self._models[name]
 
 
-class Conversation:
+class AgentConversation:
     """Implements `protocols.Agent`."""
 
     def __init__(
         self,
-        spawning: Spawning,
+        spawning: AgentSpawner,
         spec: AgentSpec,
         own: Callable[[Agent], Sequence[Tool]],
         attach: Sequence[Attach],
@@ -147,12 +151,12 @@ class Conversation:
         self._watched = spec.asks
         self.permissions: Permissions
         path = session.folder / FOLDER / f"{spec.id}.jsonl"
-        self._recording = Recording(path, session.clock, self._aside)
+        self._recording = TranscriptFile(path, session.clock, self._aside)
         stored = self._recording.resume(session.clock) if spec.resumes else None
         model = spec.on.frame.model if spec.on else spec.model
         self._model = spawning.connected(stored.model if stored else model)
         self._workspace = self._own_workspace()
-        self._used = Used(session.ledger)
+        self._used = CountedAccounts(session.ledger)
         self._instructing = self._own_instructions()
         tools = self._all_tools(own)
         frame = spec.on.frame if spec.on else stored or self._frame(tools)
@@ -166,9 +170,9 @@ class Conversation:
             accounts=self._used,
             clock=session.clock,
             emit=self._aside,
-            thresholds=thresholds(self._model, session.at.settings),
+            thresholds=make_thresholds(self._model, session.at.settings),
             max_steps=spec.max_steps or session.at.settings.max_steps,
-            max_tokens=first_budget(self._model, session.at.settings),
+            max_tokens=choose_first_budget(self._model, session.at.settings),
             source=self._source,
         )
         if not spec.resumes:
@@ -205,11 +209,11 @@ class Conversation:
 
     async def run(self, said: Message | None = None) -> Reply:
         if said is not None:
-            opening.check(said, self._turn.thresholds.block - self._turn.frame.tokens)
+            opening.check_message(said, self._turn.thresholds.block - self._turn.frame.tokens)
         try:
             about = {"agent_id": self.spec.id}
             hooks = self._of.tools.hooks
-            return await until_hooks_agree(self._turn, said, hooks, "SubagentStop", about)
+            return await run_until_hooks_agree(self._turn, said, hooks, "SubagentStop", about)
         finally:
             self._recording.sync()
 
@@ -238,7 +242,7 @@ class Conversation:
             own.keeper = keeper
         return own
 
-    def _own_instructions(self) -> Instructing:
+    def _own_instructions(self) -> InstructionLoader:
         """What the project says: to a fork, what its parent has not heard; to an agent, all of it."""
         spec, knowledge = self.spec, self._of.knowledge
         view = spec.on.view if spec.on else self._recording.transcript.view
@@ -246,7 +250,7 @@ class Conversation:
         def own() -> tuple[Message, ...]:
             if spec.memory is None:
                 return spec.opening
-            said = agent_memory.opening(knowledge.index_of(spec.memory))
+            said = agent_memory.make_opening(knowledge.index_of(spec.memory))
             return (said,) if said else ()
 
         known = view.marks.get(LOADED)
@@ -261,7 +265,7 @@ class Conversation:
     def _all_tools(self, own: Callable[[Agent], Sequence[Tool]]) -> list[Tool]:
         """Those that hold something of their conversation are its own; the others are the session's."""
         parent, spec = self._of.tools, self.spec
-        made = {tool.name: tool for tool in (*standard_tools(self._workspace), *own(self))}
+        made = {tool.name: tool for tool in (*make_standard_tools(self._workspace), *own(self))}
         theirs = {tool.name: tool for tool in parent.own if tool.name not in FREE}
         wanted = spec.tools
         if spec.on:  # what its parent was not given, a fork has not either
@@ -275,7 +279,7 @@ class Conversation:
         gate = session.gate.beside(self._permissions(), self._workspace, who, watched)
         toolbox: Tools = Toolbox(tools, gate, self._aside)
         if spec.for_memory and spec.memory:
-            toolbox = Permitted(toolbox, self._only_memory)
+            toolbox = PermittedTools(toolbox, self._only_memory)
         return HookedTools(
             toolbox, session.hooks, gate.approve, gate.confirm, session.hooked.stop, gate.forget
         )
@@ -299,7 +303,9 @@ class Conversation:
             return None
         path = use.input.get("file_path")
         with suppress(ToolFailed):
-            if isinstance(path, str) and inside(real(self._workspace.locate(path)), spec.memory):
+            if isinstance(path, str) and is_inside(
+                resolve_path(self._workspace.locate(path)), spec.memory
+            ):
                 return None
         return f"{use.name} is there for your memory alone: files in {spec.memory}"
 
@@ -309,7 +315,7 @@ class Conversation:
         frame = Frame(
             self._model.name, self.spec.system, schemas, ttl=session.at.settings.cache_ttl
         )
-        return frame_for(self._model, frame, session.at, session.flags)
+        return adapt_frame(self._model, frame, session.at, session.flags)
 
     def _layers(self, attach: tuple[Attach, ...]) -> Layers:
         """A fork lives on its parent's view and fits nothing; an agent compacts its own."""
@@ -326,20 +332,20 @@ class Conversation:
             standing=self._instructing,
             instructions=self._instructing,
             mail=attach,
-            before_compaction=agree,
-            after_compaction=ignore,
+            before_compaction=agree_to_compaction,
+            after_compaction=ignore_compaction,
         )
-        forks = Forks(
+        forks = ForkRunner(
             lambda: self._model,
             ledger,
             session.clock,
             session.emit,
             lambda: self._turn.thresholds,
-            standard("fork", lent),
+            make_standard_layers("fork", lent),
         )
         self._spawning.beside[self._source] = forks
-        role: Role = "fork" if self.spec.on else "agent"
-        return standard(role, with_fields(lent, forker=forks, aside=None))
+        role: LayerRole = "fork" if self.spec.on else "agent"
+        return make_standard_layers(role, with_fields(lent, forker=forks, aside=None))
 
     def _begin(self, frame: Frame) -> None:
         """Write down who it is, and what it needs to know before it is asked anything."""
@@ -365,29 +371,31 @@ class Conversation:
             recording.branch(spec.on.view, self._of.clock)
             self._turn.transcript = recording.transcript
             recording.transcript.add(Mark("session", about), by=BY)
-            if answers := placeholders(spec.on.view):
+            if answers := answer_open_calls(spec.on.view):
                 recording.transcript.add(*answers, by="fork")
             return
         recording.begin(about, frame, None)
-        here = opening.surroundings(self._of.clock.now(), self._workspace.cwd, self._workspace.root)
-        said = opening.news({}, here)
+        here = opening.describe_surroundings(
+            self._of.clock.now(), self._workspace.cwd, self._workspace.root
+        )
+        said = opening.make_news_message({}, here)
         opened = (*self._instructing.opening(), *((said,) if said else ()))
         recording.transcript.add(*opened, Mark("surroundings", here), by=BY)
 
     def _aside(self, event: Event) -> None:
-        if (told := passed_on(event, PASSED_ON)) is not None:
+        if (told := filter_event(event, PASSED_ON)) is not None:
             self._of.emit(told)
 
 
-def _opens(placed: Placed) -> bool:
+def _opens(placed: PlacedMessage) -> bool:
     """Whether this brings an agent what the project says, or the index of its memory."""
     return is_opening(placed) or agent_memory.is_opening(placed)
 
 
-_check: tuple[type[Spawner], type[Agent]] = (Spawning, Conversation)
+_check: tuple[type[Spawner], type[Agent]] = (AgentSpawner, AgentConversation)
 
 
-class Where(TypedDict):
+class AgentMemoryPaths(TypedDict):
     """Where the memories of agents are."""
 
     home: Path
@@ -397,10 +405,10 @@ class Where(TypedDict):
     clock: Clock
 
 
-class Company:
+class SessionAgents:
     """Of one session. With agents switched off it is nobody, and costs nothing."""
 
-    def __init__(self, spawning: Spawning, tasks: TaskGroup, *, interactive: bool) -> None:
+    def __init__(self, spawning: AgentSpawner, tasks: TaskGroup, *, interactive: bool) -> None:
         self._spawning, self._of, at = spawning, spawning.session, spawning.session.at
         session = spawning.session
         self._emit, self._clock = session.emit, session.clock
@@ -413,7 +421,7 @@ class Company:
         self._worktrees = self._work_trees()
         self.roster = Roster(
             spawn=spawning,
-            background=Tray(tasks, self._emit),
+            background=BackgroundTasks(tasks, self._emit),
             definitions=self._definitions(),
             clock=self._clock,
             emit=self._emit,
@@ -426,16 +434,16 @@ class Company:
             memory=self._memory,
             forker=self._beside() if session.flags.agent_summaries else None,
         )
-        self._mail = Delivery([self.post.inbox(LEAD)], self._emit, self.roster.heard)
+        self._mail = MailDelivery([self.post.inbox(LEAD)], self._emit, self.roster.heard)
         on = self._settings.enabled
         self.attach: tuple[Attach, ...] = (self._mail, self.roster.notices) if on else ()
 
     def joining(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """These tools and those by which agents are started and written to."""
-        tools = checked(tools)
+        tools = check_tools(tools)
         if not self._settings.enabled:
             return tools
-        main = AgentTool(self.roster, Parent(MAIN, 0, lambda: self._of.request))
+        main = AgentTool(self.roster, ParentConversation(MAIN, 0, lambda: self._of.request))
         there = {tool.name for tool in tools}
         own = (tool for tool in (main, self._messenger(LEAD)) if tool.name not in there)
         return (*own, *tools)
@@ -453,23 +461,23 @@ class Company:
 
     async def send(self, to: str, text: str) -> str:
         """Write to somebody by hand, as the lead; what was done, in words. `ToolFailed` says why not."""
-        args = {"to": to, "message": text, "summary": shortened(text)}
+        args = {"to": to, "message": text, "summary": summarise_text(text)}
         return await self._messenger(LEAD).run(args, "")
 
     # --- who there is -----------------------------------------------------------------------------------
 
-    def _definitions(self) -> dict[str, Definition]:
+    def _definitions(self) -> dict[str, AgentDefinition]:
         at = self._of.at
         if not self._settings.enabled:
             return {}
         found = find_definitions(
-            definition_folders(_shared(at), at.places.tree if at.trusted else None)
+            list_definition_folders(_shared(at), at.places.tree if at.trusted else None)
         )
         for text in found.problems:
             self._emit(Notice(text, "warning"))
         for text in found.notes:
             self._emit(Notice(text))
-        hidden = definition_folders(at.environment.home, at.places.tree)[1:]
+        hidden = list_definition_folders(at.environment.home, at.places.tree)[1:]
         if not at.trusted and any(folder.is_dir() for folder in hidden):
             self._emit(
                 Notice(f"the agents of {at.places.tree} are left out: it is not trusted", "warning")
@@ -482,14 +490,14 @@ class Company:
         return Worktrees(
             at.places.tree,
             at.places.project / "worktrees",
-            program("git", environment),
+            find_program("git", environment),
             environment,
             trusted=at.trusted,
         )
 
-    def _memory(self, definition: Definition) -> AgentMemory:
+    def _memory(self, definition: AgentDefinition) -> AgentMemory:
         at = self._of.at
-        where: Where = {
+        where: AgentMemoryPaths = {
             "home": _shared(at),
             "tree": at.places.tree,
             "state_home": at.environment.home,
@@ -497,29 +505,29 @@ class Company:
             "clock": self._clock,
         }
         if at.memory.off is None and at.trusted:
-            begin_with_snapshot(definition, self._emit, **where)
-        return memory_for(definition, off=at.memory.off, **where)
+            start_from_snapshot(definition, self._emit, **where)
+        return open_agent_memory(definition, off=at.memory.off, **where)
 
-    def _messenger(self, sender: str) -> SendMessage:
+    def _messenger(self, sender: str) -> SendMessageTool:
         lead = sender == LEAD
         sessions = self.sessions if lead else None
-        return SendMessage(sender, lead, self.roster, self.post, self._clock, sessions)
+        return SendMessageTool(sender, lead, self.roster, self.post, self._clock, sessions)
 
-    def _other_sessions(self) -> Sessions | None:
+    def _other_sessions(self) -> PeerSessions | None:
         at = self._of.at
         try:
-            self._sockets = runtime_folder(at.environment.home, at.environment.variables)
+            self._sockets = find_runtime_folder(at.environment.home, at.environment.variables)
         except Refused as error:
             self._unreachable = str(error)
             return None
-        return Sessions(self._sockets, self._of.id, self._clock)
+        return PeerSessions(self._sockets, self._of.id, self._clock)
 
     def _beside(self) -> Forker:
         """How an agent is asked what it does: nobody waits for it, so the day's money limits it."""
         at, prices = self._of.at, self._of.ledger.prices
         limit = at.settings.daily_background_limit
-        spending = Spending(at.environment.home, limit, self._clock)
-        return Capped(self._spawning.fork, prices, spending, self._emit)
+        spending = SpendingFile(at.environment.home, limit, self._clock)
+        return CappedForker(self._spawning.fork, prices, spending, self._emit)
 
     # --- coming and going -------------------------------------------------------------------------------
 
@@ -535,7 +543,7 @@ class Company:
         if self.sessions is None:
             self._emit(Notice(f"no other session can write to this one: {self._unreachable}"))
             return
-        listener = Listener(
+        listener = SessionListener(
             self._of.id,
             self._receive,
             self._sockets,
@@ -552,13 +560,13 @@ class Company:
             text = f"{letter.sender} writes: {letter.summary} (Enter lets the conversation read it)"
             self._emit(Notice(text))
 
-    async def _tidy(self) -> Sequence[Handback]:
+    async def _tidy(self) -> Sequence[Change]:
         """Work trees that a crash left go, unless there is work in them."""
         for text in await self._worktrees.tidy():
             self._emit(Notice(text))
         return ()
 
-    async def _listen(self, listener: Listener, *, task_status: TaskStatus[None]) -> None:
+    async def _listen(self, listener: SessionListener, *, task_status: TaskStatus[None]) -> None:
         try:
             async with listener:
                 task_status.started()
@@ -575,6 +583,6 @@ class Company:
             self.post.clear()
 
 
-def _shared(at: Workplace) -> Path:
+def _shared(at: Project) -> Path:
     """Where the user's own definitions are: beside another program's, if its folder is shared."""
     return at.environment.shared or at.environment.home

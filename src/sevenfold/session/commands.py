@@ -18,27 +18,27 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import get_label
-from sevenfold.hooks.contract import Outcome, bounded
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import get_label
+from sevenfold.core.messages import Message
+from sevenfold.core.protocols import Change, Layers
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
+from sevenfold.hooks.contract import HookOutcome, shorten_for_hook
 from sevenfold.hooks.hooks import Hooks
-from sevenfold.layers.l3_session_memory.update import NotesKeeping
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction import fold as collapse
 from sevenfold.layers.l4_compaction import fold as folding
 from sevenfold.layers.l4_compaction import fold as snip
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.fold import HandOver
+from sevenfold.layers.l4_compaction.fold import UnlessCollapsing
 from sevenfold.layers.l4_compaction.summary import KIND, PLAIN
 from sevenfold.layers.l7_agents.forks import SOURCE
 from sevenfold.layers.ladder import NOTES
-from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, read_boundary
-from sevenfold.layers.shared.fidelity import Fidelity, fidelity
-from sevenfold.layers.shared.restore import Afterwards, Before, context
-from sevenfold.messages import Message
-from sevenfold.protocols import Handback, Layers
+from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, parse_boundary
+from sevenfold.layers.shared.fidelity import Fidelity, measure_fidelity
+from sevenfold.layers.shared.restore import Afterwards, Before, make_context_message
 from sevenfold.storage.files import read_if_there
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
 from sevenfold.turn import Turn
 
 MOST_NOTES: Final = 1 << 20
@@ -53,7 +53,7 @@ _LASTING: Final = ("session", "frame", "calibration", "mail", "agents")
 # --- one thing at a time --------------------------------------------------------------------------------
 
 
-class Alone:
+class TurnLock:
     """One thing at a time happens to a conversation, a turn or a compaction, and it can be stopped."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class PastTurn(msgspec.Struct, frozen=True):
     """Whether the model still sees those words as they were said."""
 
 
-def past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
+def list_past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
     view, found = transcript.view, list[PastTurn]()
     beside: Id | None = None
     for entry in _standing(transcript.entries):
@@ -121,7 +121,7 @@ def past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
     return tuple(found)
 
 
-def chosen(turns: Sequence[PastTurn], number: int) -> PastTurn:
+def choose_turn(turns: Sequence[PastTurn], number: int) -> PastTurn:
     if not turns:
         raise Mistake("nothing has been said yet: there is no turn to choose")
     if not 1 <= number <= len(turns):
@@ -146,24 +146,24 @@ def _is_beside(entry: Entry) -> bool:
     return isinstance(what, Message) or (isinstance(what, Mark) and what.name == "surroundings")
 
 
-class Folded(msgspec.Struct, frozen=True):
+class ExpandableFold(msgspec.Struct, frozen=True):
     """A stretch of the conversation that stands in the view as one short message."""
 
     by: str
     fold: folding.Fold
 
 
-def folded(transcript: Transcript) -> list[Folded]:
+def list_folds(transcript: Transcript) -> list[ExpandableFold]:
     """What was collapsed or snipped and can be put back, in the order of the view."""
-    layers = (collapse.BY_COLLAPSE, collapse.collapsed), (snip.BY, snip.snipped)
-    found = [Folded(by, fold) for by, folds in layers for fold in folds(transcript)]
+    layers = (collapse.BY_COLLAPSE, collapse.find_collapsed), (snip.BY, snip.find_snips)
+    found = [ExpandableFold(by, fold) for by, folds in layers for fold in folds(transcript)]
     return sorted(found, key=lambda one: transcript.view.where(one.fold.id) or 0)
 
 
 # --- steering -------------------------------------------------------------------------------------------
 
 
-class Report(msgspec.Struct, frozen=True):
+class CompactionReport(msgspec.Struct, frozen=True):
     """What came of a compaction that somebody asked for."""
 
     boundary: Boundary | None = None
@@ -177,46 +177,48 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class Notes(msgspec.Struct, frozen=True):
+class SessionNotes(msgspec.Struct, frozen=True):
     path: Path
     text: str
 
 
-def notes_of(transcript: Path) -> Notes | None:
+def read_notes(transcript: Path) -> SessionNotes | None:
     """The notes on the session with this transcript, as they are on disk, if there are any."""
     path = transcript.with_suffix("") / NOTES
     data = read_if_there(path, MOST_NOTES, nofollow=True)
-    return Notes(path, data.decode("utf-8", "replace")) if data is not None else None
+    return SessionNotes(path, data.decode("utf-8", "replace")) if data is not None else None
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class ConversationEditor:
     """For one session; while a turn runs, nothing of it is possible but looking."""
 
     turn: Turn
     ledger: Ledger
-    alone: Alone
+    alone: TurnLock
     sync: Callable[[], object] = lambda: None
     """Makes sure of what was written."""
 
     @property
     def turns(self) -> tuple[PastTurn, ...]:
-        return past_turns(self.turn.transcript)
+        return list_past_turns(self.turn.transcript)
 
     async def compact(
         self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
-    ) -> Report:
+    ) -> CompactionReport:
         """Replace all but the newest round by a summary; or turn `since` and all that follows; or all
         that comes before turn `up_to`. Stopped or failed, it leaves the view as it is.
         """
-        report = Report(stopped=True)
+        report = CompactionReport(stopped=True)
         with self.alone():
             report = await self._compacted(instructions, since, up_to)
         self.sync()
         return report
 
-    async def _compacted(self, instructions: str, since: int | None, up_to: int | None) -> Report:
-        turn, layer = self.turn, compaction_in(self.turn.layers)
+    async def _compacted(
+        self, instructions: str, since: int | None, up_to: int | None
+    ) -> CompactionReport:
+        turn, layer = self.turn, find_compaction(self.turn.layers)
         turn.collect()
         if not self.turns:
             raise Mistake("there is nothing to compact: nothing has been said yet")
@@ -233,7 +235,7 @@ class Steering:
         entries = len(turn.transcript.entries)
         turn.append(get_label(layer), handed)
         boundary = _boundary(handed) if len(turn.transcript.entries) > entries else None
-        report = Report(boundary, seconds=perf_counter() - began)
+        report = CompactionReport(boundary, seconds=perf_counter() - began)
         after = turn.transcript.view
         found = _fidelity(before, after) if boundary is not None else None
         return self._with_cost(replace(report, fidelity=found), lines)
@@ -244,7 +246,7 @@ class Steering:
         if since is not None and up_to is not None:
             raise Mistake("from a turn or up to a turn: one of them")
         turns, view = self.turns, self.turn.transcript.view
-        past = chosen(turns, since if since is not None else up_to or 0)
+        past = choose_turn(turns, since if since is not None else up_to or 0)
         at = view.where(past.id)
         if at is None:
             raise Mistake(f"turn {past.number} is part of a summary already: choose a later one")
@@ -258,7 +260,7 @@ class Steering:
             raise Mistake(f"nothing comes before turn {past.number}: choose a later one")
         return "up_to", None, view[at - 1].id
 
-    def _with_cost(self, report: Report, lines: int) -> Report:
+    def _with_cost(self, report: CompactionReport, lines: int) -> CompactionReport:
         mine = [line for line in self.ledger.lines[lines:] if line.source in SUMMARIES]
         costs = [line.cost for line in mine if line.cost is not None]
         cost = sum(costs) if mine and len(costs) == len(mine) else None
@@ -271,10 +273,10 @@ class Steering:
         self.alone.check()
         turn, log = self.turn, self.turn.transcript
         turn.collect()
-        past = chosen(self.turns, number)
+        past = choose_turn(self.turns, number)
         since = [entry for entry in log.entries if entry.id >= past.first]
         undo = Undo(frozenset(entry.id for entry in since if not _lasts(entry)))
-        handed: list[Handback] = [undo]
+        handed: list[Change] = [undo]
         then = log.preview(undo)
         if len(then) and any(isinstance(e.what, Unthink) and e.by == "session" for e in since):
             handed.append(Unthink(then[0].id))  # thoughts of another model, which this one refuses
@@ -283,43 +285,43 @@ class Steering:
         if len(log.entries) == count:
             raise Refused(f"the conversation cannot go back to before turn {number}")
         for layer in turn.layers.replied:
-            if isinstance(layer, NotesKeeping):
+            if isinstance(layer, NotesUpdater):
                 layer.undo_from(past.first, view)
         self.sync()
         self.ledger.expect(f"the conversation went back to before turn {number}")
         return past
 
-    def expand(self, number: int) -> Folded:
+    def expand(self, number: int) -> ExpandableFold:
         """Put a stretch back that was folded; it is left alone until the window is full."""
         self.alone.check()
         turn, log = self.turn, self.turn.transcript
         turn.collect()
-        found = folded(log)
+        found = list_folds(log)
         if not 1 <= number <= len(found):
             known = f"they go from 1 to {len(found)}" if found else "nothing is folded"
             raise Mistake(f"there is no folded stretch {number}: {known}")
         one = found[number - 1]
-        turn.append("expand", folding.expand(log, one.by, [one.fold.id]))
+        turn.append("expand", folding.expand_folds(log, one.by, [one.fold.id]))
         self.sync()
         self.ledger.expect("what was folded was put back")
         return one
 
 
-def compaction_in(layers: Layers) -> Compaction:
+def find_compaction(layers: Layers) -> Compaction:
     for layer in layers.fit:
-        inner = layer.layer if isinstance(layer, HandOver) else layer
+        inner = layer.layer if isinstance(layer, UnlessCollapsing) else layer
         if isinstance(inner, Compaction):
             return inner
     raise Mistake("compaction is switched off in this session: see the flags compact and reactive")
 
 
-def _boundary(handed: Sequence[Handback]) -> Boundary | None:
+def _boundary(handed: Sequence[Change]) -> Boundary | None:
     values = (what.value for what in handed if isinstance(what, Mark) and what.name == BOUNDARY)
-    return next(filter(None, map(read_boundary, values)), None)
+    return next(filter(None, map(parse_boundary, values)), None)
 
 
 def _fidelity(before: View, after: View) -> Fidelity:
-    return fidelity([placed for placed in before if after.where(placed.id) is None], after)
+    return measure_fidelity([placed for placed in before if after.where(placed.id) is None], after)
 
 
 def _lasts(entry: Entry) -> bool:
@@ -329,18 +331,18 @@ def _lasts(entry: Entry) -> bool:
 # --- the user's hooks -----------------------------------------------------------------------------------
 
 
-def compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[Before, Afterwards]:
+def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[Before, Afterwards]:
     """What runs before and after a compaction. What hooks add for the model is written with it; `end` is
     told why, when one of them wants everything to end.
     """
 
-    async def before(trigger: str, instructions: str) -> Outcome:
+    async def before(trigger: str, instructions: str) -> HookOutcome:
         fields = {"trigger": trigger, "custom_instructions": instructions}
         return await hooks.run("PreCompact", fields)
 
     async def after(boundary: Boundary, text: str) -> tuple[Message, ...]:
         trigger = "manual" if boundary.trigger in _BY_HAND else "auto"
-        told = {"trigger": trigger, "compact_summary": bounded(text)}
+        told = {"trigger": trigger, "compact_summary": shorten_for_hook(text)}
         outcomes = (
             await hooks.run("PostCompact", told),
             await hooks.run("SessionStart", {"source": "compact"}),
@@ -348,6 +350,8 @@ def compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[Before
         for outcome in outcomes:
             if outcome.stop:
                 end(outcome.reason)
-        return tuple(context(text) for outcome in outcomes for text in outcome.contexts)
+        return tuple(
+            make_context_message(text) for outcome in outcomes for text in outcome.contexts
+        )
 
     return before, after

@@ -13,26 +13,30 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.clock import date_of
-from sevenfold.errors import ContextFull, Mistake
-from sevenfold.layers.l2_microcompaction.provider import managed, wanted
-from sevenfold.layers.l4_compaction.server import compacting, on_demand, without_summaries
-from sevenfold.messages import Message, user
-from sevenfold.models.capabilities import default_params
-from sevenfold.protocols import Model, Tool
-from sevenfold.request import KEPT_WARM, Frame
-from sevenfold.session.log import frame_mark
-from sevenfold.session.project import Workplace
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import ContextFull, Mistake
+from sevenfold.core.messages import Message, user
+from sevenfold.core.protocols import Model, Tool
+from sevenfold.core.request import KEPT_WARM, Frame
+from sevenfold.core.tokens import Calibration, Thresholds, measure_message
+from sevenfold.core.transcript import Mark, Unthink, View, What
+from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_wanted
+from sevenfold.layers.l4_compaction.server import (
+    add_requested_compaction,
+    add_server_compaction,
+    remove_server_summaries,
+)
+from sevenfold.models.capabilities import make_default_params
+from sevenfold.session.log import make_frame_mark
+from sevenfold.session.project import Project
 from sevenfold.settings.flags import Flags
 from sevenfold.settings.schema import Settings
-from sevenfold.tokens import Calibration, Thresholds, measure
-from sevenfold.transcript import Mark, Unthink, View, What
 
 PROMPT: Final = Path(__file__).with_name("system_prompt.md")
 
 
-def new_frame(
-    at: Workplace,
+def make_frame(
+    at: Project,
     model: Model,
     tools: Iterable[Tool],
     flags: Flags,
@@ -47,49 +51,51 @@ def new_frame(
     caches = model.capabilities.caches_prompts
     frame = Frame(
         model.name,
-        (system_prompt(), *more),
+        (read_system_prompt(), *more),
         tuple(tool.schema for tool in tools),
         ttl=at.settings.cache_ttl,
         system_ttl=at.settings.system_ttl or ("1h" if silences and caches else None),
     )
-    return frame_for(model, frame, at, flags)
+    return adapt_frame(model, frame, at, flags)
 
 
-def system_prompt() -> str:
+def read_system_prompt() -> str:
     return PROMPT.read_text(encoding="utf-8").strip()
 
 
-def frame_for(model: Model, frame: Frame, at: Workplace, flags: Flags) -> Frame:
+def adapt_frame(model: Model, frame: Frame, at: Project, flags: Flags) -> Frame:
     """The same frame for this model; how it is asked to think, and to clear, is its own."""
-    new = replace(frame, model=model.name, params=default_params(model.name, at.access))
-    if wanted(flags, at.settings.micro):
-        new = managed(new, model.capabilities, at.settings.micro)
+    new = replace(frame, model=model.name, params=make_default_params(model.name, at.access))
+    if is_wanted(flags, at.settings.micro):
+        new = add_context_management(new, model.capabilities, at.settings.micro)
     if flags.server_compact and at.settings.compaction.server == "onDemand":
-        new = on_demand(new, model.capabilities)
+        new = add_requested_compaction(new, model.capabilities)
     elif flags.server_compact:
-        new = compacting(new, model.capabilities, thresholds(model, at.settings))
+        new = add_server_compaction(new, model.capabilities, make_thresholds(model, at.settings))
     return new
 
 
-def handover(model: Model, frame: Frame, view: View, learned: Calibration | None) -> list[What]:
+def plan_model_change(
+    model: Model, frame: Frame, view: View, learned: Calibration | None
+) -> list[What]:
     """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
     calibration = Mark("calibration", msgspec.to_builtins(learned or Calibration()))
     cold = Mark(KEPT_WARM, None)  # that was another model's cache
-    whats: list[What] = [frame_mark(frame), calibration, cold]
+    whats: list[What] = [make_frame_mark(frame), calibration, cold]
     if len(view) and model.capabilities.loses_thinking:
         whats.append(Unthink(view[0].id))
     if not model.capabilities.server_compaction:
-        whats += without_summaries(view)
+        whats += remove_server_summaries(view)
     return whats
 
 
-def first_budget(model: Model, settings: Settings) -> int:
+def choose_first_budget(model: Model, settings: Settings) -> int:
     """Tokens of a reply at first; 0, all there is, where asking again could not give more room."""
     asked = settings.max_output_tokens
     return asked if asked < model.capabilities.max_output else 0
 
 
-def thresholds(model: Model, settings: Settings) -> Thresholds:
+def make_thresholds(model: Model, settings: Settings) -> Thresholds:
     return Thresholds.of(
         model.capabilities.window,
         model.capabilities.max_output,
@@ -98,7 +104,7 @@ def thresholds(model: Model, settings: Settings) -> Thresholds:
     )
 
 
-def tool_changes(stored: Frame, tools: Iterable[Tool]) -> Iterator[str]:
+def describe_tool_changes(stored: Frame, tools: Iterable[Tool]) -> Iterator[str]:
     """How the tools at hand differ from those the session began with, in words for people."""
     was = {str(tool.get("name")) for tool in stored.tools}
     now = {tool.name for tool in tools}
@@ -108,16 +114,16 @@ def tool_changes(stored: Frame, tools: Iterable[Tool]) -> Iterator[str]:
         yield f"this session had {', '.join(gone)}, which is not here any more"
 
 
-def context(*lines: str) -> Message:
+def make_context_message(*lines: str) -> Message:
     """Something we add to the conversation, marked as ours and not the person's."""
     text = "\n".join(lines).replace("</context", "&lt;/context")  # it may come from a hostile file
     return user(f"<context>\n{text}\n</context>")
 
 
-def surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:
+def describe_surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:
     """What the model must know of where it is; said again when any of it has changed."""
     return {
-        "Date": date_of(at),
+        "Date": format_date(at),
         "Working folder": str(cwd),
         "Project": str(tree),
         "Git branch": _branch(tree) or "none: not a git repository",
@@ -125,20 +131,24 @@ def surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:
     }
 
 
-def news(before: dict[str, str], now: dict[str, str]) -> Message | None:
+def make_news_message(before: dict[str, str], now: dict[str, str]) -> Message | None:
     """A message with what is new, or None."""
     lines = [f"{name}: {value}" for name, value in now.items() if before.get(name) != value]
     if not lines:
         return None
-    return context(*lines) if not before else context("This has changed:", *lines)
+    return (
+        make_context_message(*lines)
+        if not before
+        else make_context_message("This has changed:", *lines)
+    )
 
 
-def next_day(before: dict[str, str], at: float) -> tuple[Message | Mark, ...]:
+def make_date_news(before: dict[str, str], at: float) -> tuple[Message | Mark, ...]:
     """The new date, where midnight has passed since it was last said; else nothing."""
-    today = date_of(at)
+    today = format_date(at)
     if before.get("Date", today) == today:
         return ()
-    said = context("This has changed:", f"Date: {today}")
+    said = make_context_message("This has changed:", f"Date: {today}")
     return said, Mark("surroundings", {**before, "Date": today})
 
 
@@ -159,11 +169,11 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def check(message: Message, room: int) -> None:
+def check_message(message: Message, room: int) -> None:
     """What no provider would take must not get into the transcript, where it would stay."""
     if not message.says_something:
         raise Mistake("there is nothing to ask: the message is empty")
-    if (size := measure(message).tokens()) > room > 0:
+    if (size := measure_message(message).tokens()) > room > 0:
         raise ContextFull(
             f"the message alone is about {size:,} tokens and at most {room:,} fit; "
             "put it into a file and ask about that"

@@ -13,20 +13,17 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import FromTheFuture, SessionNotFound
-from sevenfold.events import Emit, Notice
-from sevenfold.messages import THOUGHTS, Block, Json, Message, ToolResult, user
-from sevenfold.protocols import Clock
-from sevenfold.request import Frame
-from sevenfold.storage.jsonl import Log, read_log
-from sevenfold.storage.results import ResultStore
-from sevenfold.streaming import interrupted
-from sevenfold.tokens import Calibration
-from sevenfold.transcript import (
+from sevenfold.core.errors import FromTheFuture, SessionNotFound
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult, user
+from sevenfold.core.protocols import Clock
+from sevenfold.core.request import Frame
+from sevenfold.core.tokens import Calibration
+from sevenfold.core.transcript import (
     FORMAT,
     Entry,
     Mark,
-    Placed,
+    PlacedMessage,
     Replace,
     Reply,
     Transcript,
@@ -36,6 +33,9 @@ from sevenfold.transcript import (
     View,
     What,
 )
+from sevenfold.storage.jsonl import JsonlLog, read_log
+from sevenfold.storage.results import ResultStore
+from sevenfold.streaming import answer_interrupted_calls
 
 MENDED: Final = "mended"
 """The mark that holds the places of losses that were dealt with: the user is told once."""
@@ -58,7 +58,7 @@ _MEANING: Final = {
 }
 
 
-class Loss(msgspec.Struct, frozen=True):
+class LostRecord(msgspec.Struct, frozen=True):
     """A record that is not there any more."""
 
     line: int
@@ -84,19 +84,19 @@ class Loss(msgspec.Struct, frozen=True):
         return f"{self.line}: {self.why}; {_MEANING[self.kind]}"
 
 
-class Mending(msgspec.Struct, frozen=True):
+class TranscriptRepair(msgspec.Struct, frozen=True):
     """What is to be written, each with who it is by, and what is to be told."""
 
     writes: tuple[tuple[str, What], ...] = ()
     told: tuple[str, ...] = ()
 
 
-def mend(
+def repair_transcript(
     log: Transcript,
     lines: bytes,
     find: Callable[[str], Path | None] = lambda use_id: None,
     name: str = "transcript",
-) -> Mending:
+) -> TranscriptRepair:
     """What makes the view of this log valid again; nothing when nothing was lost.
 
     `lines` is what the log was loaded from, `find` says where the whole result of a tool use is stored.
@@ -108,13 +108,13 @@ def mend(
     losses = _losses(log, lines)
     new = [loss for loss in losses if loss.place not in known]
     if not new and _sound(log):
-        return Mending()
-    work = _Work(log, losses, find)
+        return TranscriptRepair()
+    work = _PairRepair(log, losses, find)
     edits = work.edits()
     mark = [(BY, Mark(MENDED, sorted(known | {loss.place for loss in new})))] if new else []
     told = [f"{name}:{loss.meaning}" for loss in new]
     told += [f"{name}: {text}" for text in (*_unapplied(log, new), *work.told)]
-    return Mending((*edits, *_unthinking(log, edits, new), *mark), tuple(told))
+    return TranscriptRepair((*edits, *_unthinking(log, edits, new), *mark), tuple(told))
 
 
 def _sound(log: Transcript) -> bool:
@@ -134,28 +134,28 @@ def _sound(log: Transcript) -> bool:
 # --- what was lost ------------------------------------------------------------------------------------
 
 
-def _losses(log: Transcript, lines: bytes) -> list[Loss]:
+def _losses(log: Transcript, lines: bytes) -> list[LostRecord]:
     """Lines that could not be read, damaged ones that could, and places where records are missing."""
     gaps = any(entry.id != at for at, entry in enumerate(log.entries))
     if not log.problems and not gaps and not any(map(_unknown, log.entries)):
         return []
     unread = {problem.line: problem.why for problem in log.problems}
-    found: list[Loss] = []
+    found: list[LostRecord] = []
     at, next_id, passed = 0, 0, 0
     for number, line in enumerate(lines.split(b"\n"), 1):
         if not line.strip():
             continue
         if number in unread:
             why = f"this line cannot be read and was passed over ({unread[number]})"
-            found.append(Loss(number, _kind(line), at, why))
+            found.append(LostRecord(number, _kind(line), at, why))
             passed += 1
             continue
         entry = log.entries[at]
         if (missing := entry.id - next_id - passed) > 0:
             why = f"{missing:,} record{'s are' if missing > 1 else ' is'} missing before this line"
-            found.append(Loss(number, "", at, why, missing))
+            found.append(LostRecord(number, "", at, why, missing))
         if _unknown(entry) and (kind := _kind(line)):
-            found.append(Loss(number, kind, at, "this line is damaged and was passed over"))
+            found.append(LostRecord(number, kind, at, "this line is damaged and was passed over"))
         at, next_id, passed = at + 1, max(next_id, entry.id + 1), 0
     return found
 
@@ -170,7 +170,7 @@ def _kind(line: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def _unapplied(log: Transcript, losses: Sequence[Loss]) -> list[str]:
+def _unapplied(log: Transcript, losses: Sequence[LostRecord]) -> list[str]:
     """Edits that can be read, but not what they begin or end at."""
     if not losses:
         return []
@@ -185,7 +185,7 @@ def _unapplied(log: Transcript, losses: Sequence[Loss]) -> list[str]:
 
 
 def _unthinking(
-    log: Transcript, edits: Sequence[tuple[str, What]], new: Sequence[Loss]
+    log: Transcript, edits: Sequence[tuple[str, What]], new: Sequence[LostRecord]
 ) -> list[tuple[str, What]]:
     """Thinking after a loss was made on something else, and models that sign it refuse it."""
     if any(isinstance(what, Undo) for _, what in edits):  # all of it was said again, without
@@ -216,18 +216,18 @@ def _first_change(before: View, after: View) -> int:
 # --- making it whole ----------------------------------------------------------------------------------
 
 
-class _Work:
+class _PairRepair:
     """Goes through a view once and gives every half pair its other half."""
 
     def __init__(
-        self, log: Transcript, losses: Sequence[Loss], find: Callable[[str], Path | None]
+        self, log: Transcript, losses: Sequence[LostRecord], find: Callable[[str], Path | None]
     ) -> None:
         self._log, self._losses, self._find = log, losses, find
         self._at = {entry.id: at for at, entry in enumerate(log.entries)}
         self._asking: list[Message] = []
         """The messages among which the open uses stand, so that an answer can follow them."""
         self._open: dict[str, None] = {}
-        self._last: Placed | None = None
+        self._last: PlacedMessage | None = None
         self._role = ""
         self._answered = self._dropped = self._noted = 0
 
@@ -243,7 +243,7 @@ class _Work:
 
     def edits(self) -> list[tuple[str, What]]:
         groups = [(id, list(g)) for id, g in groupby(self._log.view, key=lambda p: p.id)]
-        made: list[tuple[list[Placed], list[Message]]] = []
+        made: list[tuple[list[PlacedMessage], list[Message]]] = []
         for _, group in groups:
             messages: list[Message] = []
             for placed in group:
@@ -255,7 +255,7 @@ class _Work:
             return [*self._anew(made), *end]
         return [(g[0].by, Replace(g[0].id, g[0].id, tuple(m))) for g, m in changed] + end
 
-    def _take(self, placed: Placed, into: list[Message]) -> None:
+    def _take(self, placed: PlacedMessage, into: list[Message]) -> None:
         message = placed.message
         answered = [r.tool_use_id for r in message.results if r.tool_use_id in self._open]
         if self._open and not answered:
@@ -268,7 +268,7 @@ class _Work:
         self._open = dict.fromkeys(use.id for use in message.tool_uses)
         self._asking, self._last, self._role = into, placed, message.role
 
-    def _fitting(self, placed: Placed, message: Message, answered: list[str]) -> Message:
+    def _fitting(self, placed: PlacedMessage, message: Message, answered: list[str]) -> Message:
         """The message with an answer for every open use, and without any other."""
         kept: list[Block] = []
         wanted = dict.fromkeys(answered)
@@ -291,7 +291,9 @@ class _Work:
             return []
         return [(BY, Message("user", self._lost(list(self._open), None)))]
 
-    def _anew(self, made: list[tuple[list[Placed], list[Message]]]) -> Iterator[tuple[str, What]]:
+    def _anew(
+        self, made: list[tuple[list[PlacedMessage], list[Message]]]
+    ) -> Iterator[tuple[str, What]]:
         """Where ids cannot be trusted, everything is taken back and said again."""
         yield BY, Undo(frozenset(e.id for e in self._log.entries if not isinstance(e.what, Mark)))
         for group, messages in made:
@@ -299,7 +301,7 @@ class _Work:
                 kept = tuple(b for b in message.content if not isinstance(b, THOUGHTS))
                 yield group[0].by, Message(message.role, kept)
 
-    def _lost(self, ids: Sequence[str], upcoming: Placed | None) -> tuple[ToolResult, ...]:
+    def _lost(self, ids: Sequence[str], upcoming: PlacedMessage | None) -> tuple[ToolResult, ...]:
         self._answered += len(ids)
         where = self._where(upcoming)
         return tuple(ToolResult(id, self._answer(id, where), True) for id in ids)
@@ -310,15 +312,15 @@ class _Work:
         unknown = "Whether the call worked is not known."
         return f"[the result of this call cannot be shown: {where}. {unknown}{kept}]"
 
-    def _note(self, upcoming: Placed) -> Message:
+    def _note(self, upcoming: PlacedMessage) -> Message:
         self._noted += 1
         return user(f"[something that was said here cannot be shown: {self._where(upcoming)}]")
 
-    def _where(self, upcoming: Placed | None) -> str:
+    def _where(self, upcoming: PlacedMessage | None) -> str:
         place = self._place(upcoming)
         return f"{place} of the transcript is damaged" if place else "it is not in the transcript"
 
-    def _place(self, upcoming: Placed | None) -> str:
+    def _place(self, upcoming: PlacedMessage | None) -> str:
         """Where something is lost between the message before and this one."""
         after = self._at.get(self._last.id, -1) if self._last else -1
         until = len(self._log.entries) if upcoming is None else self._at.get(upcoming.id, -1)
@@ -332,18 +334,18 @@ HEAD: Final = 65_536
 """The first record says which format it is; this much of the file holds it."""
 
 
-class Recording:
+class TranscriptFile:
     """One session's file. Nothing is created before there is something to keep."""
 
     def __init__(self, path: Path, clock: Clock, emit: Emit) -> None:
         self.path = path
         self._emit = emit
-        self._log: Log | None = None
+        self._log: JsonlLog | None = None
         self.transcript = Transcript(clock.now, self._write)
 
     def _write(self, lines: bytes) -> None:
         if self._log is None:
-            self._log = Log(self.path)
+            self._log = JsonlLog(self.path)
         self._log.append(lines)
 
     @property
@@ -352,7 +354,7 @@ class Recording:
 
     def begin(self, about: Json, frame: Frame, calibration: Calibration | None) -> None:
         """Write down what a later resume needs to send the very same bytes."""
-        marks = [Mark("session", {"format": FORMAT, **about}), frame_mark(frame)]
+        marks = [Mark("session", {"format": FORMAT, **about}), make_frame_mark(frame)]
         if calibration is not None:
             marks.append(Mark("calibration", msgspec.to_builtins(calibration)))
         self.transcript.add(*marks, by="session")
@@ -365,7 +367,7 @@ class Recording:
         """Read it back, mend what a crash left open, and return the frame it was sent with."""
         lines = self.load(clock)
         self._mend(lines)
-        if unanswered := interrupted(self.transcript.view):
+        if unanswered := answer_interrupted_calls(self.transcript.view):
             self.transcript.add(unanswered, by="resume")
         return self.frame()
 
@@ -380,7 +382,7 @@ class Recording:
             Transcript.load(read_log(self.path, HEAD), clock.now)
         except FromTheFuture as error:  # before it is opened, so that it is not touched
             raise FromTheFuture(f"{self.path}: {error}") from None
-        self._log = Log(self.path, create=False)
+        self._log = JsonlLog(self.path, create=False)
         lines = self._log.read()
         self.transcript = Transcript.load(lines, clock.now, self._write)
         if self._log.repaired:
@@ -390,7 +392,7 @@ class Recording:
     def _mend(self, lines: bytes) -> None:
         """Make the view whole where lines were lost, and say what that means."""
         store = ResultStore(lambda: self.path.with_suffix("") / RESULTS)
-        mending = mend(self.transcript, lines, store.find, self.path.name)
+        mending = repair_transcript(self.transcript, lines, store.find, self.path.name)
         for by, writes in groupby(mending.writes, key=lambda write: write[0]):
             self.transcript.add(*(what for _, what in writes), by=by)
         for text in mending.told:
@@ -417,5 +419,5 @@ class Recording:
             self._log = None
 
 
-def frame_mark(frame: Frame) -> Mark:
+def make_frame_mark(frame: Frame) -> Mark:
     return Mark("frame", msgspec.to_builtins(frame))

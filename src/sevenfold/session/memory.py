@@ -15,43 +15,48 @@ from typing import ClassVar, Final
 
 import anyio.to_thread
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Emit, Event, Failed, Remembered
-from sevenfold.layers.l5_durable_memory.prompt import LOADED, Instructing, is_opening, memory_prompt
-from sevenfold.layers.l5_durable_memory.prompt import opening as opened_with
-from sevenfold.layers.l5_durable_memory.selection import Sources, Start
-from sevenfold.layers.shared.restore import Cut, Standing, Stands
-from sevenfold.memory.folder.folder import Saved, state_of
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Emit, Event, Failed, Remembered
+from sevenfold.core.messages import Message
+from sevenfold.core.protocols import Attach, Capabilities, Change, Clock, Forker, ToolFailed
+from sevenfold.core.transcript import Mark, View
+from sevenfold.layers.l5_durable_memory.prompt import (
+    LOADED,
+    InstructionLoader,
+    format_memory_prompt,
+    is_opening,
+)
+from sevenfold.layers.l5_durable_memory.prompt import format_opening as opened_with
+from sevenfold.layers.l5_durable_memory.selection import RecallParts, Start
+from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
+from sevenfold.memory.folder.folder import Saved, find_state_folder
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import INDEX
-from sevenfold.memory.instructions.load import InstructionFiles
-from sevenfold.memory.instructions.read import Limits
-from sevenfold.memory.recalled import age, caveat
-from sevenfold.memory.search.embedding import default_embedder
+from sevenfold.memory.instructions.loader import InstructionFiles
+from sevenfold.memory.instructions.reader import InstructionLimits
+from sevenfold.memory.recall_results import format_age, format_caveat
+from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import Message
-from sevenfold.protocols import Attach, Capabilities, Clock, Forker, Handback, ToolFailed
 from sevenfold.session import frame as opening
-from sevenfold.session.place import claimed
-from sevenfold.session.project import Workplace
-from sevenfold.tools.paths import real, secret
-from sevenfold.tools.workspace import Keeper
-from sevenfold.transcript import Mark, View
+from sevenfold.session.project import Project
+from sevenfold.settings.place import claim_memory_place
+from sevenfold.tools.paths import is_secret_file, resolve_path
+from sevenfold.tools.workspace import FileKeeper
 
 MANAGED: Final = Path("/etc/sevenfold")
 """Where whoever looks after the machine puts instructions for everybody on it."""
 BY: Final = "memory"
 
 
-class Knowledge:
+class SessionMemory:
     """Of one session. Without memory it is the instruction files alone."""
 
     label: ClassVar[str] = "Knowledge"
 
     def __init__(
         self,
-        at: Workplace,
+        at: Project,
         session: str,
         view: View,
         clock: Clock,
@@ -73,17 +78,17 @@ class Knowledge:
                 clock,
                 emit=self._tell,
                 author=author,
-                embedder=default_embedder(place.words),
-                claim=partial(claimed, place),
+                embedder=open_default_embedder(place.words),
+                claim=partial(claim_memory_place, place),
             )
         about = self._instruction_files, self._said, is_opening, locate, emit
-        self._instructing = Instructing(*about, view.marks.get(LOADED), besides=self._indexes)
+        self._instructing = InstructionLoader(*about, view.marks.get(LOADED), besides=self._indexes)
         self._team = team and self.store is not None and _shared(self.store)
         self.measured: Callable[[float, int], object] | None = None
         """Told at the end how many memories turned out wrong, and how many are quarantined."""
 
     def _instruction_files(
-        self, already: Sequence[object], limits: Limits | None = None
+        self, already: Sequence[object], limits: InstructionLimits | None = None
     ) -> InstructionFiles:
         at = self._at
         person = at.environment.variables.get("HOME")
@@ -94,7 +99,7 @@ class Knowledge:
             managed=MANAGED,
             user_home=Path(person) if person else Path.home(),
             trusted=at.trusted,
-            forbidden=secret,
+            forbidden=is_secret_file,
             shared_home=at.environment.shared,
             suspicious=find_instructions,
             already=tuple(map(str, already)),
@@ -111,7 +116,7 @@ class Knowledge:
         place, guidelines = self._at.memory, self._at.settings.guidelines
         logs = self._at.settings.assistant_mode
         project, team = self._at.places.project, self._team
-        return (memory_prompt(place.folder, project, guidelines, logs=logs, team=team),)
+        return (format_memory_prompt(place.folder, project, guidelines, logs=logs, team=team),)
 
     def opening(self) -> tuple[Message | Mark, ...]:
         """What opens the conversation: instruction files and the index, read now."""
@@ -121,14 +126,14 @@ class Knowledge:
     def stands(self) -> Stands:
         return is_opening
 
-    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+    def again(self, cut: CompactionCut, room: int) -> Sequence[Message]:
         """The same after a compaction, where it has left the view."""
         return self._instructing.again(cut, room)
 
     def _said(self, instructions: str, index: bool) -> tuple[Message, ...]:
         team = self._index(team=True) if index and self._team else ""
         said = opened_with(self._index() if index else "", instructions, team)
-        return () if said is None else (opening.context(said),)
+        return () if said is None else (opening.make_context_message(said),)
 
     def _indexes(self) -> tuple[Path, ...]:
         return (self.store.folder / INDEX,) if self.store else ()
@@ -141,23 +146,23 @@ class Knowledge:
         locate: Callable[[str], Path],
         emit: Emit,
         known: object,
-    ) -> Instructing:
+    ) -> InstructionLoader:
         """The instruction files of an agent: it works in the same project. `own`: what brings its memory,
         which lies in `memory`.
         """
 
         def said(instructions: str, more: bool) -> tuple[Message, ...]:
             rules = opened_with("", instructions)
-            first = () if rules is None else (opening.context(rules),)
+            first = () if rules is None else (opening.make_context_message(rules),)
             return (*first, *own()) if more else first
 
         besides = (memory / INDEX,) if memory else ()
         about = self._instruction_files, said, stands, locate, emit, known
-        return Instructing(*about, besides=lambda: besides, warns=False)
+        return InstructionLoader(*about, besides=lambda: besides, warns=False)
 
     def index_of(self, folder: Path) -> str:
         """The index of an agent's memory, as it is now."""
-        state = state_of(folder, self._at.environment.home)
+        state = find_state_folder(folder, self._at.environment.home)
         try:
             return MemoryStore(folder, state, self._clock).loaded_index()
         except SevenfoldError as error:
@@ -175,31 +180,31 @@ class Knowledge:
 
     def sources(
         self, able: Callable[[], Capabilities], fork: Forker, model: Callable[[], str], start: Start
-    ) -> Sources | None:
+    ) -> RecallParts | None:
         """What recall searches in, with what it needs of the conversation."""
         store = self.store
         if store is None:
             return None
-        return Sources(store.folder, store.recall, able, store.newest, fork, model, start)
+        return RecallParts(store.folder, store.recall, able, store.newest, fork, model, start)
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
         """What the folders of newly touched files say, and which day it is where a new one began."""
         self._flush()
         known = view.marks.get("surroundings")
-        day = opening.next_day(known if isinstance(known, dict) else {}, self._clock.now())
+        day = opening.make_date_news(known if isinstance(known, dict) else {}, self._clock.now())
         return (*self._instructing.attach(view), *day)
 
     @property
-    def keeper(self) -> Keeper | None:
+    def keeper(self) -> FileKeeper | None:
         return MemoryKeeper(self.store, self._clock, self._tell) if self.store else None
 
-    def keeper_of(self, folder: Path) -> Keeper | None:
+    def keeper_of(self, folder: Path) -> FileKeeper | None:
         """Looks after the memory of an agent, as it does after the session's own."""
         if self.store is None:
             return None
         store = MemoryStore(
             folder,
-            state_of(folder, self._at.environment.home),
+            find_state_folder(folder, self._at.environment.home),
             self._clock,
             emit=self._tell,
             author=self.store.author,
@@ -207,7 +212,7 @@ class Knowledge:
         self._others.append(store)
         return MemoryKeeper(store, self._clock, self._tell)
 
-    async def prepare(self) -> Sequence[Handback]:
+    async def prepare(self) -> Sequence[Change]:
         """Take in what others wrote since, and bring the search up to date; nobody waits for it."""
         if self.store is not None and self.store.folder.is_dir():
             await anyio.to_thread.run_sync(partial(self.store.take_in, Author("other")))
@@ -230,10 +235,12 @@ class Knowledge:
     def _measure(self) -> None:
         if self.measured is None or self.store is None or not self.store.folder.is_dir():
             return
-        from sevenfold.memory.pollution import pollution  # the rules of dreams: slow to import
+        from sevenfold.memory.pollution import (
+            measure_pollution,  # the rules of dreams: slow to import
+        )
 
         try:
-            rate = pollution(self.store, self._clock.now()).rate
+            rate = measure_pollution(self.store, self._clock.now()).rate
             self.measured(rate, len(self.store.quarantine.list()))
         except SevenfoldError as error:
             self._emit(Failed(BY, str(error)))
@@ -259,17 +266,17 @@ class MemoryKeeper:
 
     def __init__(self, store: MemoryStore, clock: Clock, emit: Emit) -> None:
         self._store, self._clock, self._emit = store, clock, emit
-        self._folder = real(store.folder)
+        self._folder = resolve_path(store.folder)
         self._say: dict[Path, str] = {}
 
     def keeps(self, path: Path) -> bool:
         return path.is_relative_to(self._folder)
 
     def instead(self, path: Path, data: bytes) -> str | None:
-        from sevenfold.memory.agent_writes import instead
+        from sevenfold.memory.agent_writes import redirect_write
 
         try:
-            done = instead(self._store, path, data, self._clock.now())
+            done = redirect_write(self._store, path, data, self._clock.now())
         except SevenfoldError as error:
             raise ToolFailed(str(error)) from error
         if done is None:
@@ -279,11 +286,11 @@ class MemoryKeeper:
         return said
 
     def before_write(self, path: Path, data: bytes) -> bytes:
-        from sevenfold.memory.agent_writes import ready
+        from sevenfold.memory.agent_writes import prepare_write
 
         try:
             self._store.before_write(path, data)
-            written = ready(self._store, path, data, self._clock.now())
+            written = prepare_write(self._store, path, data, self._clock.now())
         except SevenfoldError as error:
             raise ToolFailed(str(error)) from error
         self._say[path] = written.said
@@ -309,8 +316,14 @@ class MemoryKeeper:
         except OSError:
             return ""
         now = self._clock.now()
-        said = " ".join(filter(None, [f"saved {age(modified, now)}.", caveat(modified, now)]))
+        said = " ".join(
+            filter(None, [f"saved {format_age(modified, now)}.", format_caveat(modified, now)])
+        )
         return f"[a memory, {said}]"
 
 
-_check: tuple[type[Keeper], type[Standing], type[Attach]] = (MemoryKeeper, Knowledge, Knowledge)
+_check: tuple[type[FileKeeper], type[StandingMessages], type[Attach]] = (
+    MemoryKeeper,
+    SessionMemory,
+    SessionMemory,
+)

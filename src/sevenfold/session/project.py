@@ -9,26 +9,32 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from sevenfold.cache.prices import own_limits
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Ended, Event, Notice
+from sevenfold.cache.prices import read_user_limits
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Ended, Event, Notice
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.protocols import Clock, Tool, Work
 from sevenfold.hooks.hooks import HookedTools, Hooks
-from sevenfold.messages import ToolUse
-from sevenfold.models.capabilities import Access
-from sevenfold.protocols import Clock, Tool, Work
-from sevenfold.session.place import MemoryPlace, Trust, memory_place
-from sevenfold.settings import Loaded, load
+from sevenfold.models.capabilities import ModelAccess
+from sevenfold.settings import LoadedSettings, load_settings
 from sevenfold.settings.checks import NEVER
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.flags import Flags
+from sevenfold.settings.place import MemoryPlace, TrustedFolders, find_memory_place
 from sevenfold.settings.schema import Settings
-from sevenfold.storage.cleanup import Limits
+from sevenfold.storage.cleanup import StorageLimits
 from sevenfold.storage.files import read_bounded
-from sevenfold.storage.places import Places, find
-from sevenfold.tools.paths import real
-from sevenfold.tools.permissions import Permissions, PermissionSettings, Rule
-from sevenfold.tools.toolbox import Answer, Ask, Gate, Toolbox, standard_tools
-from sevenfold.tools.workspace import Keeper, Workspace
+from sevenfold.storage.places import ProjectPaths, find_places
+from sevenfold.tools.paths import resolve_path
+from sevenfold.tools.permissions import PermissionRule, PermissionRules, Permissions
+from sevenfold.tools.toolbox import (
+    AskPermission,
+    PermissionAnswer,
+    Toolbox,
+    ToolGate,
+    make_standard_tools,
+)
+from sevenfold.tools.workspace import FileKeeper, Workspace
 
 DEFAULT_MODEL: Final = "claude-sonnet-5-5"
 """With a key and nothing else said."""
@@ -47,28 +53,28 @@ Listener: TypeAlias = Callable[[Event], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class Project:
     """What is known before anything is said."""
 
     cwd: Path
     environment: Environment
-    places: Places
+    places: ProjectPaths
     trusted: bool
-    loaded: Loaded
+    loaded: LoadedSettings
     flags: Flags
     memory: MemoryPlace
 
     @classmethod
     def open(
         cls, cwd: Path, environment: Environment, overrides: Mapping[str, Any], emit: Emit
-    ) -> Workplace:
+    ) -> Project:
         """Find the project and read its settings. What the user should know is said here, once."""
-        places, trust = find(cwd, environment.home), Trust(environment.home)
+        places, trust = find_places(cwd, environment.home), TrustedFolders(environment.home)
         trusted = trust.is_trusted(places.root)
-        loaded = load(places.tree, environment, overrides, trusted)
+        loaded = load_settings(places.tree, environment, overrides, trusted)
         if loaded.settings.scope != places.scope:
-            places = find(cwd, environment.home, loaded.settings.scope)
-        memory = memory_place(places, environment, loaded.settings)
+            places = find_places(cwd, environment.home, loaded.settings.scope)
+        memory = find_memory_place(places, environment, loaded.settings)
         for text in (places.note, trust.problem, memory.note, *loaded.warnings):
             if text:
                 emit(Notice(text, "warning"))
@@ -87,18 +93,18 @@ class Workplace:
         return self.settings.model or (DEFAULT_MODEL if known else "offline")
 
     @property
-    def retention(self) -> tuple[Limits, Limits]:
+    def retention(self) -> tuple[StorageLimits, StorageLimits]:
         """How long things are kept: in this project, and in all others."""
         here, all = self.settings, self.loaded.everywhere
         return (
-            Limits(here.cleanup_days, here.tool_results.quota_megabytes),
-            Limits(all.cleanup_days, all.tool_results.quota_megabytes),
+            StorageLimits(here.cleanup_days, here.tool_results.quota_megabytes),
+            StorageLimits(all.cleanup_days, all.tool_results.quota_megabytes),
         )
 
     @property
-    def access(self) -> Access:
+    def access(self) -> ModelAccess:
         e, s = self.environment, self.settings
-        return Access(
+        return ModelAccess(
             anthropic_key=e.anthropic_key,
             anthropic_token=e.anthropic_token,
             anthropic_base_url=s.anthropic_base_url,
@@ -106,7 +112,7 @@ class Workplace:
             openai_base_url=s.openai_base_url,
             betas=s.betas,
             window=s.window,
-            limits_of=own_limits(s.prices),
+            limits_of=read_user_limits(s.prices),
             thinking_budget=s.thinking_budget,
             effort=s.effort,
         )
@@ -124,11 +130,11 @@ def _not_trusted(ignored: Sequence[str]) -> str:
     return f"{said}{', '.join(waiting)}. {how}{more}"
 
 
-def unknown_tools(rules: PermissionSettings, tools: Sequence[Tool]) -> Iterator[str]:
+def find_unknown_tools(rules: PermissionRules, tools: Sequence[Tool]) -> Iterator[str]:
     """Rules about tools that are not there: a typo in one that denies would deny nothing."""
     known = {*(tool.name for tool in tools), *ELSEWHERE}
     for text in (*rules.allow, *rules.ask, *rules.deny):
-        name = Rule.parse(text).tool
+        name = PermissionRule.parse(text).tool
         if name not in known and not name.startswith("mcp__"):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -136,7 +142,7 @@ def unknown_tools(rules: PermissionSettings, tools: Sequence[Tool]) -> Iterator[
 
 
 def _workspace(
-    at: Workplace, home: Path, environment: Mapping[str, str], shells: Path, clock: Clock
+    at: Project, home: Path, environment: Mapping[str, str], shells: Path, clock: Clock
 ) -> Workspace:
     tree = at.places.tree
     made = Workspace(tree, home, environment, shells, clock, trusted=at.trusted)
@@ -149,15 +155,15 @@ class Toolset:
 
     def __init__(
         self,
-        at: Workplace,
+        at: Project,
         flags: Flags,
         transcript: Path,
         own: Sequence[Tool],
-        ask: Ask | None,
+        ask: AskPermission | None,
         clock: Clock,
         emit: Emit,
         stop: Callable[[str], object],
-        keeper: Keeper | None = None,
+        keeper: FileKeeper | None = None,
     ) -> None:
         folder, settings = transcript.with_suffix(""), at.settings
         environment = at.environment.tool_environment(settings.env)
@@ -176,9 +182,9 @@ class Toolset:
         )
         self._start: Start | None = None
         asking = partial(self._asking, ask) if ask else None
-        self.gate = gate = Gate(self.permissions, self.workspace, asking)
+        self.gate = gate = ToolGate(self.permissions, self.workspace, asking)
         self.own = tuple(own)
-        self.all: list[Tool] = [*standard_tools(self.workspace), *own]
+        self.all: list[Tool] = [*make_standard_tools(self.workspace), *own]
         self.hooks = Hooks(
             settings.hooks,
             transcript.stem,
@@ -189,7 +195,7 @@ class Toolset:
             emit,
             lambda: self.permissions.mode,
         )
-        for text in unknown_tools(settings.permissions, self.all):
+        for text in find_unknown_tools(settings.permissions, self.all):
             emit(Notice(text, "warning"))
         toolbox = Toolbox(self.all, gate, emit)
         self.hooked = HookedTools(
@@ -211,7 +217,9 @@ class Toolset:
         if isinstance(event, Ended):
             self._tell("idle_prompt", "the turn has ended, and it waits for you")
 
-    async def _asking(self, ask: Ask, use: ToolUse, why: str, rules: tuple[str, ...]) -> Answer:
+    async def _asking(
+        self, ask: AskPermission, use: ToolUse, why: str, rules: tuple[str, ...]
+    ) -> PermissionAnswer:
         self._tell("permission_prompt", f"it wants to use {use.name} and asks you: {why}")
         return await ask(use, why, rules)
 
@@ -225,7 +233,10 @@ class Toolset:
         A relative path was meant from the folder of then: only a file that was seen there is the one.
         """
         located = self.workspace.locate(path)
-        if not Path(path).expanduser().is_absolute() and real(located) not in self.workspace.seen:
+        if (
+            not Path(path).expanduser().is_absolute()
+            and resolve_path(located) not in self.workspace.seen
+        ):
             return None
         use = ToolUse("", "Read", {"file_path": path})
         if self.permissions.decide(use, self.workspace).behaviour != "allow":

@@ -15,49 +15,49 @@ import msgspec
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Asked, Closed, Ended, Notice, Started
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Asked, Closed, Ended, Notice, Started
+from sevenfold.core.messages import Message, strip_message_characters, user
+from sevenfold.core.protocols import Clock, Layers, Model, Tool
+from sevenfold.core.request import Frame
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, Reply
 from sevenfold.layers.l4_compaction.server import ServerCompaction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
-from sevenfold.layers.ladder import standard
-from sevenfold.layers.shared.background import Tray, owned_tasks
-from sevenfold.layers.shared.restore import Restorable
-from sevenfold.messages import Message, user, with_whole_characters
-from sevenfold.models import connect
-from sevenfold.protocols import Clock, Layers, Model, Tool
-from sevenfold.request import Frame
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
+from sevenfold.layers.shared.restore import RestoreSource
+from sevenfold.models import connect_model
 from sevenfold.session import frame as opening
-from sevenfold.session.agents import Company, Spawning
-from sevenfold.session.commands import Alone, Steering, compaction_hooks
+from sevenfold.session.agents import AgentSpawner, SessionAgents
+from sevenfold.session.commands import ConversationEditor, TurnLock, make_compaction_hooks
 from sevenfold.session.frame import (
-    first_budget,
-    frame_for,
-    handover,
-    new_frame,
-    thresholds,
-    tool_changes,
+    adapt_frame,
+    choose_first_budget,
+    describe_tool_changes,
+    make_frame,
+    make_thresholds,
+    plan_model_change,
 )
-from sevenfold.session.idle import watch
-from sevenfold.session.log import Recording, frame_mark
-from sevenfold.session.memory import Knowledge
-from sevenfold.session.project import Toolset, Workplace
-from sevenfold.session.state import Face, until_hooks_agree
-from sevenfold.session.team_sync import Teamwork
-from sevenfold.session.user_stats import Habits, Learned
-from sevenfold.session.wiring import Lender, watched
+from sevenfold.session.idle_timer import watch_idle
+from sevenfold.session.log import TranscriptFile, make_frame_mark
+from sevenfold.session.memory import SessionMemory
+from sevenfold.session.project import Project, Toolset
+from sevenfold.session.state import SessionState, run_until_hooks_agree
+from sevenfold.session.team_sync import SessionTeamSync
+from sevenfold.session.user_stats import CalibrationFile, IdleGapFile
+from sevenfold.session.wiring import SessionParts, wrap_ledger
 from sevenfold.settings.environment import Environment
 from sevenfold.storage.cleanup import DailyCleanup
-from sevenfold.storage.places import find_session, held, new_session_id
+from sevenfold.storage.places import claim_or_fail, find_session, make_session_id
 from sevenfold.telemetry import Telemetry
-from sevenfold.tokens import Usage
-from sevenfold.tools.toolbox import Ask
-from sevenfold.transcript import Mark, Reply
+from sevenfold.tools.toolbox import AskPermission
 from sevenfold.turn import Turn
 
 
-class Session(Face):
+class Session(SessionState):
     """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
 
     def __init__(
@@ -67,14 +67,14 @@ class Session(Face):
         *,
         resume: str | None = None,
         tools: Sequence[Tool] = (),
-        ask: Ask | None = None,
+        ask: AskPermission | None = None,
         home: str | Path | None = None,
         settings: Mapping[str, Any] | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         started_by: str = "startup",
         interactive: bool = False,
-        restorables: Sequence[Restorable] = (),
+        restorables: Sequence[RestoreSource] = (),
     ) -> None:
         """`interactive`: a person talks to it, and it may learn from what they say. `restorables`: what
         the model is given back after a compaction, beside files and memory.
@@ -87,9 +87,9 @@ class Session(Face):
         self.environment = Environment.read(environ)
         if home:
             self.environment = self.environment.based(Path(home))
-        self._learned = Learned(self.environment.home)
+        self._learned = CalibrationFile(self.environment.home)
         self.clock = clock or SystemClock()
-        self._alone, self._interactive = Alone(), interactive
+        self._alone, self._interactive = TurnLock(), interactive
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
@@ -100,8 +100,8 @@ class Session(Face):
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            self._tasks = await stack.enter_async_context(owned_tasks())
-            self.at = Workplace.open(self._cwd, self.environment, self._overrides, self.emit)
+            self._tasks = await stack.enter_async_context(open_task_group())
+            self.at = Project.open(self._cwd, self.environment, self._overrides, self.emit)
             self._open_model_and_file(stack)
             self._open_tools(stack)
             self._open_turn()
@@ -130,9 +130,9 @@ class Session(Face):
         if self._resume:
             path = find_session(self.at.places, self._resume)
         else:
-            path = self.at.places.session_file(new_session_id(self.clock.now()))
+            path = self.at.places.session_file(make_session_id(self.clock.now()))
         self.id = path.stem
-        self._recording = Recording(path, self.clock, self.emit)
+        self._recording = TranscriptFile(path, self.clock, self.emit)
         stack.callback(self._recording.close)
         stored = self._recording.resume(self.clock) if self._resume else None
         chosen = self._chosen or (stored.model if stored else self.at.default_model)
@@ -143,16 +143,16 @@ class Session(Face):
 
     def connect(self, name: str) -> Model:
         """A model of this name, which is closed with the session."""
-        model = connect(name, self.at.access, clock=self.clock)
+        model = connect_model(name, self.at.access, clock=self.clock)
         self._connected.append(model)
         return model
 
     def _open_tools(self, stack: AsyncExitStack) -> None:
         self.knowledge = self._open_knowledge()
         stack.callback(self.knowledge.close)
-        self.spawning = Spawning(self)
-        self.company = Company(self.spawning, self._tasks, interactive=self._interactive)
-        self._teamwork = Teamwork(self)
+        self.spawning = AgentSpawner(self)
+        self.company = SessionAgents(self.spawning, self._tasks, interactive=self._interactive)
+        self._teamwork = SessionTeamSync(self)
         self.tools = Toolset(
             self.at,
             self.flags,
@@ -167,18 +167,18 @@ class Session(Face):
         self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
         stack.push_async_callback(self.tools.workspace.close)
 
-    def _open_knowledge(self) -> Knowledge:
+    def _open_knowledge(self) -> SessionMemory:
         def locate(path: str) -> Path:
             return self.tools.workspace.locate(path)
 
         known = self.at, self.id, self.view, self.clock, self.emit, locate
-        return Knowledge(*known, team=self.flags.team)
+        return SessionMemory(*known, team=self.flags.team)
 
     def _open_turn(self) -> None:
-        self.tray = Tray(self._tasks, self.emit)
+        self.tray = BackgroundTasks(self._tasks, self.emit)
         self.tools.notify(self.overhear, self.tray.start, self._interactive)
-        self._habits = Habits(self.environment.home, self.clock)
-        accounts = watched(self.ledger, self.emit, self._recording.transcript)
+        self._habits = IdleGapFile(self.environment.home, self.clock)
+        accounts = wrap_ledger(self.ledger, self.emit, self._recording.transcript)
         self.turn = Turn(
             model=self.model,
             frame=self._frame(),
@@ -189,11 +189,13 @@ class Session(Face):
             accounts=accounts,
             clock=self.clock,
             emit=self.emit,
-            thresholds=thresholds(self.model, self.settings),
+            thresholds=make_thresholds(self.model, self.settings),
             max_steps=self.settings.max_steps,
-            max_tokens=first_budget(self.model, self.settings),
+            max_tokens=choose_first_budget(self.model, self.settings),
         )
-        self.steering = Steering(self.turn, self.ledger, self._alone, self._recording.sync)
+        self.steering = ConversationEditor(
+            self.turn, self.ledger, self._alone, self._recording.sync
+        )
         if self._stored_frame:
             self.ledger.recall(self._stored_frame, self._recording.transcript)
         if self.settings.telemetry.enabled:
@@ -201,7 +203,7 @@ class Session(Face):
             self.knowledge.measured = telemetry.memory
 
     def _layers(self, accounts: ServerCompaction) -> Layers:
-        lender = Lender(
+        lender = SessionParts(
             at=self.at,
             flags=self.flags,
             ledger=self.ledger,
@@ -218,12 +220,12 @@ class Session(Face):
             habits=self._habits,
             clock=self.clock,
             emit=self.emit,
-            hooks=compaction_hooks(self.tools.hooks, self.stop_because),
+            hooks=make_compaction_hooks(self.tools.hooks, self.stop_because),
             restorables=self._restorables,
             connect=self.spawning.connected,
         )
         self.lent = with_fields(lender.lent(), mail=self.company.attach)
-        return standard("main", self.lent)
+        return make_standard_layers("main", self.lent)
 
     def _frame(self) -> Frame:
         """Resumed: the very frame that was sent before, unless another model was asked for."""
@@ -231,19 +233,19 @@ class Session(Face):
         if stored is None:
             more = self.knowledge.system
             talks = self._interactive
-            new = new_frame(self.at, self.model, self.tools.all, self.flags, more, silences=talks)
+            new = make_frame(self.at, self.model, self.tools.all, self.flags, more, silences=talks)
             if self._resume:  # its record was damaged: what is sent from now on is kept
-                self._recording.transcript.add(frame_mark(new), by="session")
+                self._recording.transcript.add(make_frame_mark(new), by="session")
             return new
-        for text in tool_changes(stored, self.tools.all):
+        for text in describe_tool_changes(stored, self.tools.all):
             self.emit(Notice(text, "warning"))
         return stored if stored.model == self.model.name else self._hand_over(stored)
 
     def _hand_over(self, frame: Frame) -> Frame:
         """Write down what the model of now needs to know and must not inherit."""
-        changed = frame_for(self.model, frame, self.at, self.flags)
+        changed = adapt_frame(self.model, frame, self.at, self.flags)
         learned = self._learned.of(self.model.name)
-        whats = handover(self.model, changed, self.view, learned)
+        whats = plan_model_change(self.model, changed, self.view, learned)
         self._recording.transcript.add(*whats, by="session")
         return changed
 
@@ -251,13 +253,13 @@ class Session(Face):
         """What was switched from afar holds from this turn on: the layers are as after a resume."""
         if (now := self.flags.by_now(self.view.marks.get("session"))) != self.flags:
             self.flags, self.lent = now, with_fields(self.lent, switches=now)
-            self.turn.layers = standard("main", self.lent)
+            self.turn.layers = make_standard_layers("main", self.lent)
             self._watch()
 
     def _watch(self) -> None:
         if self.turn.layers.idle and not self._watched:
             self._watched = True
-            self._tasks.start_soon(watch, self.turn, self.tray, lambda: self._alone.busy)
+            self._tasks.start_soon(watch_idle, self.turn, self.tray, lambda: self._alone.busy)
 
     async def _start(self) -> None:
         source = "resume" if self._resume else self._started_by
@@ -308,10 +310,10 @@ class Session(Face):
     async def ask(self, said: str | Message) -> Reply:
         """One turn. Cancelling it, or `stop()`, leaves the transcript whole."""
         self._alone.check()
-        message = user(said) if isinstance(said, str) else with_whole_characters(said)
+        message = user(said) if isinstance(said, str) else strip_message_characters(said)
         if not self._open:
             raise Mistake("the session is not open: use it inside 'async with Session(...)'")
-        opening.check(message, self.turn.thresholds.block - self.turn.frame.tokens)
+        opening.check_message(message, self.turn.thresholds.block - self.turn.frame.tokens)
         return await self._take_turn(message)
 
     async def go_on(self) -> Reply:
@@ -331,7 +333,9 @@ class Session(Face):
                 await self._begin()
                 if message is not None:
                     self.emit(Asked(message.text))
-                reply = await until_hooks_agree(self.turn, message, self.tools.hooks, "Stop", {})
+                reply = await run_until_hooks_agree(
+                    self.turn, message, self.tools.hooks, "Stop", {}
+                )
                 stop = reply.stop
             if scope.cancelled_caught:
                 stop = "interrupted"
@@ -363,7 +367,7 @@ class Session(Face):
         """Before anything is sent: the file, what the project says, and where we are."""
         t, now = self._recording.transcript, self.clock.now()
         if not self._recording.begun:
-            places = held(self.at.places)
+            places = claim_or_fail(self.at.places)
             self._recording.path = places.session_file(self.id)
             about = {
                 "id": self.id,
@@ -377,11 +381,11 @@ class Session(Face):
             await self._teamwork.ready()
             if opened := self.knowledge.opening():
                 t.add(*opened, by="session")
-        here = opening.surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
-        if said := opening.news(t.view.marks.get("surroundings", {}), here):
+        here = opening.describe_surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
+        if said := opening.make_news_message(t.view.marks.get("surroundings", {}), here):
             t.add(said, Mark("surroundings", here), by="session")
         for text in self._contexts:
-            t.add(opening.context(text), by="hooks")
+            t.add(opening.make_context_message(text), by="hooks")
         self._contexts.clear()
 
     def use_model(self, name: str) -> None:
@@ -389,10 +393,10 @@ class Session(Face):
         self._learned.keep(self.model.name, self.view.calibration)
         self.ledger.expect("the model changed")
         self.model = self.turn.model = self.connect(name)
-        self.turn.thresholds = thresholds(self.model, self.settings)
+        self.turn.thresholds = make_thresholds(self.model, self.settings)
         self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
-        self.turn.max_tokens = first_budget(self.model, self.settings)
+        self.turn.max_tokens = choose_first_budget(self.model, self.settings)
         if self._recording.begun:
             self.turn.frame = self._hand_over(self.turn.frame)
         else:
-            self.turn.frame = frame_for(self.model, self.turn.frame, self.at, self.flags)
+            self.turn.frame = adapt_frame(self.model, self.turn.frame, self.at, self.flags)

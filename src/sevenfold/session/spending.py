@@ -19,25 +19,25 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import place
+from sevenfold.cache.prefix import choose_breakpoints
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import date_of
-from sevenfold.errors import ModelFailure, Refused, SevenfoldError, StorageFailure
-from sevenfold.events import Emit, Failed, Notice, Replied
-from sevenfold.messages import Message, assistant, user
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import ModelFailure, Refused, SevenfoldError, StorageFailure
+from sevenfold.core.events import Emit, Failed, Notice, Replied
+from sevenfold.core.messages import Message, assistant, user
+from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Model, Tools
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import Accounts, Clock, Forker, ForkReply, Model, Tools
-from sevenfold.request import Request
 from sevenfold.storage.files import read_if_there, write_atomic
-from sevenfold.storage.locks import alone
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Reply, Transcript
+from sevenfold.storage.locks import hold_file_lock
 
 NAME: Final = "spending.json"
 _LARGEST: Final = 100_000
 
 
-class Day(msgspec.Struct, frozen=True):
+class SpendingDay(msgspec.Struct, frozen=True):
     """A calendar day and what was spent on it, in the currency of the price table."""
 
     day: str
@@ -46,7 +46,7 @@ class Day(msgspec.Struct, frozen=True):
     """The same by who spent it."""
 
 
-class Spending:
+class SpendingFile:
     """`<home>/spending.json`: today's sum. Days before today are forgotten."""
 
     def __init__(self, home: Path, limit: float | None, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class Spending:
 
         Raises `StorageFailure` when the ledger cannot be kept: then nothing may be spent.
         """
-        with alone(self._file):
+        with hold_file_lock(self._file):
             today = self._today()
             allowed = self._limit is None or today.spent + amount <= self._limit
             self._write(_plus(today, by, amount) if allowed else today)
@@ -66,32 +66,34 @@ class Spending:
 
     def settle(self, by: str, reserved: float, cost: float) -> None:
         """Put what it really cost in place of what was reserved."""
-        with alone(self._file):
+        with hold_file_lock(self._file):
             self._write(_plus(self._today(), by, cost - reserved))
 
     @property
-    def today(self) -> Day:
+    def today(self) -> SpendingDay:
         """What was spent today."""
         return self._today()
 
-    def _today(self) -> Day:
-        day = date_of(self._clock.now())
+    def _today(self) -> SpendingDay:
+        day = format_date(self._clock.now())
         data = read_if_there(self._file, _LARGEST)
         if data is None:
-            return Day(day)
+            return SpendingDay(day)
         try:
-            known = msgspec.json.decode(data, type=Day)
+            known = msgspec.json.decode(data, type=SpendingDay)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return Day(day, self._limit or 0.0)  # nobody knows: nothing more today
-        return known if known.day == day else Day(day)
+            return SpendingDay(day, self._limit or 0.0)  # nobody knows: nothing more today
+        return known if known.day == day else SpendingDay(day)
 
-    def _write(self, day: Day) -> None:
+    def _write(self, day: SpendingDay) -> None:
         write_atomic(self._file, msgspec.json.encode(day) + b"\n", nofollow=True)
 
 
-def _plus(day: Day, by: str, amount: float) -> Day:
+def _plus(day: SpendingDay, by: str, amount: float) -> SpendingDay:
     before = day.by.get(by, 0.0)
-    return Day(day.day, max(0.0, day.spent + amount), {**day.by, by: max(0.0, before + amount)})
+    return SpendingDay(
+        day.day, max(0.0, day.spent + amount), {**day.by, by: max(0.0, before + amount)}
+    )
 
 
 ANSWER: Final = 1_500
@@ -99,12 +101,12 @@ ANSWER: Final = 1_500
 
 
 @dataclass(slots=True)
-class Capped:
+class CappedForker:
     """A `Forker` that asks only while the day's money lasts."""
 
     fork: Forker
     prices: Prices
-    spending: Spending
+    spending: SpendingFile
     emit: Emit
     _said: bool = False
 
@@ -158,7 +160,7 @@ def _expected(request: Request, steps: int, max_tokens: int) -> Usage:
     return Usage(input=100 + output * (steps - 1), cache_read=prefix, output=output * steps)
 
 
-_check: type[Forker] = Capped
+_check: type[Forker] = CappedForker
 
 
 SOURCE: Final = "keep-warm"
@@ -166,14 +168,14 @@ ASK: Final = "There is nothing to do: this only keeps the cache warm. Answer wit
 
 
 @dataclass(slots=True)
-class KeepingWarm:
+class CacheWarmer:
     """Sends such a request, or says why it did not."""
 
     model: Callable[[], Model]
     """The model of the moment."""
     accounts: Accounts
     prices: Prices
-    spending: Spending
+    spending: SpendingFile
     emit: Emit
     _said: bool = False
 
@@ -182,8 +184,8 @@ class KeepingWarm:
         price = self.prices.of(request.frame.model)
         if price is None:  # what cannot be priced cannot be held to a limit
             return None
-        small = minimal(request)
-        reserved = price.cost(expected(small))
+        small = make_minimal_request(request)
+        reserved = price.cost(estimate_warm_usage(small))
         if not self._may_spend(reserved):
             return None
         self.accounts.before(small)
@@ -233,25 +235,25 @@ class KeepingWarm:
             self.emit(Failed(SOURCE, str(error)))
 
 
-def minimal(request: Request) -> Request:
+def make_minimal_request(request: Request) -> Request:
     """The same prefix, marked where it ends, and a question behind it that needs no answer."""
     beside = Transcript.on(request.view, lambda: 0.0)
-    beside.add(asking(request), by=SOURCE)
+    beside.add(make_warm_question(request), by=SOURCE)
     return replace(
         request,
         view=beside.view,
         warm=None,
-        breakpoints=place(request.view),
+        breakpoints=choose_breakpoints(request.view),
         max_tokens=1,
         source=SOURCE,
     )
 
 
-def asking(request: Request) -> Message:
+def make_warm_question(request: Request) -> Message:
     return user(write_directive(SOURCE, f"k-{len(request.view)}", ASK))
 
 
-def expected(request: Request) -> Usage:
+def estimate_warm_usage(request: Request) -> Usage:
     """What it will be charged for: all of the prefix read, and what a model that thinks may think."""
     thinking = (request.frame.params.get("thinking") or {}).get("budget_tokens") or 0
     fixed = request.frame.tokens if request.view.reported is None else 0

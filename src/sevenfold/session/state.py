@@ -9,24 +9,24 @@ from typing import Final
 import anyio.lowlevel
 
 from sevenfold.cache.ledger import Ledger
-from sevenfold.errors import Mistake
-from sevenfold.events import Audience, Notice
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import EventSource, Notice
+from sevenfold.core.messages import Json, Message
+from sevenfold.core.protocols import Clock, Model
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Reply, View
 from sevenfold.hooks.hooks import Hooks
-from sevenfold.layers.ladder import Lent
-from sevenfold.layers.shared.background import Tray
-from sevenfold.messages import Json, Message
-from sevenfold.protocols import Clock, Model
-from sevenfold.request import Request
+from sevenfold.layers.ladder import LayerParts
+from sevenfold.layers.shared.background import BackgroundTasks
 from sevenfold.session import frame as opening
-from sevenfold.session.commands import Alone, PastTurn, Report, Steering
-from sevenfold.session.idle import ask_idle
-from sevenfold.session.log import Recording
-from sevenfold.session.memory import Knowledge
-from sevenfold.session.project import Toolset, Workplace
+from sevenfold.session.commands import CompactionReport, ConversationEditor, PastTurn, TurnLock
+from sevenfold.session.idle_timer import ask_idle_layers
+from sevenfold.session.log import TranscriptFile
+from sevenfold.session.memory import SessionMemory
+from sevenfold.session.project import Project, Toolset
 from sevenfold.settings.flags import Flags
 from sevenfold.settings.schema import Settings
-from sevenfold.storage.places import Places
-from sevenfold.transcript import Reply, View
+from sevenfold.storage.places import ProjectPaths
 from sevenfold.turn import Turn
 
 STOP_BLOCKS: Final = 8
@@ -37,25 +37,25 @@ _GAVE_UP: Final = (
 )
 
 
-class Face(Audience):
+class SessionState(EventSource):
     """What a session is made of, once it is open."""
 
     id: str
-    at: Workplace
+    at: Project
     flags: Flags
-    knowledge: Knowledge
+    knowledge: SessionMemory
     tools: Toolset
     model: Model
     ledger: Ledger
-    lent: Lent
+    lent: LayerParts
     turn: Turn
-    steering: Steering
+    steering: ConversationEditor
     clock: Clock
-    tray: Tray
-    _alone: Alone
+    tray: BackgroundTasks
+    _alone: TurnLock
     _ended_because: str = ""
     """Why a hook has ended the turn, if one has."""
-    _recording: Recording
+    _recording: TranscriptFile
 
     def connect(self, name: str) -> Model:
         """A model of this name, which is closed with the session."""
@@ -70,7 +70,7 @@ class Face(Audience):
         return self.at.settings
 
     @property
-    def places(self) -> Places:
+    def places(self) -> ProjectPaths:
         return self.at.places
 
     @property
@@ -88,7 +88,7 @@ class Face(Audience):
 
     async def compact(
         self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
-    ) -> Report:
+    ) -> CompactionReport:
         """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
         return await self.steering.compact(instructions, since=since, up_to=up_to)
 
@@ -98,7 +98,7 @@ class Face(Audience):
             anyio.lowlevel.checkpoint()
         )  # what was started with the last turn decides first what waits
         if len(self.view) and self.settings.extraction.drain_seconds:
-            ask_idle(self.turn, self.tray, math.inf)
+            ask_idle_layers(self.turn, self.tray, math.inf)
 
     def rewind(self, number: int) -> PastTurn:
         """Go back to before this turn; the transcript keeps everything."""
@@ -115,7 +115,7 @@ class Face(Audience):
             self.emit(Notice(f"a hook wanted everything to end: {why}", "warning"))
 
 
-async def until_hooks_agree(
+async def run_until_hooks_agree(
     turn: Turn, said: Message | None, hooks: Hooks, moment: str, about: Json
 ) -> Reply:
     """A turn, and another as long as hooks send the model back to work: of a session, or of an agent."""
@@ -124,7 +124,7 @@ async def until_hooks_agree(
         outcome = await hooks.run(moment, {"stop_hook_active": blocked > 0, **about})
         if not outcome.block or outcome.stop:
             break
-        turn.transcript.add(opening.context(outcome.reason), by="hooks")
+        turn.transcript.add(opening.make_context_message(outcome.reason), by="hooks")
         reply = await turn.run()
     else:
         turn.emit(Notice(_GAVE_UP.format(moment=moment, times=STOP_BLOCKS), "warning"))

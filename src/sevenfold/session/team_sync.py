@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from anyio.abc import TaskGroup
 
-from sevenfold.clock import date_of
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Ended, Event, Notice, Remembered
-from sevenfold.session.state import Face
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Ended, Event, Notice, Remembered
+from sevenfold.session.state import SessionState
 
 if TYPE_CHECKING:
     from sevenfold.memory.store import MemoryStore
-    from sevenfold.memory.team.sync import Pushing
+    from sevenfold.memory.team.sync import SyncScheduler
     from sevenfold.memory.team.team import Team
 
 BEFORE: Final = 3.0
@@ -27,10 +27,10 @@ UNANSWERED: Final = 3.0
 """The same, when the repository has not answered in the whole session."""
 
 
-class Teamwork:
+class SessionTeamSync:
     """Of one session. Without a team, or with the flag off, it does nothing."""
 
-    def __init__(self, session: Face) -> None:
+    def __init__(self, session: SessionState) -> None:
         store = session.knowledge.store
         self._emit = session.emit
         self._team = _team(session, store) if store is not None and session.flags.team else None
@@ -51,7 +51,7 @@ class Teamwork:
         except SevenfoldError:  # the sync says what is wrong
             return
         if not await self._pushing.pulled(BEFORE if last.offline is None else DOUBTFUL):
-            when = f"of {date_of(last.synced)}" if last.synced is not None else "it was here"
+            when = f"of {format_date(last.synced)}" if last.synced is not None else "it was here"
             self._emit(
                 Notice(
                     f"The team's repository has not answered yet: its memory is as {when}.",
@@ -72,7 +72,7 @@ class Teamwork:
             self._pushing.turned()
 
 
-def _team(session: Face, store: MemoryStore) -> Team | None:
+def _team(session: SessionState, store: MemoryStore) -> Team | None:
     from sevenfold.memory.team.state import STATE
 
     if not (store.state / STATE).is_dir():
@@ -84,7 +84,7 @@ def _team(session: Face, store: MemoryStore) -> Team | None:
     return team if team.joined else None
 
 
-def _pushing(session: Face, team: Team) -> Pushing:
-    from sevenfold.memory.team.sync import Pushing
+def _pushing(session: SessionState, team: Team) -> SyncScheduler:
+    from sevenfold.memory.team.sync import SyncScheduler
 
-    return Pushing(team, team.store.folder, session.clock, session.emit)
+    return SyncScheduler(team, team.store.folder, session.clock, session.emit)

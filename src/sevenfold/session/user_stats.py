@@ -10,23 +10,23 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.layers.l2_microcompaction.before_cold import EDGES, Gaps
-from sevenfold.protocols import Clock
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.protocols import Clock
+from sevenfold.core.tokens import Calibration
+from sevenfold.layers.l2_microcompaction.cache_expiry import EDGES, GapCounts
 from sevenfold.storage.files import write_atomic
-from sevenfold.tokens import Calibration
 
 
-class Habits:
+class IdleGapFile:
     """`<home>/gaps.json`. A file that cannot be read or written costs accuracy, nothing else."""
 
     def __init__(self, home: Path, clock: Clock) -> None:
         self._path, self._clock = home / "gaps.json", clock
         self._opened = clock.now()
-        self._before: Gaps | None = None
-        self._new = Gaps()
+        self._before: GapCounts | None = None
+        self._new = GapCounts()
 
-    def gaps(self) -> Gaps:
+    def gaps(self) -> GapCounts:
         """What is known of this user, the last minutes included."""
         if self._before is None:
             self._before = self._kept()
@@ -45,22 +45,22 @@ class Habits:
             write_atomic(self._path, msgspec.json.encode(self._kept() + self._new.leaving()))
         except StorageFailure:
             return
-        self._before, self._new = None, Gaps()
+        self._before, self._new = None, GapCounts()
 
-    def _kept(self) -> Gaps:
+    def _kept(self) -> GapCounts:
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=Gaps)
+            kept = msgspec.json.decode(self._path.read_bytes(), type=GapCounts)
         except (OSError, msgspec.DecodeError):
-            return Gaps()
+            return GapCounts()
         sound = len(kept.counts) == len(EDGES) and min(kept.counts) >= 0 <= kept.left
-        return kept if sound else Gaps()
+        return kept if sound else GapCounts()
 
 
 MOST_EVIDENCE: Final = 200_000.0
 """In tokens: what a session starts with must not outweigh what it sees itself."""
 
 
-class Learned:
+class CalibrationFile:
     """`<home>/calibration.json`. A file that cannot be read or written costs accuracy, nothing else."""
 
     def __init__(self, home: Path) -> None:

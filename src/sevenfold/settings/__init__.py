@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.layers.settings import Switches
-from sevenfold.settings.checks import Loading, merged, plain, with_paths
+from sevenfold.settings.checks import SettingsLoader, merge_documents, resolve_paths, to_plain_json
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.files import Document
-from sevenfold.settings.schema import PermissionSettings, Settings, settings_from
+from sevenfold.settings.files import SettingsDocument
+from sevenfold.settings.layers import Switches
+from sevenfold.settings.schema import PermissionSettings, Settings, make_settings
 
 __all__ = [
     "Environment",
-    "Loaded",
+    "LoadedSettings",
     "PermissionSettings",
     "Settings",
     "Switches",
-    "load",
-    "memory_off",
-    "memory_path",
+    "explain_memory_off",
+    "find_configured_path",
+    "load_settings",
 ]
 
 POLICY: Final = Path("/etc/sevenfold/settings.json")
@@ -35,7 +35,7 @@ POLICY: Final = Path("/etc/sevenfold/settings.json")
 # --- the files ------------------------------------------------------------------------------------------
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """The settings, and how they came about."""
 
     settings: Settings
@@ -47,39 +47,39 @@ class Loaded(msgspec.Struct, frozen=True):
     """What holds for every project: without the files of this one and without the command line."""
 
 
-def load(
+def load_settings(
     project_root: Path,
     environment: Environment,
     overrides: Mapping[str, Any] = {},
     trusted: bool = False,
     *,
     policy: Path = POLICY,
-) -> Loaded:
+) -> LoadedSettings:
     """Read every settings file. `overrides` is the command line, in the shape of a file."""
     root = project_root.resolve()
-    loading = Loading(root, trusted)
-    given = Document("the command line", plain(overrides))
-    said = Document("the environment", environment.as_settings())
+    loading = SettingsLoader(root, trusted)
+    given = SettingsDocument("the command line", to_plain_json(overrides))
+    said = SettingsDocument("the environment", environment.as_settings())
     rules = loading.file(policy)
     low_to_high = [said, loading.taken(given), rules]
     own = loading.file(environment.home / "settings.json")
-    limits = settings_from(merged([own, *low_to_high]))
+    limits = make_settings(merge_documents([own, *low_to_high]))
     local = loading.of_folder("settings.local.json", limits)
     project = loading.of_folder("settings.json", limits)
-    settings = settings_from(merged([project, own, local, *low_to_high]))
-    return Loaded(
-        with_paths(settings, root),
+    settings = make_settings(merge_documents([project, own, local, *low_to_high]))
+    return LoadedSettings(
+        resolve_paths(settings, root),
         tuple(loading.read),
         tuple(loading.warnings),
         tuple(loading.ignored),
-        settings_from(merged([own, said, rules])),
+        make_settings(merge_documents([own, said, rules])),
     )
 
 
 # --- memory's own switches ------------------------------------------------------------------------------
 
 
-def memory_off(environment: Environment, settings: Settings) -> str | None:
+def explain_memory_off(environment: Environment, settings: Settings) -> str | None:
     """Why memory is off, or None when it is on. The first that has something to say decides."""
     if environment.disable_memory is not None:
         return "SEVENFOLD_DISABLE_MEMORY is set" if environment.disable_memory else None
@@ -90,7 +90,7 @@ def memory_off(environment: Environment, settings: Settings) -> str | None:
     return None if settings.memory_enabled else "memoryEnabled is false in the settings"
 
 
-def memory_path(environment: Environment, settings: Settings) -> str | None:
+def find_configured_path(environment: Environment, settings: Settings) -> str | None:
     """Where memory was told to live, or None for the usual place; not checked yet."""
     remote = environment.remote_memory_dir if environment.remote else None
     return environment.memory_path or remote or settings.memory_directory

@@ -20,12 +20,19 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-from sevenfold.errors import SettingsError
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.messages import Json
 from sevenfold.hooks.contract import HookCommand, HookEvents, HookMatcher
-from sevenfold.messages import Json
-from sevenfold.settings.files import Document, KeyPath, is_tracked, leads_outside, read, shown
+from sevenfold.settings.files import (
+    KeyPath,
+    SettingsDocument,
+    format_value,
+    is_outside,
+    is_tracked,
+    read_document,
+)
 from sevenfold.settings.schema import STRICTEST_FIRST, PermissionSettings, Settings
-from sevenfold.tools.permissions import Rule
+from sevenfold.tools.permissions import PermissionRule
 
 MOST_WARNINGS: Final = 20
 MOST_RULES: Final = 500
@@ -39,7 +46,7 @@ ELSEWHERE: Final = {
 """What other tools call some of our keys."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class SettingsProblem(msgspec.Struct, frozen=True):
     """One thing in a file that is not as it should be."""
 
     key: KeyPath
@@ -47,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
     fatal: bool = True
 
 
-def check(document: Document) -> list[str]:
+def check_document(document: SettingsDocument) -> list[str]:
     """Warnings about a file; a mistake that cannot be overlooked is raised."""
     found = list(_problems(inspect.type_info(Settings), document.values, (), ()))
     wrong = [f"{document.where(p.key)}: {p.text}" for p in found if p.fatal]
@@ -57,7 +64,7 @@ def check(document: Document) -> list[str]:
     return _warnings(document, found)
 
 
-def sound(document: Document) -> tuple[Document, list[str]]:
+def drop_wrong_values(document: SettingsDocument) -> tuple[SettingsDocument, list[str]]:
     """The file without what is wrong in it, for files that must not be able to stop us; and warnings."""
     found = list(_problems(inspect.type_info(Settings), document.values, (), ()))
     wrong = {problem.key for problem in found if problem.fatal}
@@ -85,8 +92,11 @@ def _drop(values: Any, key: KeyPath) -> None:
         del values[name]
 
 
-def _warnings(document: Document, found: list[Problem]) -> list[str]:
-    found += [Problem(k, f"{dotted(k)} is written twice; the last counts.") for k in document.twice]
+def _warnings(document: SettingsDocument, found: list[SettingsProblem]) -> list[str]:
+    found += [
+        SettingsProblem(k, f"{format_key(k)} is written twice; the last counts.")
+        for k in document.twice
+    ]
     warnings = [f"{document.where(p.key)}: {p.text}" for p in found]
     if len(warnings) > MOST_WARNINGS:
         rest = len(warnings) - MOST_WARNINGS
@@ -94,18 +104,18 @@ def _warnings(document: Document, found: list[Problem]) -> list[str]:
     return warnings
 
 
-def dotted(key: KeyPath) -> str:
+def format_key(key: KeyPath) -> str:
     """A key as people write it: `permissions.allow[0]`."""
     out = ""
     for part in key:
-        name = part if isinstance(part, int) or part.isidentifier() else shown(part)
+        name = part if isinstance(part, int) or part.isidentifier() else format_value(part)
         out += f"[{name}]" if isinstance(part, int) else f".{name}" if out else str(name)
     return out
 
 
 def _problems(
     kind: inspect.Type, value: Any, key: KeyPath, examples: tuple[Any, ...]
-) -> Iterator[Problem]:
+) -> Iterator[SettingsProblem]:
     """Everything wrong with a value and what is in it."""
     while isinstance(kind, inspect.Metadata):
         more = kind.extra_json_schema or {}
@@ -114,7 +124,9 @@ def _problems(
             break
         kind = kind.type
     if not _fits(kind, value):
-        yield Problem(key, f"{dotted(key)} must be {wording(kind)}; {_got(kind, value, examples)}")
+        yield SettingsProblem(
+            key, f"{format_key(key)} must be {describe_type(kind)}; {_got(kind, value, examples)}"
+        )
     elif isinstance(kind, inspect.UnionType) and value is not None:
         yield from _problems(_given(kind), value, key, examples)
     elif isinstance(kind, inspect.StructType):
@@ -127,35 +139,41 @@ def _problems(
             yield from _problems(kind.value_type, item, (*key, name), examples)
 
 
-def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> Iterator[Problem]:
+def _in_struct(
+    kind: inspect.StructType, value: dict[str, Any], key: KeyPath
+) -> Iterator[SettingsProblem]:
     fields = {field.encode_name: field for field in kind.fields}
     for name, item in value.items():
         if name in fields:
             yield from _problems(fields[name].type, item, (*key, name), ())
         elif (*key, name) != ("$schema",):
-            yield Problem((*key, name), _unknown((*key, name), fields), fatal=False)
+            yield SettingsProblem((*key, name), _unknown((*key, name), fields), fatal=False)
     for name, field in fields.items():
         if field.required and name not in value:
-            yield Problem(key, f"{dotted(key)} has no {shown(name)}; add it.")
+            yield SettingsProblem(key, f"{format_key(key)} has no {format_value(name)}; add it.")
     if kind.cls is PermissionSettings:
         yield from _of_rules(value, key)
     yield from _of_hooks(kind, value, key)
 
 
-def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[Problem]:
+def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
     for name in ("allow", "ask", "deny"):
         rules = value.get(name, [])
         if isinstance(rules, list) and len(rules) > MOST_RULES:
-            yield Problem((*key, name), f"{dotted((*key, name))} has over {MOST_RULES} rules.")
+            yield SettingsProblem(
+                (*key, name), f"{format_key((*key, name))} has over {MOST_RULES} rules."
+            )
             continue
         for i, text in enumerate(rules if isinstance(rules, list) else ()):
             try:
-                Rule.parse(text if isinstance(text, str) else "Read")
+                PermissionRule.parse(text if isinstance(text, str) else "Read")
             except SettingsError as error:
-                yield Problem((*key, name, i), f"{error}.")
+                yield SettingsProblem((*key, name, i), f"{error}.")
 
 
-def _of_hooks(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> Iterator[Problem]:
+def _of_hooks(
+    kind: inspect.StructType, value: dict[str, Any], key: KeyPath
+) -> Iterator[SettingsProblem]:
     """What a type cannot say about hooks."""
     if kind.cls is HookMatcher and isinstance(pattern := value.get("matcher"), str):
         try:
@@ -163,14 +181,19 @@ def _of_hooks(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> 
         except (re.error, RecursionError, OverflowError) as error:
             at = (*key, "matcher")
             text = (
-                f"{dotted(at)} is not a regular expression: {error}. Write {shown('Edit|Write')}."
+                f"{format_key(at)} is not a regular expression: {error}. Write "
+                f"{format_value('Edit|Write')}."
             )
-            yield Problem(at, text)
+            yield SettingsProblem(at, text)
     if kind.cls is HookCommand and value.get("type", "command") != "command":
         at = (*key, "type")
-        yield Problem(at, f"{dotted(at)}: only commands are run, so it is ignored.", fatal=False)
+        yield SettingsProblem(
+            at, f"{format_key(at)}: only commands are run, so it is ignored.", fatal=False
+        )
     elif kind.cls is HookCommand and not value.get("command"):
-        yield Problem(key, f'{dotted(key)} has no "command"; add the command that is to run.')
+        yield SettingsProblem(
+            key, f'{format_key(key)} has no "command"; add the command that is to run.'
+        )
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
@@ -222,13 +245,13 @@ def _given(kind: inspect.UnionType) -> inspect.Type:
     return next(t for t in kind.types if not isinstance(t, inspect.NoneType))
 
 
-def wording(kind: inspect.Type) -> str:
+def describe_type(kind: inspect.Type) -> str:
     """A type in words."""
     match kind:
         case inspect.Metadata():
-            return str((kind.extra_json_schema or {}).get("title") or wording(kind.type))
+            return str((kind.extra_json_schema or {}).get("title") or describe_type(kind.type))
         case inspect.UnionType():
-            return f"{wording(_given(kind))} or null"
+            return f"{describe_type(_given(kind))} or null"
         case inspect.LiteralType():
             return "one of " + ", ".join(json.dumps(value) for value in kind.values)
         case inspect.IntType() | inspect.FloatType():
@@ -258,25 +281,27 @@ def _number(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def _plural(kind: inspect.Type) -> str:
-    return f"{wording(kind).split()[1]}s"
+    return f"{describe_type(kind).split()[1]}s"
 
 
 def _got(kind: inspect.Type, value: Any, examples: Iterable[Any]) -> str:
     """What stands there instead, and what could."""
     names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
-    got = names.get(type(value), shown(value))
+    got = names.get(type(value), format_value(value))
     if _shape(kind, value) and not isinstance(value, list | dict):
-        got = shown(value)
+        got = format_value(value)
     suggestion: Any = next(iter(examples), None)
     if isinstance(kind, inspect.VarTupleType) and isinstance(value, str) and value:
-        suggestion = [value] if wording(kind) == "a list of strings" else suggestion
+        suggestion = [value] if describe_type(kind) == "a list of strings" else suggestion
     elif isinstance(kind, inspect.LiteralType):
         suggestion = next(
             iter(difflib.get_close_matches(str(value), map(str, kind.values), 1)), suggestion
         )
     elif isinstance(value, str) and value in ("true", "false") and _shape(kind, True):
         suggestion = value == "true"
-    return f"got {got}." + (f" Write {shown(suggestion, 200)}." if suggestion is not None else "")
+    return f"got {got}." + (
+        f" Write {format_value(suggestion, 200)}." if suggestion is not None else ""
+    )
 
 
 def _unknown(key: KeyPath, fields: Iterable[str]) -> str:
@@ -286,14 +311,14 @@ def _unknown(key: KeyPath, fields: Iterable[str]) -> str:
         for field in fields
         if field == ELSEWHERE.get(name) or field.casefold() == name.casefold()
     ]
-    hint = f"did you mean {shown(near[0])}? " if near else ""
-    return f"{dotted(key)} is not a setting; {hint}it is ignored."
+    hint = f"did you mean {format_value(near[0])}? " if near else ""
+    return f"{format_key(key)} is not a setting; {hint}it is ignored."
 
 
 # --- for people -----------------------------------------------------------------------------------------
 
 
-def describe() -> list[tuple[str, str, str, str]]:
+def describe_settings() -> list[tuple[str, str, str, str]]:
     """Key, type, default and meaning of every setting, in the order of the schema."""
     return list(_described(inspect.type_info(Settings), ()))
 
@@ -307,15 +332,15 @@ def _described(kind: inspect.Type, key: KeyPath) -> Iterator[tuple[str, str, str
         else:
             assert isinstance(field.type, inspect.Metadata)
             meaning = (field.type.extra_json_schema or {})["description"]
-            words = "a list of hooks" if kind.cls is HookEvents else wording(field.type)
+            words = "a list of hooks" if kind.cls is HookEvents else describe_type(field.type)
             default = field.default if field.default_factory is msgspec.NODEFAULT else {}
-            yield dotted(at), words, json.dumps(default), meaning
+            yield format_key(at), words, json.dumps(default), meaning
 
 
 FOLDER: Final = ".sevenfold"
 
 
-class Loading:
+class SettingsLoader:
     """Reads files one by one and remembers what there is to say about them."""
 
     def __init__(self, root: Path, trusted: bool) -> None:
@@ -324,27 +349,27 @@ class Loading:
         self.warnings: list[str] = []
         self.ignored: list[str] = []
 
-    def file(self, path: Path, *, strict: bool = True) -> Document | None:
-        document = read(path)
+    def file(self, path: Path, *, strict: bool = True) -> SettingsDocument | None:
+        document = read_document(path)
         if document is None:
             return None
         self.read.append(path)
         return _beside(self.taken(document, strict=strict), path.parent)
 
-    def taken(self, document: Document, *, strict: bool = True) -> Document:
+    def taken(self, document: SettingsDocument, *, strict: bool = True) -> SettingsDocument:
         """What it says; unless it is `strict`, what is wrong in it is left out with a warning."""
         document = _renamed(document)
         if strict:
-            self.warnings += check(document)
+            self.warnings += check_document(document)
             return document
-        document, warnings = sound(document)
+        document, warnings = drop_wrong_values(document)
         self.warnings += warnings
         return document
 
-    def of_folder(self, name: str, limits: Settings) -> Document | None:
+    def of_folder(self, name: str, limits: Settings) -> SettingsDocument | None:
         """A file of the project folder, without what it may not say."""
         path = self._root / FOLDER / name
-        if not self._trusted and leads_outside(path, self._root):
+        if not self._trusted and is_outside(path, self._root):
             self.ignored.append(f"{path} (a link that leads out of the project)")
             return None
         if any(_same(path, known) for known in self.read):
@@ -359,10 +384,10 @@ class Loading:
             if not never and (self._trusted or _restricts(key, value, limits)):
                 _put(kept, key, value)
             elif value not in ([], {}, _holding(limits, key)):  # else it would change nothing
-                self._say(f"{document.where(key)}: {dotted(key)}", never)
-        return Document(document.path, kept)
+                self._say(f"{document.where(key)}: {format_key(key)}", never)
+        return SettingsDocument(document.path, kept)
 
-    def _read(self, path: Path) -> Document | None:
+    def _read(self, path: Path) -> SettingsDocument | None:
         """In a folder that is not trusted, a file that cannot be read is as if it were not there.
 
         It could only have restricted, and whoever wrote it must not be able to stop the user. But then what
@@ -438,7 +463,7 @@ def _restricts(key: KeyPath, value: Any, limits: Settings) -> bool:
 
 def _leaves(values: Json) -> Iterator[tuple[KeyPath, Any]]:
     """Each setting by itself, also those in groups; not what is no setting."""
-    known = {row[0] for row in describe()}
+    known = {row[0] for row in describe_settings()}
     groups = {key.partition(".")[0] for key in known if "." in key}
     for key, value in values.items():
         inside = value if key in groups else {}
@@ -464,7 +489,7 @@ def _holding(settings: Settings, key: KeyPath) -> Any:
     return value
 
 
-def merged(low_to_high: Iterable[Document | None]) -> Json:
+def merge_documents(low_to_high: Iterable[SettingsDocument | None]) -> Json:
     out: Json = {}
     for document in low_to_high:
         if document is not None:
@@ -483,7 +508,7 @@ def _over(low: Any, high: Any) -> Any:
     return high
 
 
-def _renamed(document: Document) -> Document:
+def _renamed(document: SettingsDocument) -> SettingsDocument:
     """`permissions.defaultMode`, as other tools' files have it, is `permissions.mode`."""
     permissions = document.values.get("permissions")
     old, new = "defaultMode", "mode"
@@ -495,13 +520,13 @@ def _renamed(document: Document) -> Document:
     return msgspec.structs.replace(document, values=values, lines=lines)
 
 
-def plain(overrides: Mapping[str, Any]) -> Json:
+def to_plain_json(overrides: Mapping[str, Any]) -> Json:
     """As a file would have it: tuples are lists, paths are text."""
     values: Json = msgspec.json.decode(msgspec.json.encode(dict(overrides), enc_hook=str))
     return values
 
 
-def _beside(document: Document, folder: Path) -> Document:
+def _beside(document: SettingsDocument, folder: Path) -> SettingsDocument:
     """With the paths that are relative to the file itself made absolute."""
     values, micro = dict(document.values), document.values.get("micro")
     if (prices := values.get("prices")) is not None:
@@ -511,7 +536,7 @@ def _beside(document: Document, folder: Path) -> Document:
     return msgspec.structs.replace(document, values=values)
 
 
-def with_paths(settings: Settings, root: Path) -> Settings:
+def resolve_paths(settings: Settings, root: Path) -> Settings:
     folders = settings.permissions.additional_directories
     absolute = tuple(str(root / Path(folder).expanduser()) for folder in folders)
     permissions = msgspec.structs.replace(settings.permissions, additional_directories=absolute)

@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import SettingsError
-from sevenfold.messages import Json
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.messages import Json
 from sevenfold.settings.checks import FOLDER
-from sevenfold.settings.files import shown
+from sevenfold.settings.files import format_value
 
 SHARED: Final = ".claude"
 """How the folder of Claude Code is called."""
@@ -58,7 +58,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 values[field] = parse(text)
             except ValueError as error:
-                got = "" if name in KEYS else f"; got {shown(text)}"
+                got = "" if name in KEYS else f"; got {format_value(text)}"
                 raise SettingsError(f"{name} must be {error}{got}.") from error
         home: Path = values.pop("home", Path("~") / FOLDER)
         return cls(home=_expanded(home, variables), variables=variables, **values).based(home)

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import SettingsError, StorageFailure
-from sevenfold.messages import Json
+from sevenfold.core.errors import SettingsError, StorageFailure
+from sevenfold.core.messages import Json
 from sevenfold.storage.files import read_bounded, read_if_there
 
 LARGEST_FILE: Final = 1_000_000
@@ -25,7 +25,7 @@ DEEPEST: Final = 40
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 
-class Document(msgspec.Struct, frozen=True):
+class SettingsDocument(msgspec.Struct, frozen=True):
     """A settings file: what it says, and on which line."""
 
     path: str
@@ -41,7 +41,7 @@ class Document(msgspec.Struct, frozen=True):
         return f"{self.path}:{self.lines[key]}" if key in self.lines else self.path
 
 
-def read(path: Path) -> Document | None:
+def read_document(path: Path) -> SettingsDocument | None:
     """The file, or None when there is none."""
     try:
         data = read_if_there(path, LARGEST_FILE)
@@ -54,10 +54,10 @@ def read(path: Path) -> Document | None:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise SettingsError(f"{path}:{line}: this is not UTF-8 text; save it as UTF-8.") from error
-    return parse(text, str(path))
+    return parse_document(text, str(path))
 
 
-def leads_outside(path: Path, root: Path) -> bool:
+def is_outside(path: Path, root: Path) -> bool:
     """Whether a symbolic link takes this path out of the folder it seems to be in."""
     try:
         return not path.resolve(strict=True).is_relative_to(root.resolve(strict=True))
@@ -70,16 +70,16 @@ def leads_outside(path: Path, root: Path) -> bool:
 # --- JSON that remembers its lines ----------------------------------------------------------------------
 
 
-def parse(text: str, path: str) -> Document:
+def parse_document(text: str, path: str) -> SettingsDocument:
     """JSON as the standard says it; a mistake is named by line and column."""
-    reader = _Reader(text, path)
+    reader = _LineReader(text, path)
     values = reader.whole()
     if not isinstance(values, dict):
         raise SettingsError(f"{path}:1: settings are an object; begin with {{ and end with }}.")
-    return Document(path, values, reader.lines, tuple(reader.twice))
+    return SettingsDocument(path, values, reader.lines, tuple(reader.twice))
 
 
-class _Reader:
+class _LineReader:
     def __init__(self, text: str, path: str) -> None:
         self._text, self._path, self._at = text, path, 0
         self._line, self._counted = 1, 0
@@ -183,7 +183,7 @@ class _Reader:
         line = self._text.count("\n", 0, at) + 1
         column = at - (self._text.rfind("\n", 0, at) + 1) + 1
         found = self._text[at : at + 12].split("\n")[0]
-        said = f"found {shown(found)}" if at < len(self._text) else "the file ends here"
+        said = f"found {format_value(found)}" if at < len(self._text) else "the file ends here"
         hint = next((h for start, h in _HINTS.items() if found.startswith(start)), "")
         return SettingsError(f"{self._path}:{line}:{column}: expected {expected}, {said}.{hint}")
 
@@ -199,7 +199,7 @@ _HINTS: Final = {
 }
 
 
-def shown(value: object, most: int = 60) -> str:
+def format_value(value: object, most: int = 60) -> str:
     """A piece of a file as it may be printed: no control characters, not too long."""
     text = json.dumps(value, ensure_ascii=False)
     text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.events import Emit, Failed, Notice
-from sevenfold.layers.settings import Switches
+from sevenfold.core.events import Emit, Failed, Notice
+from sevenfold.settings.layers import Switches
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient

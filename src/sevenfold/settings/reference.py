@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sevenfold.settings.checks import describe
+from sevenfold.settings.checks import describe_settings
 from sevenfold.settings.environment import VARIABLES
 
 _REFERENCE: Final = """\
@@ -65,9 +65,12 @@ Tools and hooks see the environment without `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH
 """
 
 
-def settings_reference() -> str:
+def write_settings_reference() -> str:
     """The page of the docs about settings."""
-    rows = ([f"`{key}`", words, f"`{default}`", said] for key, words, default, said in describe())
+    rows = (
+        [f"`{key}`", words, f"`{default}`", said]
+        for key, words, default, said in describe_settings()
+    )
     keys = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
     variables = (f"| `{name}` | {said} |" for name, (_, _, said) in VARIABLES.items())
     return _REFERENCE.format(keys="\n".join(keys), variables="\n".join(variables))

@@ -11,8 +11,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from sevenfold.core.request import Ttl
 from sevenfold.hooks.contract import HookEvents
-from sevenfold.layers.settings import (
+from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
+from sevenfold.settings.layers import (
     AgentSettings,
     CompactionSettings,
     DreamSettings,
@@ -23,8 +25,6 @@ from sevenfold.layers.settings import (
     Switches,
     ToolResultSettings,
 )
-from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
-from sevenfold.request import Ttl
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode
 
@@ -44,7 +44,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Rules: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
 
 
-class PermissionSettings(tools.PermissionSettings, frozen=True, kw_only=True, rename="camel"):
+class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, rename="camel"):
     """What tools may do without asking, only after asking, or never."""
 
     mode: Annotated[
@@ -260,6 +260,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 5.0
 
 
-def settings_from(values: dict[str, Any]) -> Settings:
+def make_settings(values: dict[str, Any]) -> Settings:
     """Settings of values that were checked before."""
     return msgspec.convert(values, Settings, dec_hook=lambda kind, value: kind(value))

@@ -12,26 +12,34 @@ writes down what it did. `docs/reference/simulator.md` has the whole of it.
 
 from __future__ import annotations
 
-from sevenfold.simulator.api import Api, Outcome
+from sevenfold.simulator.api import Api, ApiOutcome
 from sevenfold.simulator.errors import ApiError
-from sevenfold.simulator.ledger import Ledger, Row
-from sevenfold.simulator.script import Replies, Reply, Script, Step, echo, parse_steps, read_script
-from sevenfold.simulator.server import ManualClock, Simulator, running
+from sevenfold.simulator.ledger import LedgerRow, SimulatorLedger
+from sevenfold.simulator.script import (
+    Replies,
+    Script,
+    ScriptReply,
+    ScriptStep,
+    make_echo,
+    parse_steps,
+    read_script,
+)
+from sevenfold.simulator.server import ManualClock, Simulator, run_in_thread
 
 __all__ = [
     "Api",
     "ApiError",
-    "Ledger",
+    "ApiOutcome",
+    "LedgerRow",
     "ManualClock",
-    "Outcome",
     "Replies",
-    "Reply",
-    "Row",
     "Script",
+    "ScriptReply",
+    "ScriptStep",
     "Simulator",
-    "Step",
-    "echo",
+    "SimulatorLedger",
+    "make_echo",
     "parse_steps",
     "read_script",
-    "running",
+    "run_in_thread",
 ]

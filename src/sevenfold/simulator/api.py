@@ -20,40 +20,46 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from sevenfold.cache.prices import Price, Prices
+from sevenfold.core.tokens import Usage
 from sevenfold.simulator.cache import (
-    Diagnostics,
+    CachedPrompt,
+    CacheVerdict,
     ImplicitCache,
-    Prompt,
     PromptCache,
-    Verdict,
-    content_tokens,
+    PromptDiagnostics,
+    count_content_tokens,
     mark_automatically,
+    parse_ttl,
     read_prompt,
-    ttl_of,
 )
 from sevenfold.simulator.edits import (
-    Summary,
+    ServerSummary,
     apply_edits,
-    from_newest,
-    iteration,
-    reached,
-    summed_up,
+    cut_before_summary,
+    is_threshold_reached,
+    make_iteration,
+    summarise_request,
 )
-from sevenfold.simulator.errors import ApiError, Json, invalid
-from sevenfold.simulator.ledger import Ledger, Row, Shared, Tokens, price_of
+from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
+from sevenfold.simulator.ledger import (
+    LedgerRow,
+    SharedPrefix,
+    SimulatorLedger,
+    TokenCounts,
+    make_price_fields,
+)
 from sevenfold.simulator.script import (
-    Answer,
     Replies,
-    Reply,
     Script,
-    Step,
-    as_reply,
-    echo,
-    finished,
-    scripted,
+    ScriptAnswer,
+    ScriptReply,
+    ScriptStep,
+    finish_reply,
+    make_echo,
+    make_scripted_reply,
+    to_reply,
 )
-from sevenfold.simulator.validation import automatic_target, check_body, check_request
-from sevenfold.tokens import Usage
+from sevenfold.simulator.validation import check_body, check_request, find_automatic_target
 
 DEFAULT_WINDOW: Final = 200_000
 MILLION_WINDOW: Final = 1_000_000
@@ -63,21 +69,21 @@ SOURCE_HEADER: Final = "x-sevenfold-source"
 MESSAGES: Final = "/v1/messages"
 
 
-class HasNow(Protocol):
+class TimeSource(Protocol):
     """Whatever can say what time it is."""
 
     def now(self) -> float: ...
 
 
 @dataclass(slots=True)
-class Outcome:
+class ApiOutcome:
     """What goes back to the client."""
 
     status: int
     body: Json
     headers: dict[str, str]
-    row: Row
-    step: Step | None = None
+    row: LedgerRow
+    step: ScriptStep | None = None
     """What the script wants done to the wire: slow, cut, malformed, hanging."""
 
     @property
@@ -87,7 +93,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingRequest:
     """A request that was accepted and waits for its reply."""
 
     n: int
@@ -98,14 +104,14 @@ class Pending:
     body: Json
     model: str
     price: Price | None
-    prompt: Prompt
-    verdict: Verdict
-    step: Step | None
-    shared: Shared | None = None
+    prompt: CachedPrompt
+    verdict: CacheVerdict
+    step: ScriptStep | None
+    shared: SharedPrefix | None = None
     applied: list[Json] = field(default_factory=list)
     room: int | None = None
     """Tokens the window leaves for output, where that is less than what was asked."""
-    summary: Summary | None = None
+    summary: ServerSummary | None = None
     """What was summed up before this request is answered."""
 
     @property
@@ -118,10 +124,10 @@ class Api:
 
     def __init__(
         self,
-        clock: HasNow,
+        clock: TimeSource,
         *,
         script: Script | None = None,
-        replies: Replies = echo,
+        replies: Replies = make_echo,
         prices: Prices | None = None,
         models: Sequence[str] | None = None,
         window: int | None = None,
@@ -136,18 +142,18 @@ class Api:
         self.window = window
         """If given, the window of every model."""
         self.bad_keys = bad_keys
-        self.ledger = Ledger()
+        self.ledger = SimulatorLedger()
         self.cache = PromptCache()
         self.implicit = ImplicitCache()
-        self.diagnostics = Diagnostics()
+        self.diagnostics = PromptDiagnostics()
         self._requests = self._messages = self._uses = 0
 
     # --- the whole way ----------------------------------------------------------------------------------
 
-    def answer(self, body: Any, headers: Mapping[str, str] | None = None) -> Outcome:
+    def answer(self, body: Any, headers: Mapping[str, str] | None = None) -> ApiOutcome:
         """Answer one request at once. The reply function must not be asynchronous."""
         pending = self.prepare(body, headers)
-        if isinstance(pending, Outcome):
+        if isinstance(pending, ApiOutcome):
             return pending
         reply = self.reply_to(pending)
         if inspect.isawaitable(reply):
@@ -156,41 +162,45 @@ class Api:
             raise TypeError("Api.answer cannot wait; give it a reply function that is not async")
         return self.finish(pending, reply)
 
-    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> Pending | Outcome:
+    def prepare(
+        self, body: Any, headers: Mapping[str, str] | None = None
+    ) -> PendingRequest | ApiOutcome:
         """Check, count and look into the cache; or the outcome, if it is an error."""
-        headers = lowered(headers)
+        headers = lower_headers(headers)
         n, request_id, started = self.open()
         try:
             return self._accept(n, request_id, started, body, headers)
         except ApiError as error:
             return self.refuse(n, request_id, started, MESSAGES, body, headers, error)
 
-    def reply_to(self, pending: Pending) -> Any:
+    def reply_to(self, pending: PendingRequest) -> Any:
         """The scripted reply, or what the reply function says (perhaps something to wait for)."""
         if pending.step is not None and pending.step.reply is not None:
-            return scripted(pending.step.reply)
+            return make_scripted_reply(pending.step.reply)
         return self.replies(pending.body)
 
-    def finish(self, pending: Pending, answer: Answer) -> Outcome:
+    def finish(self, pending: PendingRequest, answer: ScriptAnswer) -> ApiOutcome:
         """The response begins: what was marked is in the cache from now on."""
-        reply = finished(as_reply(answer), pending.body, pending.room, self.next_use)
+        reply = finish_reply(to_reply(answer), pending.body, pending.room, self.next_use)
         self._messages += 1
         message_id = f"msg_sim_{self._messages:06d}"
         scope = pending.key, pending.model
         self.cache.write(scope, pending.prompt, pending.minimum, pending.started)
         body = self._message(pending, reply, message_id)
         self.diagnostics.remember(message_id, pending.model, pending.prompt)
-        usage = pending.verdict.usage(content_tokens(reply.content))
+        usage = pending.verdict.usage(count_content_tokens(reply.content))
         usage += pending.summary.usage if pending.summary else Usage()
         row = self.enter(pending, usage, MESSAGES, message_id, reply.stop_reason)
-        return Outcome(200, body, self.headers(pending.request_id), row, pending.step)
+        return ApiOutcome(200, body, self.headers(pending.request_id), row, pending.step)
 
     def count_tokens(self, body: Any) -> Json:
         """What `/v1/messages/count_tokens` answers; raises `ApiError`."""
         body = check_body(body, counting=True)
         price = self.price_of(body["model"])
         check_request(body, None)
-        edited, _ = apply_edits(from_newest(body), _tokens, keeps_thinking=keeps_thinking(price))
+        edited, _ = apply_edits(
+            cut_before_summary(body), _tokens, keeps_thinking=is_thinking_kept(price)
+        )
         out: Json = {"input_tokens": _tokens(edited)}
         if body.get("context_management") is not None:
             out["context_management"] = {"original_input_tokens": _tokens(body)}
@@ -204,7 +214,7 @@ class Api:
 
     def _accept(
         self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
-    ) -> Pending:
+    ) -> PendingRequest:
         key = self.check_key(headers)
         body = check_body(body)
         model, betas = body["model"], headers.get("anthropic-beta", "")
@@ -214,22 +224,22 @@ class Api:
         step = self.script.take(body, source)
         if step is not None and step.error is not None and step.error.after_events is None:
             raise step.error.problem()
-        thinks = keeps_thinking(price)
-        edited, applied = apply_edits(from_newest(body), _tokens, keeps_thinking=thinks)
+        thinks = is_thinking_kept(price)
+        edited, applied = apply_edits(cut_before_summary(body), _tokens, keeps_thinking=thinks)
         minimum, summary = price.min_cacheable if price else DEFAULT_MINIMUM, None
-        if reached(edited, _tokens):
-            read = self.cache.look((key, model), read_marked(edited), minimum, started)
-            edited, summary = summed_up(edited, read.usage())
-        prompt = read_marked(edited)
+        if is_threshold_reached(edited, _tokens):
+            read = self.cache.look((key, model), read_marked_prompt(edited), minimum, started)
+            edited, summary = summarise_request(edited, read.usage())
+        prompt = read_marked_prompt(edited)
         room = self._room(body, prompt.tokens, price, betas)
         shared = self.ledger.compare(source, prompt)
         verdict = self.cache.look((key, model), prompt, minimum, started)
-        return Pending(
+        return PendingRequest(
             n, request_id, started, key, source, body, model, price, prompt, verdict, step, shared,
             applied, room, summary,
         )  # fmt: skip
 
-    def abandon(self, pending: Pending, endpoint: str) -> None:
+    def abandon(self, pending: PendingRequest, endpoint: str) -> None:
         """The client went away before the response began: nothing was cached, nothing is owed."""
         error = ApiError(499, "The client closed the connection", kind="client_closed_request")
         headers = {SOURCE_HEADER: pending.source}
@@ -261,11 +271,11 @@ class Api:
     def _room(self, body: Json, tokens: int, price: Price | None, betas: str) -> int | None:
         window, asked = self.window_of(body["model"], price, betas), body["max_tokens"]
         if tokens > window:
-            raise invalid(f"prompt is too long: {tokens} tokens > {window} maximum")
+            raise make_invalid_request(f"prompt is too long: {tokens} tokens > {window} maximum")
         if tokens + asked <= window:
             return None
         if price is not None and price.refuses_overflow:
-            raise invalid(
+            raise make_invalid_request(
                 f"input length and `max_tokens` exceed context limit: {tokens} + {asked} > "
                 f"{window}, decrease input length or `max_tokens` and try again"
             )
@@ -280,9 +290,9 @@ class Api:
         body: Any,
         headers: Mapping[str, str],
         error: ApiError,
-    ) -> Outcome:
+    ) -> ApiOutcome:
         asked = body if isinstance(body, dict) else {}
-        row = Row(
+        row = LedgerRow(
             n=n,
             id=request_id,
             at=started,
@@ -297,7 +307,7 @@ class Api:
         said = (
             error.as_chat() if endpoint.endswith("completions") else error.as_messages(request_id)
         )
-        return Outcome(error.status, said, self.headers(request_id) | error.headers, row)
+        return ApiOutcome(error.status, said, self.headers(request_id) | error.headers, row)
 
     # --- answering --------------------------------------------------------------------------------------
 
@@ -308,7 +318,7 @@ class Api:
     def headers(self, request_id: str) -> dict[str, str]:
         return {"request-id": request_id, "x-request-id": request_id}
 
-    def _message(self, pending: Pending, reply: Reply, message_id: str) -> Json:
+    def _message(self, pending: PendingRequest, reply: ScriptReply, message_id: str) -> Json:
         verdict = pending.verdict
         usage: Json = {
             "input_tokens": verdict.input,
@@ -318,14 +328,14 @@ class Api:
                 "ephemeral_5m_input_tokens": verdict.write_5m,
                 "ephemeral_1h_input_tokens": verdict.write_1h,
             },
-            "output_tokens": content_tokens(reply.content),
+            "output_tokens": count_content_tokens(reply.content),
             "service_tier": "standard",
             **reply.usage,
         }
         content = list(reply.content)
         if (made := pending.summary) is not None:
-            answered = verdict.usage(content_tokens(reply.content))
-            usage["iterations"] = [made.iteration, iteration("message", answered)]
+            answered = verdict.usage(count_content_tokens(reply.content))
+            usage["iterations"] = [made.iteration, make_iteration("message", answered)]
             content.insert(0, made.block)
         message: Json = {
             "id": message_id,
@@ -346,10 +356,15 @@ class Api:
         return message
 
     def enter(
-        self, pending: Pending, usage: Usage, endpoint: str, message_id: str, stop: str | None
-    ) -> Row:
+        self,
+        pending: PendingRequest,
+        usage: Usage,
+        endpoint: str,
+        message_id: str,
+        stop: str | None,
+    ) -> LedgerRow:
         """Put an answered request into the ledger."""
-        row = Row(
+        row = LedgerRow(
             n=pending.n,
             id=pending.request_id,
             at=pending.started,
@@ -361,36 +376,36 @@ class Api:
             message_id=message_id,
             blocks=len(pending.prompt),
             breakpoints=len(pending.prompt.marks),
-            tokens=Tokens.of(usage),
+            tokens=TokenCounts.of(usage),
             hit_rate=usage.hit_rate,
             shared=pending.shared,
             stop_reason=stop,
             applied_edits=pending.applied,
             fault=pending.step.fault if pending.step else None,
-            **price_of(pending.price, usage),
+            **make_price_fields(pending.price, usage),
         )
         self.ledger.add(row)
         return row
 
 
-def lowered(headers: Mapping[str, str] | None) -> Mapping[str, str]:
+def lower_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     """Headers by their lower-case names. Who calls without a wire needs no key."""
     if headers is None:
         return {"x-api-key": "in-process"}
     return {name.lower(): value for name, value in headers.items()}
 
 
-def keeps_thinking(price: Price | None) -> bool:
+def is_thinking_kept(price: Price | None) -> bool:
     return price.keeps_thinking if price is not None else True
 
 
-def read_marked(body: Json) -> Prompt:
+def read_marked_prompt(body: Json) -> CachedPrompt:
     """The blocks of a request with the automatic breakpoint in its place."""
     prompt = read_prompt(body)
     control = body.get("cache_control")
-    target = automatic_target(body) if control else None
+    target = find_automatic_target(body) if control else None
     if control and target is not None:
-        mark_automatically(prompt, target[0], target[1], ttl_of(control))
+        mark_automatically(prompt, target[0], target[1], parse_ttl(control))
     return prompt
 
 
@@ -398,19 +413,19 @@ def _tokens(body: Json) -> int:
     return read_prompt(body).tokens
 
 
-def decode(raw: bytes) -> Any:
+def decode_body(raw: bytes) -> Any:
     """A request's body from the wire; raises what the API says of something that is not JSON."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid(f"The request body is not valid JSON: {error}") from error
+        raise make_invalid_request(f"The request body is not valid JSON: {error}") from error
 
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
 """When a model came out is not in our tables; the API gives the epoch where it does not know."""
 
 
-def model_list(api: Api, query: dict[str, str]) -> Json:
+def list_models(api: Api, query: dict[str, str]) -> Json:
     """One page of the models; `limit`, `after_id` and `before_id` turn pages."""
     names = list(api.models) if api.models is not None else [price.model for price in api.prices]
     if "after_id" in query:
@@ -419,7 +434,7 @@ def model_list(api: Api, query: dict[str, str]) -> Json:
         names = names[: _index(names, query["before_id"])]
     limit = query.get("limit", "1000")
     if not limit.isdecimal() or not 1 <= int(limit) <= 1_000:
-        raise invalid("limit: Input should be between 1 and 1000")
+        raise make_invalid_request("limit: Input should be between 1 and 1000")
     page = names[: int(limit)]
     return {
         "object": "list",
@@ -430,13 +445,13 @@ def model_list(api: Api, query: dict[str, str]) -> Json:
     }
 
 
-def model_info(api: Api, name: str) -> Json:
+def describe_model(api: Api, name: str) -> Json:
     return _model(name, api.price_of(name))
 
 
 def _index(names: list[str], name: str) -> int:
     if name not in names:
-        raise invalid(f"model: {name} is not in the list")
+        raise make_invalid_request(f"model: {name} is not in the list")
     return names.index(name)
 
 

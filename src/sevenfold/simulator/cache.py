@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
+from sevenfold.core.tokens import FLAT, JSON_RATE, TEXT_RATE, Usage, count_bytes
 from sevenfold.simulator.errors import Json
-from sevenfold.tokens import FLAT, JSON_RATE, TEXT_RATE, Usage, byte_length
 
 encode = msgspec.json.Encoder().encode
 
@@ -35,31 +35,31 @@ TEXT_BYTES: Final = round(1 / TEXT_RATE)
 JSON_BYTES: Final = round(1 / JSON_RATE)
 
 
-def text_tokens(text: str) -> int:
-    return -(-byte_length(text) // TEXT_BYTES)
+def count_text_tokens(text: str) -> int:
+    return -(-count_bytes(text) // TEXT_BYTES)
 
 
-def json_tokens(value: Any) -> int:
+def count_json_tokens(value: Any) -> int:
     return -(-len(encode(value)) // JSON_BYTES)
 
 
-def tool_tokens(tool: Json) -> int:
+def count_tool_tokens(tool: Json) -> int:
     """A tool definition, as JSON. A deferred one is not in the prompt."""
     if tool.get("defer_loading"):
         return 0
-    return json_tokens({k: v for k, v in tool.items() if k != "cache_control"})
+    return count_json_tokens({k: v for k, v in tool.items() if k != "cache_control"})
 
 
-def block_tokens(block: Json) -> int:
+def count_block_tokens(block: Json) -> int:
     match block.get("type"):
         case "text":
-            return text_tokens(str(block.get("text", "")))
+            return count_text_tokens(str(block.get("text", "")))
         case "thinking":
-            return text_tokens(str(block.get("thinking", "")))
+            return count_text_tokens(str(block.get("thinking", "")))
         case "redacted_thinking":
-            return text_tokens(str(block.get("data", "")))
+            return count_text_tokens(str(block.get("data", "")))
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            size = byte_length(str(block.get("name", ""))) + len(encode(block.get("input", {})))
+            size = count_bytes(str(block.get("name", ""))) + len(encode(block.get("input", {})))
             return -(-size // JSON_BYTES)
         case "tool_result":
             return _result_tokens(block.get("content"))
@@ -67,23 +67,23 @@ def block_tokens(block: Json) -> int:
             return FLAT
         case "cache_edits":
             return 0
-    return json_tokens({k: v for k, v in block.items() if k != "cache_control"})
+    return count_json_tokens({k: v for k, v in block.items() if k != "cache_control"})
 
 
 def _result_tokens(content: Any) -> int:
     if isinstance(content, list):
-        return sum(block_tokens(b) for b in content if isinstance(b, dict))
+        return sum(count_block_tokens(b) for b in content if isinstance(b, dict))
     text = content if isinstance(content, str) else ""
     if text[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
-        return -(-byte_length(text) // JSON_BYTES)
-    return text_tokens(text)
+        return -(-count_bytes(text) // JSON_BYTES)
+    return count_text_tokens(text)
 
 
-def content_tokens(content: Any) -> int:
+def count_content_tokens(content: Any) -> int:
     """All blocks of a reply, or the text it is."""
     if isinstance(content, str):
-        return text_tokens(content)
-    return sum(block_tokens(b) for b in content)
+        return count_text_tokens(content)
+    return sum(count_block_tokens(b) for b in content)
 
 
 TTL: Final = {"5m": 300, "1h": 3_600}
@@ -91,7 +91,7 @@ DIGEST: Final = 16
 
 
 @dataclass(slots=True)
-class Prompt:
+class CachedPrompt:
     """The blocks of one request; position k is the k-th block, and every list has one item a block."""
 
     digests: list[bytes] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Prompt:
         """Tokens of everything before the block at this position."""
         return self.upto[position - 1] if position else 0
 
-    def shared(self, other: Prompt) -> int:
+    def shared(self, other: CachedPrompt) -> int:
         """How many blocks at the beginning are the same. Hashes are cumulative, so halving finds it."""
         low, high = 0, min(len(self), len(other))
         while low < high:
@@ -136,11 +136,11 @@ class Prompt:
         return f"{section}[{i}] {kind}"
 
 
-def read_prompt(body: Json) -> Prompt:
+def read_prompt(body: Json) -> CachedPrompt:
     """The blocks of a request. It must have passed validation."""
-    prompt = Prompt(settings=_settings(body), model=str(body.get("model") or ""))
+    prompt = CachedPrompt(settings=_settings(body), model=str(body.get("model") or ""))
     chain = blake2b(digest_size=DIGEST)
-    gone = deleted_results(body)
+    gone = find_deleted_results(body)
     tokens, current = 0, "tools"
     for place, role, block, count in _blocks(body):
         section, _, _, kind = place
@@ -152,12 +152,12 @@ def read_prompt(body: Json) -> Prompt:
                 prompt.system_end = len(prompt)
                 chain.update(b"\0settings:" + encode(prompt.settings))
             current = section
-        data = encode(essence(block))
+        data = encode(encode_canonical_block(block))
         chain.update(b"%c%d:" % (role, len(data)))
         chain.update(data)
         if not (gone and kind == "tool_result" and block.get("tool_use_id") in gone):
             tokens += count
-        ttl = mark_of(block)
+        ttl = find_mark_ttl(block)
         if ttl is not None:
             prompt.marks.append((len(prompt), ttl))
         prompt.digests.append(chain.digest())
@@ -166,7 +166,7 @@ def read_prompt(body: Json) -> Prompt:
     return prompt
 
 
-def mark_automatically(prompt: Prompt, message: int, block: int, ttl: int) -> None:
+def mark_automatically(prompt: CachedPrompt, message: int, block: int, ttl: int) -> None:
     """Put the request's own breakpoint on a block, unless one is there."""
     for position in range(len(prompt) - 1, prompt.system_end - 1, -1):
         if prompt.places[position][1:3] == (message, block):
@@ -180,33 +180,33 @@ def _blocks(body: Json) -> Iterator[tuple[tuple[str, int, int, str], int, Json, 
     for i, tool in enumerate(body.get("tools") or ()):
         if not tool.get("defer_loading"):
             name = str(tool.get("name") or tool.get("type") or "tool")
-            yield ("tools", i, 0, name), 0x74, tool, tool_tokens(tool)
-    for i, block in enumerate(as_blocks(body.get("system"))):
-        yield ("system", i, 0, str(block.get("type"))), 0x73, block, block_tokens(block)
+            yield ("tools", i, 0, name), 0x74, tool, count_tool_tokens(tool)
+    for i, block in enumerate(to_blocks(body.get("system"))):
+        yield ("system", i, 0, str(block.get("type"))), 0x73, block, count_block_tokens(block)
     for i, message in enumerate(body.get("messages") or ()):
         role = ord(message["role"][0])
-        for j, block in enumerate(as_blocks(message.get("content"))):
-            yield ("messages", i, j, str(block.get("type"))), role, block, block_tokens(block)
+        for j, block in enumerate(to_blocks(message.get("content"))):
+            yield ("messages", i, j, str(block.get("type"))), role, block, count_block_tokens(block)
 
 
-def as_blocks(content: Any) -> list[Json]:
+def to_blocks(content: Any) -> list[Json]:
     """Content as a list of blocks, however it was written."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [b for b in content or () if isinstance(b, dict)]
 
 
-def essence(block: Json) -> Json:
+def encode_canonical_block(block: Json) -> Json:
     """The block without its marks and with one spelling for what can be written in two ways."""
     out = {k: block[k] for k in sorted(block) if k != "cache_control"}
     if out.get("type") == "tool_result":
         if not out.get("is_error"):
             out.pop("is_error", None)
-        out["content"] = [essence(b) for b in as_blocks(out.get("content"))]
+        out["content"] = [encode_canonical_block(b) for b in to_blocks(out.get("content"))]
     return out
 
 
-def mark_of(block: Json) -> int | None:
+def find_mark_ttl(block: Json) -> int | None:
     """Seconds this block asks the prefix to be kept. A mark inside a tool result counts for the result."""
     control = block.get("cache_control")
     if control is None and block.get("type") == "tool_result":
@@ -214,19 +214,19 @@ def mark_of(block: Json) -> int | None:
         for part in inner if isinstance(inner, list) else ():
             if control is None and isinstance(part, dict):
                 control = part.get("cache_control")
-    return None if control is None else ttl_of(control)
+    return None if control is None else parse_ttl(control)
 
 
-def ttl_of(control: Json) -> int:
+def parse_ttl(control: Json) -> int:
     return TTL[control.get("ttl") or "5m"]
 
 
-def deleted_results(body: Json) -> set[str]:
+def find_deleted_results(body: Json) -> set[str]:
     """Tool uses whose results a `cache_edits` block has deleted from the cached prefix."""
     return {
         str(gone)
         for message in body.get("messages") or ()
-        for block in as_blocks(message.get("content"))
+        for block in to_blocks(message.get("content"))
         if block.get("type") == "cache_edits"
         for gone in block.get("delete") or ()
     }
@@ -241,7 +241,7 @@ def _settings(body: Json) -> Json:
         "images": any(
             has_image(block)
             for message in body.get("messages") or ()
-            for block in as_blocks(message.get("content"))
+            for block in to_blocks(message.get("content"))
         ),
     }
 
@@ -260,12 +260,12 @@ MAX_BREAKPOINTS: Final = 4
 SWEEP_EVERY: Final = 2_000
 """Expired entries are thrown out once in this many writes."""
 
-Scope = tuple[str, str]
+CacheScope = tuple[str, str]
 """Whose cache it is: the key and the model."""
 
 
 @dataclass(slots=True)
-class Entry:
+class CacheEntry:
     ttl: int
     expires: float
     end: int
@@ -273,7 +273,7 @@ class Entry:
 
 
 @dataclass(slots=True, frozen=True)
-class Verdict:
+class CacheVerdict:
     """What the cache did for one request, in tokens."""
 
     input: int
@@ -292,22 +292,24 @@ class PromptCache:
     """Prefixes that were written, and for how long they stay."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[Scope, bytes], Entry] = {}
-        self._ends: dict[Scope, set[int]] = {}
+        self._entries: dict[tuple[CacheScope, bytes], CacheEntry] = {}
+        self._ends: dict[CacheScope, set[int]] = {}
         """At which positions entries end: a hash is of one number of blocks, and found nowhere else."""
         self._writes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def look(self, scope: Scope, prompt: Prompt, minimum: int, now: float) -> Verdict:
+    def look(
+        self, scope: CacheScope, prompt: CachedPrompt, minimum: int, now: float
+    ) -> CacheVerdict:
         """What this request would read and write. Reading keeps what was read alive."""
         hit = self._longest(scope, prompt, now)
         if hit:
             self._refresh(scope, prompt, hit, now)
         return _verdict(prompt, hit, minimum)
 
-    def write(self, scope: Scope, prompt: Prompt, minimum: int, started: float) -> None:
+    def write(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, started: float) -> None:
         """Keep the prefix of each breakpoint. Called when the response begins, not before."""
         for position, ttl in prompt.marks:
             key = scope, prompt.digests[position]
@@ -315,7 +317,7 @@ class PromptCache:
             if known is not None and known.expires >= started:
                 continue
             if prompt.upto[position] >= minimum:
-                self._entries[key] = Entry(ttl, started + ttl, position)
+                self._entries[key] = CacheEntry(ttl, started + ttl, position)
                 self._ends.setdefault(scope, set()).add(position)
                 self._writes += 1
         if self._writes >= SWEEP_EVERY:
@@ -328,13 +330,13 @@ class PromptCache:
         for (scope, _), entry in self._entries.items():
             self._ends.setdefault(scope, set()).add(entry.end)
 
-    def _longest(self, scope: Scope, prompt: Prompt, now: float) -> int:
+    def _longest(self, scope: CacheScope, prompt: CachedPrompt, now: float) -> int:
         """Blocks of the longest prefix that is kept and can be seen from a breakpoint; 0 for none."""
         seen_down_to = len(prompt)
         for mark, _ in reversed(prompt.marks):
             position, steps, run = mark, 0, ""
             while position >= 0:
-                kind = run_kind(prompt, position)
+                kind = name_run_kind(prompt, position)
                 if not (kind and kind == run):
                     steps += 1
                     if steps > LOOKBACK:
@@ -346,11 +348,11 @@ class PromptCache:
             seen_down_to = min(seen_down_to, position + 1)
         return 0
 
-    def _alive(self, scope: Scope, prompt: Prompt, position: int, now: float) -> bool:
+    def _alive(self, scope: CacheScope, prompt: CachedPrompt, position: int, now: float) -> bool:
         entry = self._entries.get((scope, prompt.digests[position]))
         return entry is not None and entry.expires >= now
 
-    def _refresh(self, scope: Scope, prompt: Prompt, hit: int, now: float) -> None:
+    def _refresh(self, scope: CacheScope, prompt: CachedPrompt, hit: int, now: float) -> None:
         """Whoever reads a prefix uses all of it: shorter prefixes inside it stay alive as well."""
         ends = self._ends.get(scope, ())
         for position in ends if len(ends) < hit else range(hit):
@@ -361,18 +363,18 @@ class PromptCache:
                 entry.expires = now + entry.ttl
 
 
-def run_kind(prompt: Prompt, position: int) -> str:
+def name_run_kind(prompt: CachedPrompt, position: int) -> str:
     """The kind of block that counts as one position with its neighbours of the same kind, or nothing."""
     section, _, _, kind = prompt.places[position]
     return kind if section == "messages" and kind in ("tool_use", "tool_result") else ""
 
 
-def _verdict(prompt: Prompt, hit: int, minimum: int) -> Verdict:
+def _verdict(prompt: CachedPrompt, hit: int, minimum: int) -> CacheVerdict:
     read = prompt.upto[hit - 1] if hit else 0
     kept = [(prompt.upto[at], ttl) for at, ttl in prompt.marks if prompt.upto[at] >= minimum]
     end = max([read, *(tokens for tokens, _ in kept)])
     hour_end = max([read, *(tokens for tokens, ttl in kept if ttl == TTL["1h"])])
-    return Verdict(
+    return CacheVerdict(
         input=prompt.tokens - end,
         write_5m=end - hour_end,
         write_1h=hour_end - read,
@@ -385,18 +387,18 @@ KEPT: Final = 64
 """How many requests back the simulator remembers."""
 
 
-class Diagnostics:
+class PromptDiagnostics:
     """Prompts of the last requests, by the id of the message that answered them."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[str, Prompt]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str, CachedPrompt]] = OrderedDict()
 
-    def remember(self, message_id: str, model: str, prompt: Prompt) -> None:
+    def remember(self, message_id: str, model: str, prompt: CachedPrompt) -> None:
         self._known[message_id] = model, prompt
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
 
-    def explain(self, asked: Json | None, model: str, prompt: Prompt) -> Json | None:
+    def explain(self, asked: Json | None, model: str, prompt: CachedPrompt) -> Json | None:
         """None when there is nothing to say: not asked, a first turn, or only something appended."""
         previous = (asked or {}).get("previous_message_id")
         if previous is None:
@@ -414,7 +416,7 @@ class Diagnostics:
         return {"cache_miss_reason": {"type": reason, "cache_missed_input_tokens": missed}}
 
 
-def _reason(model_changed: bool, prompt: Prompt, before: Prompt, shared: int) -> str:
+def _reason(model_changed: bool, prompt: CachedPrompt, before: CachedPrompt, shared: int) -> str:
     if model_changed:
         return "model_changed"
     if shared < before.tools_end or prompt.tools_end != before.tools_end:
@@ -461,11 +463,11 @@ class ImplicitCache:
             self._until = {k: until for k, until in self._until.items() if until >= started}
 
 
-def retention(body: Json) -> float:
+def parse_retention(body: Json) -> float:
     return DAY if body.get("prompt_cache_retention") == "24h" else IDLE
 
 
-def steps_of(body: Json) -> tuple[list[bytes], int]:
+def hash_steps(body: Json) -> tuple[list[bytes], int]:
     """One hash for each whole step of the prompt, cumulative, and the tokens of all of it."""
     chain = blake2b(digest_size=16)
     steps: list[bytes] = []
@@ -486,14 +488,17 @@ def steps_of(body: Json) -> tuple[list[bytes], int]:
 def _pieces(body: Json) -> list[tuple[bytes, int, int]]:
     """Bytes, tokens and bytes a token of each block, in the Messages form the request was turned into."""
     tools = body.get("tools") or ()
-    out = [(encode(essence(tool)), tool_tokens(tool), JSON_BYTES) for tool in tools]
-    out.extend(_piece("system", block) for block in as_blocks(body.get("system")))
+    out = [
+        (encode(encode_canonical_block(tool)), count_tool_tokens(tool), JSON_BYTES)
+        for tool in tools
+    ]
+    out.extend(_piece("system", block) for block in to_blocks(body.get("system")))
     for message in body.get("messages") or ():
-        out.extend(_piece(message["role"], block) for block in as_blocks(message["content"]))
+        out.extend(_piece(message["role"], block) for block in to_blocks(message["content"]))
     return out
 
 
 def _piece(role: str, block: dict[str, Any]) -> tuple[bytes, int, int]:
-    data = role.encode() + b":" + encode(essence(block))
+    data = role.encode() + b":" + encode(encode_canonical_block(block))
     rate = TEXT_BYTES if block.get("type") in ("text", "tool_result") else JSON_BYTES
-    return data, block_tokens(block), rate
+    return data, count_block_tokens(block), rate

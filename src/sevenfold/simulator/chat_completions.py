@@ -13,28 +13,28 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from sevenfold.cache.prices import Price
-from sevenfold.simulator.api import SOURCE_HEADER, Api, Outcome, Pending, lowered
+from sevenfold.core.tokens import Usage
+from sevenfold.simulator.api import SOURCE_HEADER, Api, ApiOutcome, PendingRequest, lower_headers
 from sevenfold.simulator.cache import (
     LEAST,
     STEP,
-    Verdict,
-    as_blocks,
-    content_tokens,
+    CacheVerdict,
+    count_content_tokens,
     encode,
+    hash_steps,
+    parse_retention,
     read_prompt,
-    retention,
-    steps_of,
+    to_blocks,
 )
-from sevenfold.simulator.errors import ApiError, Json, invalid
-from sevenfold.simulator.script import Answer, Reply, as_reply, finished
-from sevenfold.tokens import Usage
+from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
+from sevenfold.simulator.script import ScriptAnswer, ScriptReply, finish_reply, to_reply
 
 ENDPOINT: Final = "/v1/chat/completions"
 FINISH: Final = {"tool_use": "tool_calls", "max_tokens": "length"}
 
 
 @dataclass(slots=True)
-class ChatPending(Pending):
+class PendingChat(PendingRequest):
     steps: list[bytes] = field(default_factory=list)
     keep: float = 0.0
 
@@ -46,8 +46,10 @@ class ChatCompletions:
         self._api = api
         self._uses = self._replies = 0
 
-    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> ChatPending | Outcome:
-        headers = lowered(headers)
+    def prepare(
+        self, body: Any, headers: Mapping[str, str] | None = None
+    ) -> PendingChat | ApiOutcome:
+        headers = lower_headers(headers)
         n, request_id, started = self._api.open()
         try:
             return self._accept(n, request_id, started, body, headers)
@@ -55,29 +57,29 @@ class ChatCompletions:
             error = _in_its_words(error, body, headers)
             return self._api.refuse(n, request_id, started, ENDPOINT, body, headers, error)
 
-    def reply_to(self, pending: Pending) -> Any:
+    def reply_to(self, pending: PendingRequest) -> Any:
         return self._api.reply_to(pending)
 
-    def finish(self, pending: Pending, answer: Answer) -> Outcome:
-        assert isinstance(pending, ChatPending)
-        reply = finished(as_reply(answer), pending.body, pending.room, self._next_use)
+    def finish(self, pending: PendingRequest, answer: ScriptAnswer) -> ApiOutcome:
+        assert isinstance(pending, PendingChat)
+        reply = finish_reply(to_reply(answer), pending.body, pending.room, self._next_use)
         self._replies += 1
         completion_id = f"chatcmpl-sim-{self._replies:06d}"
         scope = pending.key, pending.model
         self._api.implicit.write(scope, pending.steps, pending.started, pending.keep)
-        usage = pending.verdict.usage(content_tokens(reply.content))
+        usage = pending.verdict.usage(count_content_tokens(reply.content))
         row = self._api.enter(pending, usage, ENDPOINT, completion_id, reply.stop_reason)
         body = _completion(pending, reply, completion_id, usage)
-        return Outcome(200, body, self._api.headers(pending.request_id), row, pending.step)
+        return ApiOutcome(200, body, self._api.headers(pending.request_id), row, pending.step)
 
     def _accept(
         self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
-    ) -> ChatPending:
+    ) -> PendingChat:
         key = self._api.check_key(headers)
         _check(body)
         model = body["model"]
         price = self._api.price_of(model)
-        form = to_messages_form(body)
+        form = to_messages_request(body)
         source = headers.get(SOURCE_HEADER, "default")
         step = self._api.script.take(form, source)
         if step is not None and step.error is not None and step.error.after_events is None:
@@ -91,12 +93,12 @@ class ChatCompletions:
                 f"resulted in {prompt.tokens} tokens. Please reduce the length of the messages.",
                 code="context_length_exceeded",
             )
-        steps, total = steps_of(form)
+        steps, total = hash_steps(form)
         verdict = _verdict(self._api.implicit.look((key, model), steps, started), total, price)
         shared = self._api.ledger.compare(source, prompt)
-        return ChatPending(
+        return PendingChat(
             n, request_id, started, key, source, form, model, price, prompt, verdict, step, shared,
-            room=window - total, steps=steps, keep=retention(body),
+            room=window - total, steps=steps, keep=parse_retention(body),
         )  # fmt: skip
 
     def _next_use(self) -> str:
@@ -104,14 +106,14 @@ class ChatCompletions:
         return f"call_sim_{self._uses:06d}"
 
 
-def _verdict(cached: int, total: int, price: Price | None) -> Verdict:
+def _verdict(cached: int, total: int, price: Price | None) -> CacheVerdict:
     """Models that bill writes report the whole steps they had to write; others have no writes."""
     writes = price is not None and price.write_5m > 1 and total >= LEAST
     written = max(0, total // STEP * STEP - cached) if writes else 0
-    return Verdict(total - cached - written, written, 0, cached, cached // STEP)
+    return CacheVerdict(total - cached - written, written, 0, cached, cached // STEP)
 
 
-def _completion(pending: ChatPending, reply: Reply, completion_id: str, usage: Usage) -> Json:
+def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, usage: Usage) -> Json:
     texts = [b["text"] for b in reply.content if b["type"] == "text"]
     calls = [_call(b) for b in reply.content if b["type"] == "tool_use"]
     message: Json = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
@@ -154,62 +156,62 @@ def _call(block: Json) -> Json:
 # --- the request -----------------------------------------------------------------------------------------
 
 
-class _Function(msgspec.Struct):
+class _ChatFunction(msgspec.Struct):
     name: str = ""
     arguments: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Call(msgspec.Struct):
+class _ChatCall(msgspec.Struct):
     id: str
-    function: _Function | None = None
+    function: _ChatFunction | None = None
 
 
-class _Image(msgspec.Struct):
+class _ChatImage(msgspec.Struct):
     url: str
 
 
-class _Part(msgspec.Struct):
+class _ChatPart(msgspec.Struct):
     type: str
     text: str | None = None
-    image_url: _Image | None = None
+    image_url: _ChatImage | None = None
 
 
-class _Message(msgspec.Struct):
+class _ChatMessage(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[_Part] | None = None
-    tool_calls: list[_Call] | None = None
+    content: str | list[_ChatPart] | None = None
+    tool_calls: list[_ChatCall] | None = None
     tool_call_id: str | None = None
 
 
-class _Tool(msgspec.Struct):
+class _ChatTool(msgspec.Struct):
     type: str = "function"
-    function: _Function | None = None
+    function: _ChatFunction | None = None
 
 
-class _Body(msgspec.Struct):
+class _ChatBody(msgspec.Struct):
     """The fields we read, and their types. Others may be anything."""
 
     model: str
-    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    messages: Annotated[list[_ChatMessage], msgspec.Meta(min_length=1)]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     stop: str | list[str] | None = None
-    tools: list[_Tool] | None = None
+    tools: list[_ChatTool] | None = None
 
 
 def _check(body: Any) -> None:
     try:
-        checked = msgspec.convert(body, _Body)
+        checked = msgspec.convert(body, _ChatBody)
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$")
         where = at.strip("`.") or "request body"
-        raise invalid(f"Invalid value for '{where}': {what}.") from error
+        raise make_invalid_request(f"Invalid value for '{where}': {what}.") from error
     open_calls: list[str] = []
     for i, message in enumerate(checked.messages):
         if message.role == "tool":
             if message.tool_call_id not in open_calls:
-                raise invalid(
+                raise make_invalid_request(
                     f"Invalid parameter: messages[{i}] with role 'tool' must be a response to a "
                     "preceding message with 'tool_calls'."
                 )
@@ -222,7 +224,7 @@ def _check(body: Any) -> None:
 
 def _all_answered(open_calls: list[str]) -> None:
     if open_calls:
-        raise invalid(
+        raise make_invalid_request(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to "
             "each 'tool_call_id'. The following tool_call_ids did not have response messages: "
             + ", ".join(open_calls)
@@ -241,7 +243,7 @@ def _in_its_words(error: ApiError, body: Any, headers: Mapping[str, str]) -> Api
     return error
 
 
-def to_messages_form(body: Json) -> Json:
+def to_messages_request(body: Json) -> Json:
     """The same request as the Messages API would have it."""
     system: list[Json] = []
     messages: list[Json] = []
@@ -297,7 +299,7 @@ def _converted(message: Json) -> tuple[str, list[Json]]:
 
 def _parts(content: Any) -> list[Json]:
     out = []
-    for block in as_blocks(content):
+    for block in to_blocks(content):
         url = (block.get("image_url") or {}).get("url") if block["type"] == "image_url" else None
         out.append({"type": "image", "source": {"type": "url", "url": url}} if url else block)
     return out

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.simulator.cache import as_blocks, block_tokens
-from sevenfold.simulator.errors import Json, invalid
-from sevenfold.simulator.script import last_said
-from sevenfold.tokens import Usage
+from sevenfold.core.tokens import Usage
+from sevenfold.simulator.cache import count_block_tokens, to_blocks
+from sevenfold.simulator.errors import Json, make_invalid_request
+from sevenfold.simulator.script import find_last_user_text
 
 CLEARED: Final = "(this tool result was cleared to save context)"
 TOOL_USES: Final = "clear_tool_uses_20250919"
@@ -24,7 +24,7 @@ THINKING: Final = "clear_thinking_20251015"
 DEFAULT_TRIGGER: Final = {"type": "input_tokens", "value": 100_000}
 DEFAULT_KEEP: Final = 3
 
-Where = tuple[int, int]
+BlockPosition = tuple[int, int]
 """A block: index of its message, index inside it."""
 
 
@@ -51,16 +51,20 @@ def apply_edits(
 def _edits(body: Json) -> list[Json]:
     edits = (body.get("context_management") or {}).get("edits") or []
     if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
-        raise invalid("context_management.edits: Input should be a valid list")
+        raise make_invalid_request("context_management.edits: Input should be a valid list")
     for edit in edits:
         for key in ("trigger", "clear_at_least"):
             if not isinstance(edit.get(key) or {}, dict):
-                raise invalid(f"context_management.edits.{key}: Input should be a valid dictionary")
+                raise make_invalid_request(
+                    f"context_management.edits.{key}: Input should be a valid dictionary"
+                )
         spared = edit.get("exclude_tools") or []
         if not isinstance(spared, list) or not all(isinstance(name, str) for name in spared):
-            raise invalid("context_management.edits.exclude_tools: Input should be a valid list")
+            raise make_invalid_request(
+                "context_management.edits.exclude_tools: Input should be a valid list"
+            )
     if THINKING in [edit.get("type") for edit in edits[1:]]:
-        raise invalid(
+        raise make_invalid_request(
             f"context_management.edits: `{THINKING}` must be the first edit when several are given"
         )
     return edits
@@ -95,7 +99,7 @@ def _cleared(body: Json, ids: set[str], emptied: set[str]) -> tuple[Json, int, i
     messages = []
     for message in body["messages"]:
         blocks = []
-        for block in as_blocks(message.get("content")):
+        for block in to_blocks(message.get("content")):
             new = block
             if block.get("type") == "tool_result" and block.get("tool_use_id") in ids:
                 new = {**block, "content": CLEARED}
@@ -103,7 +107,7 @@ def _cleared(body: Json, ids: set[str], emptied: set[str]) -> tuple[Json, int, i
             elif block.get("type") == "tool_use" and block.get("id") in emptied:
                 new = {**block, "input": {}}
             if new is not block:
-                freed += block_tokens(block) - block_tokens(new)
+                freed += count_block_tokens(block) - count_block_tokens(new)
             blocks.append(new)
         messages.append({**message, "content": blocks})
     return {**body, "messages": messages}, freed, n
@@ -114,7 +118,7 @@ def _uses(messages: list[Json]) -> dict[str, str]:
     names: dict[str, str] = {}
     answered: set[str] = set()
     for message in messages:
-        for block in as_blocks(message.get("content")):
+        for block in to_blocks(message.get("content")):
             if block.get("type") == "tool_use":
                 names[str(block.get("id"))] = str(block.get("name"))
             elif block.get("type") == "tool_result":
@@ -132,7 +136,7 @@ def _triggered(
 def _number(setting: Any, default: Any) -> int:
     value = setting.get("value", default) if isinstance(setting, dict) else default
     if not isinstance(value, int) or value < 0:
-        raise invalid(
+        raise make_invalid_request(
             "context_management.edits: `value` must be a whole number that is not negative"
         )
     return value
@@ -151,15 +155,15 @@ def _clear_thinking(body: Json, edit: Json, keeps_thinking: bool) -> tuple[Json,
         return body, None
     where = {at for turn in gone for at in turn}
     freed = sum(
-        block_tokens(as_blocks(body["messages"][i]["content"])[j]) for i, j in sorted(where)
+        count_block_tokens(to_blocks(body["messages"][i]["content"])[j]) for i, j in sorted(where)
     )
     done = {"type": THINKING, "cleared_thinking_turns": len(gone), "cleared_input_tokens": freed}
     return _without(body, where), done
 
 
-def _thinking_turns(messages: list[Json]) -> list[list[Where]]:
+def _thinking_turns(messages: list[Json]) -> list[list[BlockPosition]]:
     """Thinking blocks of each turn that has any. A turn lasts until the user says something new."""
-    turns: list[list[Where]] = [[]]
+    turns: list[list[BlockPosition]] = [[]]
     for i, message in enumerate(messages):
         if message["role"] == "user" and _speaks(message):
             turns.append([])
@@ -167,7 +171,7 @@ def _thinking_turns(messages: list[Json]) -> list[list[Where]]:
     return [turn for turn in turns if turn]
 
 
-def _thinking_before(messages: list[Json], end: int) -> set[Where]:
+def _thinking_before(messages: list[Json], end: int) -> set[BlockPosition]:
     return {at for i, message in enumerate(messages[:end]) for at in _thoughts(i, message)}
 
 
@@ -178,20 +182,20 @@ def _last_spoken(messages: list[Json]) -> int:
     return 0
 
 
-def _thoughts(i: int, message: Json) -> list[Where]:
+def _thoughts(i: int, message: Json) -> list[BlockPosition]:
     if message["role"] != "assistant":
         return []
-    kinds = (b.get("type") for b in as_blocks(message.get("content")))
+    kinds = (b.get("type") for b in to_blocks(message.get("content")))
     return [(i, j) for j, kind in enumerate(kinds) if kind in ("thinking", "redacted_thinking")]
 
 
 def _speaks(message: Json) -> bool:
     """Whether a user message holds anything but tool results."""
     quiet = ("tool_result", "cache_edits")
-    return any(b.get("type") not in quiet for b in as_blocks(message.get("content")))
+    return any(b.get("type") not in quiet for b in to_blocks(message.get("content")))
 
 
-def _without(body: Json, where: set[Where]) -> Json:
+def _without(body: Json, where: set[BlockPosition]) -> Json:
     if not where:
         return body
     messages = [
@@ -199,7 +203,7 @@ def _without(body: Json, where: set[Where]) -> Json:
             **message,
             "content": [
                 block
-                for j, block in enumerate(as_blocks(message.get("content")))
+                for j, block in enumerate(to_blocks(message.get("content")))
                 if (i, j) not in where
             ],
         }
@@ -214,7 +218,7 @@ DEFAULT_TRIGGER_COMPACTION: Final = 150_000
 LEAST_TRIGGER: Final = 50_000
 
 
-class Summary(msgspec.Struct, frozen=True):
+class ServerSummary(msgspec.Struct, frozen=True):
     """What was summed up: the block that goes with the reply, and what it took to write it."""
 
     block: Json
@@ -222,10 +226,10 @@ class Summary(msgspec.Struct, frozen=True):
 
     @property
     def iteration(self) -> Json:
-        return iteration(BLOCK, self.usage)
+        return make_iteration(BLOCK, self.usage)
 
 
-def iteration(kind: str, usage: Usage) -> Json:
+def make_iteration(kind: str, usage: Usage) -> Json:
     """One entry of `usage.iterations`."""
     return {
         "type": kind,
@@ -236,18 +240,18 @@ def iteration(kind: str, usage: Usage) -> Json:
     }
 
 
-def asked(body: Json) -> Json | None:
+def find_compact_edit(body: Json) -> Json | None:
     """The edit that asks for it, if the request has one."""
     edits = (body.get("context_management") or {}).get("edits")
     known = [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
     return next((edit for edit in known if edit.get("type") == EDIT), None)
 
 
-def from_newest(body: Json) -> Json:
+def cut_before_summary(body: Json) -> Json:
     """The request without what stands before its newest summary."""
-    messages = body["messages"] if asked(body) is not None else []
+    messages = body["messages"] if find_compact_edit(body) is not None else []
     for i in range(len(messages) - 1, -1, -1):
-        blocks = as_blocks(messages[i]["content"])
+        blocks = to_blocks(messages[i]["content"])
         for j in range(len(blocks) - 1, -1, -1):
             if blocks[j].get("type") == BLOCK and blocks[j].get("content"):
                 first = {**messages[i], "content": blocks[j:]}
@@ -255,30 +259,31 @@ def from_newest(body: Json) -> Json:
     return body
 
 
-def reached(body: Json, count: Callable[[Json], int]) -> bool:
+def is_threshold_reached(body: Json, count: Callable[[Json], int]) -> bool:
     """Whether this request is to be summed up before it is answered."""
-    edit = asked(body)
+    edit = find_compact_edit(body)
     if edit is None:
         return False
     value: Any = (edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER_COMPACTION)
     if not isinstance(value, int) or value < LEAST_TRIGGER:
-        raise invalid(
+        raise make_invalid_request(
             f"context_management.edits.trigger.value: Input should be greater than or equal to "
             f"{LEAST_TRIGGER}"
         )
     return count(body) >= value
 
 
-def summed_up(body: Json, usage: Usage) -> tuple[Json, Summary]:
+def summarise_request(body: Json, usage: Usage) -> tuple[Json, ServerSummary]:
     """The request as the model answers it then, and the summary; `usage` is what reading it took."""
     earlier = next(
-        (b for b in as_blocks(body["messages"][0]["content"]) if b.get("type") == BLOCK), {}
+        (b for b in to_blocks(body["messages"][0]["content"]) if b.get("type") == BLOCK), {}
     )
     said = (
-        f"{len(body['messages'])} messages were summed up. The user said: {last_said(body)[:400]}"
+        f"{len(body['messages'])} messages were summed up. The user said: "
+        f"{find_last_user_text(body)[:400]}"
     )
     said = f"{said}\n{earlier.get('content') or ''}".strip()
     block: Json = {"type": BLOCK, "content": said}
-    wrote = usage + Usage(output=block_tokens(block))
+    wrote = usage + Usage(output=count_block_tokens(block))
     messages = [{"role": "assistant", "content": [block]}]
-    return {**body, "messages": messages}, Summary(block, wrote)
+    return {**body, "messages": messages}, ServerSummary(block, wrote)

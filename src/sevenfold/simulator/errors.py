@@ -69,5 +69,5 @@ class ApiError(Exception):
         return {"error": error}
 
 
-def invalid(message: str) -> ApiError:
+def make_invalid_request(message: str) -> ApiError:
     return ApiError(400, message)

@@ -12,15 +12,15 @@ from typing import Final
 import msgspec
 
 from sevenfold.cache.prices import Price
-from sevenfold.simulator.cache import Prompt
+from sevenfold.core.tokens import Usage
+from sevenfold.simulator.cache import CachedPrompt
 from sevenfold.simulator.errors import Json
-from sevenfold.tokens import Usage
 
 KEPT_ROWS: Final = 100_000
 KEPT_SOURCES: Final = 256
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenCounts(msgspec.Struct, frozen=True):
     input: int = 0
     cache_write_5m: int = 0
     cache_write_1h: int = 0
@@ -28,13 +28,13 @@ class Tokens(msgspec.Struct, frozen=True):
     output: int = 0
 
     @classmethod
-    def of(cls, usage: Usage) -> Tokens:
+    def of(cls, usage: Usage) -> TokenCounts:
         short = usage.cache_write - usage.cache_write_1h
         return cls(usage.input, short, usage.cache_write_1h, usage.cache_read, usage.output)
 
-    def __add__(self, other: Tokens) -> Tokens:
+    def __add__(self, other: TokenCounts) -> TokenCounts:
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Tokens(*(a + b for a, b in pairs))
+        return TokenCounts(*(a + b for a, b in pairs))
 
     @property
     def hit_rate(self) -> float:
@@ -43,7 +43,7 @@ class Tokens(msgspec.Struct, frozen=True):
         return self.cache_read / prompt if prompt else 0.0
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedPrefix(msgspec.Struct, frozen=True):
     """What this request has in common with the one before it from the same source."""
 
     blocks: int = 0
@@ -55,7 +55,7 @@ class Shared(msgspec.Struct, frozen=True):
     that the model, if it is another."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     id: str
     at: float
@@ -68,9 +68,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     blocks: int = 0
     breakpoints: int = 0
-    tokens: Tokens = Tokens()
+    tokens: TokenCounts = TokenCounts()
     hit_rate: float = 0.0
-    shared: Shared | None = None
+    shared: SharedPrefix | None = None
     cost: float | None = None
     currency: str | None = None
     units: float | None = None
@@ -80,10 +80,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What the script did to the answer on the wire: slow, cut, malformed or hang."""
 
 
-class Total(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerTotal(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0
     errors: int = 0
-    tokens: Tokens = Tokens()
+    tokens: TokenCounts = TokenCounts()
     hit_rate: float = 0.0
     cost: float = 0.0
     currency: str | None = None
@@ -92,24 +92,24 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Requests to models the price table does not know; they are in no cost."""
 
 
-class Ledger:
+class SimulatorLedger:
     """The rows, the totals over all of them, and the last prompt of each source."""
 
     def __init__(self) -> None:
-        self.rows: deque[Row] = deque(maxlen=KEPT_ROWS)
-        self.total = Total()
-        self._last: OrderedDict[str, Prompt] = OrderedDict()
+        self.rows: deque[LedgerRow] = deque(maxlen=KEPT_ROWS)
+        self.total = LedgerTotal()
+        self._last: OrderedDict[str, CachedPrompt] = OrderedDict()
 
     def __len__(self) -> int:
         return self.total.requests
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> LedgerRow:
         return self.rows[index]
 
-    def add(self, row: Row) -> None:
+    def add(self, row: LedgerRow) -> None:
         self.rows.append(row)
         was, tokens = self.total, self.total.tokens + row.tokens
-        self.total = Total(
+        self.total = LedgerTotal(
             requests=was.requests + 1,
             errors=was.errors + (row.status >= 400),
             tokens=tokens,
@@ -120,20 +120,20 @@ class Ledger:
             unpriced=was.unpriced + (row.cost is None and row.status < 400),
         )
 
-    def compare(self, source: str, prompt: Prompt) -> Shared | None:
+    def compare(self, source: str, prompt: CachedPrompt) -> SharedPrefix | None:
         """How much of the source's last prompt this one begins with; it is the last one from now on."""
         before = self._last.pop(source, None)
         self._last[source] = prompt
         if len(self._last) > KEPT_SOURCES:
             self._last.popitem(last=False)
-        return None if before is None else shared_with(prompt, before)
+        return None if before is None else compare_prompts(prompt, before)
 
     def as_json(self) -> Json:
         rows = msgspec.to_builtins(list(self.rows))
         return {"requests": rows, "total": msgspec.to_builtins(self.total)}
 
 
-def shared_with(prompt: Prompt, before: Prompt) -> Shared:
+def compare_prompts(prompt: CachedPrompt, before: CachedPrompt) -> SharedPrefix:
     blocks = prompt.shared(before)
     diverged = None
     if blocks < len(before):
@@ -141,10 +141,10 @@ def shared_with(prompt: Prompt, before: Prompt) -> Shared:
     if prompt.model != before.model:  # each model has its own cache, so this alone loses everything
         changed = f"model ({before.model} -> {prompt.model})"
         diverged = f"{changed}; {diverged}" if diverged else changed
-    return Shared(blocks, prompt.before(blocks), len(before), diverged)
+    return SharedPrefix(blocks, prompt.before(blocks), len(before), diverged)
 
 
-def _parting(prompt: Prompt, before: Prompt, at: int) -> str:
+def _parting(prompt: CachedPrompt, before: CachedPrompt, at: int) -> str:
     if at == len(prompt):
         return f"the end: {before.describe(at)} is gone"
     if at == prompt.system_end == before.system_end:
@@ -154,7 +154,7 @@ def _parting(prompt: Prompt, before: Prompt, at: int) -> str:
     return prompt.describe(at)
 
 
-def price_of(price: Price | None, usage: Usage) -> Json:
+def make_price_fields(price: Price | None, usage: Usage) -> Json:
     """The fields of a row that say what it cost; nothing where the model has no price."""
     if price is None:
         return {}

@@ -27,9 +27,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import ScriptError
-from sevenfold.offline.forced import insisted, smallest_call
-from sevenfold.simulator.cache import TEXT_BYTES, as_blocks, block_tokens
+from sevenfold.core.errors import ScriptError
+from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
+from sevenfold.simulator.cache import TEXT_BYTES, count_block_tokens, to_blocks
 from sevenfold.simulator.errors import ApiError, Json
 
 
@@ -54,18 +54,18 @@ class ErrorStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ApiError(self.status, self.message, kind=self.type, retry_after=self.retry_after)
 
 
-class Slow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SlowReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_byte_ms: float = 0
     chunk_delay_ms: float = 0
 
 
-class At(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StreamPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A point in a stream, counted in events; 0 is before the first byte of the answer."""
 
     after_events: int = 0
 
 
-class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StepMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a request must have for the step to fit. What is not given does not matter."""
 
     text: str | None = None
@@ -77,7 +77,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole `x-sevenfold-source` header."""
 
     def fits(self, body: Json, source: str) -> bool:
-        said = last_said(body)
+        said = find_last_user_text(body)
         if self.text is not None and self.text.casefold() not in said.casefold():
             return False
         if self.regex is not None and not re.search(self.regex, said):
@@ -87,14 +87,14 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.source is None or self.source == source
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reply: ReplyStep | None = None
     error: ErrorStep | None = None
-    slow: Slow | None = None
-    cut: At | None = None
-    malformed: bool | At | None = None
-    hang: bool | At | None = None
-    match: Match | None = None
+    slow: SlowReply | None = None
+    cut: StreamPoint | None = None
+    malformed: bool | StreamPoint | None = None
+    hang: bool | StreamPoint | None = None
+    match: StepMatch | None = None
     times: int = 1
 
     @property
@@ -114,8 +114,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _point(self.malformed)
 
 
-def _point(value: bool | At | None) -> int | None:
-    if isinstance(value, At):
+def _point(value: bool | StreamPoint | None) -> int | None:
+    if isinstance(value, StreamPoint):
         return value.after_events
     return 0 if value else None
 
@@ -123,19 +123,19 @@ def _point(value: bool | At | None) -> int | None:
 class Script:
     """Steps waiting for the requests they fit."""
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
-        self._waiting: list[tuple[Step, int]] = [(step, step.times) for step in steps]
+    def __init__(self, steps: Iterable[ScriptStep] = ()) -> None:
+        self._waiting: list[tuple[ScriptStep, int]] = [(step, step.times) for step in steps]
 
     def __len__(self) -> int:
         return sum(times for _, times in self._waiting)
 
-    def extend(self, steps: Iterable[Step]) -> None:
+    def extend(self, steps: Iterable[ScriptStep]) -> None:
         self._waiting.extend((step, step.times) for step in steps)
 
     def clear(self) -> None:
         self._waiting.clear()
 
-    def take(self, body: Json, source: str = "") -> Step | None:
+    def take(self, body: Json, source: str = "") -> ScriptStep | None:
         """The first step that fits, which is then used up by one."""
         for i, (step, times) in enumerate(self._waiting):
             if step.match is None or step.match.fits(body, source):
@@ -147,12 +147,12 @@ class Script:
         return None
 
 
-def last_said(body: Json) -> str:
+def find_last_user_text(body: Json) -> str:
     """The text of the last user message that has any."""
     for message in reversed(body.get("messages") or ()):
         if message.get("role") == "user":
             texts = [
-                b["text"] for b in as_blocks(message.get("content")) if b.get("type") == "text"
+                b["text"] for b in to_blocks(message.get("content")) if b.get("type") == "text"
             ]
             if texts:
                 return "\n".join(texts)
@@ -173,16 +173,16 @@ def read_script(path: Path) -> Script:
     return Script(parse_steps(text, str(path)))
 
 
-def parse_steps(text: str, name: str = "script") -> list[Step]:
+def parse_steps(text: str, name: str = "script") -> list[ScriptStep]:
     """Steps from JSON lines, or from one JSON list."""
     if text.lstrip().startswith("["):
         items = _decode(text, name, list)
-        return [step_of(item, f"{name}, step {n}") for n, item in enumerate(items, 1)]
+        return [parse_step(item, f"{name}, step {n}") for n, item in enumerate(items, 1)]
     steps = []
     for n, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("//"):
             where = f"{name}, line {n}"
-            steps.append(step_of(_decode(line, where, dict), where))
+            steps.append(parse_step(_decode(line, where, dict), where))
     return steps
 
 
@@ -196,12 +196,12 @@ def _decode(text: str, where: str, kind: type) -> Any:
     return value
 
 
-def step_of(item: Any, where: str) -> Step:
+def parse_step(item: Any, where: str) -> ScriptStep:
     """One step from its JSON. `error` may be just a status."""
     if isinstance(item, dict) and isinstance(item.get("error"), int):
         item = {**item, "error": {"status": item["error"]}}
     try:
-        step = msgspec.convert(item, Step)
+        step = msgspec.convert(item, ScriptStep)
     except msgspec.ValidationError as error:
         raise ScriptError(f"{where}: {_plain(str(error))}") from error
     _check(step, where)
@@ -214,7 +214,7 @@ def _plain(error: str) -> str:
     return f"{what} in `{at}`." if at else f"{what}."
 
 
-def _check(step: Step, where: str) -> None:
+def _check(step: ScriptStep, where: str) -> None:
     if step.reply is not None and step.error is not None and step.error.after_events is None:
         raise ScriptError(f"{where}: a step has either a `reply` or an `error`, not both.")
     if step.times < 1:
@@ -223,7 +223,7 @@ def _check(step: Step, where: str) -> None:
         raise ScriptError(
             f"{where}: the `status` of an error is 400 to 599, not {step.error.status}."
         )
-    if step == Step(match=step.match, times=step.times):
+    if step == ScriptStep(match=step.match, times=step.times):
         raise ScriptError(
             f"{where}: a step needs one of reply, error, slow, cut, malformed or hang."
         )
@@ -239,7 +239,7 @@ def _check(step: Step, where: str) -> None:
             ) from error
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ScriptReply(msgspec.Struct, frozen=True):
     """What the model says to one request."""
 
     content: Sequence[Json]
@@ -250,56 +250,58 @@ class Reply(msgspec.Struct, frozen=True):
     """Numbers to report instead of the ones that were counted."""
 
 
-Answer: TypeAlias = Reply | str | Sequence[Json]
-Replies: TypeAlias = Callable[[Json], Answer | Awaitable[Answer]]
-"""From the body of a request to an answer: text, blocks, or a `Reply`."""
+ScriptAnswer: TypeAlias = ScriptReply | str | Sequence[Json]
+Replies: TypeAlias = Callable[[Json], ScriptAnswer | Awaitable[ScriptAnswer]]
+"""From the body of a request to an answer: text, blocks, or a `ScriptReply`."""
 
 
-def echo(body: Json) -> str | list[Json]:
+def make_echo(body: Json) -> str | list[Json]:
     """The reply of a simulator that was given nothing better: it repeats what the user said.
 
     Where the request insists on a tool, it is called with as little as its schema takes.
     """
-    if tools := insisted(body):
-        return [smallest_call(tools[0])]
-    said = last_said(body)
+    if tools := find_forced_tools(body):
+        return [make_smallest_call(tools[0])]
+    said = find_last_user_text(body)
     return f"You said: {said}" if said else "You said nothing in words."
 
 
-def as_reply(answer: Answer) -> Reply:
-    if isinstance(answer, Reply):
+def to_reply(answer: ScriptAnswer) -> ScriptReply:
+    if isinstance(answer, ScriptReply):
         return answer
     if isinstance(answer, str):
-        return Reply([{"type": "text", "text": answer}] if answer else [])
-    return Reply(list(answer))
+        return ScriptReply([{"type": "text", "text": answer}] if answer else [])
+    return ScriptReply(list(answer))
 
 
-def scripted(step: ReplyStep) -> Reply:
+def make_scripted_reply(step: ReplyStep) -> ScriptReply:
     blocks = list(step.content or [])
     if step.text is not None:
         blocks.insert(0, {"type": "text", "text": step.text})
     if step.thinking is not None:
         blocks.insert(0, {"type": "thinking", "thinking": step.thinking})
-    return Reply(blocks, step.stop_reason, usage=step.usage)
+    return ScriptReply(blocks, step.stop_reason, usage=step.usage)
 
 
-def finished(reply: Reply, body: Json, room: int | None, ids: Callable[[], str]) -> Reply:
+def finish_reply(
+    reply: ScriptReply, body: Json, room: int | None, ids: Callable[[], str]
+) -> ScriptReply:
     """The reply with ids, signatures and a stop reason, cut where the output or the window ends."""
     if body.get("max_tokens") == 0:
-        return Reply([], "max_tokens", usage=reply.usage)
+        return ScriptReply([], "max_tokens", usage=reply.usage)
     blocks = [_whole(block, ids) for block in reply.content]
     if reply.stop_reason is not None:
-        return Reply(blocks, reply.stop_reason, reply.stop_sequence, reply.usage)
+        return ScriptReply(blocks, reply.stop_reason, reply.stop_sequence, reply.usage)
     blocks, sequence = _until(blocks, body.get("stop_sequences") or ())
     bounds = [(body.get("max_tokens"), "max_tokens"), (room, "model_context_window_exceeded")]
     for limit, reason in sorted((n, why) for n, why in bounds if n is not None):
         kept = _cut(blocks, limit)
         if kept is not None:
-            return Reply(kept, reason, usage=reply.usage)
+            return ScriptReply(kept, reason, usage=reply.usage)
     if sequence is not None:
-        return Reply(blocks, "stop_sequence", sequence, reply.usage)
+        return ScriptReply(blocks, "stop_sequence", sequence, reply.usage)
     used = any(block["type"] == "tool_use" for block in blocks)
-    return Reply(blocks, "tool_use" if used else "end_turn", usage=reply.usage)
+    return ScriptReply(blocks, "tool_use" if used else "end_turn", usage=reply.usage)
 
 
 def _until(blocks: list[Json], sequences: Sequence[str]) -> tuple[list[Json], str | None]:
@@ -333,11 +335,11 @@ def _cut(blocks: Sequence[Json], limit: int) -> list[Json] | None:
 
     Text and thinking are cut; a tool call that does not fit is left out, since half of one is no call.
     """
-    if sum(block_tokens(block) for block in blocks) <= limit:
+    if sum(count_block_tokens(block) for block in blocks) <= limit:
         return None
     kept: list[Json] = []
     for block in blocks:
-        size = block_tokens(block)
+        size = count_block_tokens(block)
         if size <= limit:
             kept.append(block)
             limit -= size

@@ -20,30 +20,37 @@ import h11
 from anyio.abc import SocketAttribute, SocketStream
 
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, ScriptError, SevenfoldError
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, ScriptError, SevenfoldError
 from sevenfold.simulator.api import (
     MESSAGES,
     Api,
-    HasNow,
-    Outcome,
-    Pending,
-    decode,
-    model_info,
-    model_list,
+    ApiOutcome,
+    PendingRequest,
+    TimeSource,
+    decode_body,
+    describe_model,
+    list_models,
 )
 from sevenfold.simulator.cache import encode
 from sevenfold.simulator.chat_completions import ENDPOINT, ChatCompletions
-from sevenfold.simulator.errors import ApiError, Json, invalid
-from sevenfold.simulator.ledger import Ledger
-from sevenfold.simulator.script import Replies, Script, Step, echo, read_script, step_of
+from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
+from sevenfold.simulator.ledger import SimulatorLedger
+from sevenfold.simulator.script import (
+    Replies,
+    Script,
+    ScriptStep,
+    make_echo,
+    parse_step,
+    read_script,
+)
 
 READ: Final = 65_536
 GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
 @dataclass(slots=True)
-class Call:
+class HttpCall:
     """One request as it came in."""
 
     method: str
@@ -58,7 +65,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class HttpAnswer:
     """What goes out. A body of several chunks is streamed; `cut` ends the connection after it."""
 
     status: int
@@ -67,27 +74,27 @@ class Answer:
     cut: bool = False
 
 
-class Cut(Exception):
+class ConnectionCut(Exception):
     """Raised while answering to drop the connection on the spot."""
 
 
-Handle = Callable[[Call], Awaitable[Answer]]
+Handle = Callable[[HttpCall], Awaitable[HttpAnswer]]
 
 
 async def serve_connection(stream: SocketStream, handle: Handle, limit: int) -> None:
     """Answer requests on one connection until either side is done with it."""
-    wire = _Wire(stream, limit)
+    wire = _ServerConnection(stream, limit)
     async with stream:
         try:
             while await wire.exchange(handle):
                 pass
-        except (*GONE, Cut):
+        except (*GONE, ConnectionCut):
             return
         except h11.RemoteProtocolError as error:
             await wire.complain(error)
 
 
-class _Wire:
+class _ServerConnection:
     def __init__(self, stream: SocketStream, limit: int) -> None:
         self._stream = stream
         self._limit = limit
@@ -102,7 +109,7 @@ class _Wire:
         answer = await handle(call)
         await self._write(answer, head.method == b"HEAD")
         if answer.cut:
-            raise Cut
+            raise ConnectionCut
         if self._h11.our_state is h11.MUST_CLOSE or self._h11.their_state is not h11.DONE:
             return False
         self._h11.start_next_cycle()
@@ -123,7 +130,7 @@ class _Wire:
                 data = b""
             self._h11.receive_data(data)
 
-    async def _read(self, head: h11.Request) -> Call:
+    async def _read(self, head: h11.Request) -> HttpCall:
         body = bytearray()
         too_large = False
         while isinstance(event := await self._next(), h11.Data):
@@ -141,9 +148,9 @@ class _Wire:
         }
         method = head.method.decode("ascii")
         query = dict(parse_qsl(url.query))
-        return Call(method, url.path, query, headers, bytes(body), too_large, self._goodbye)
+        return HttpCall(method, url.path, query, headers, bytes(body), too_large, self._goodbye)
 
-    async def _write(self, answer: Answer, head_only: bool) -> None:
+    async def _write(self, answer: HttpAnswer, head_only: bool) -> None:
         headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
         if isinstance(answer.chunks, bytes):
             headers.append((b"content-length", b"%d" % len(answer.chunks)))
@@ -178,7 +185,9 @@ class _Wire:
             return
         said = f"This is not HTTP: {error}".encode()
         try:
-            await self._write(Answer(error.error_status_hint, {"connection": "close"}, said), False)
+            await self._write(
+                HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False
+            )
         except GONE:
             return
 
@@ -187,18 +196,18 @@ CHUNK: Final = 24
 """Characters of text or of JSON in one delta."""
 
 
-def event(name: str, data: Json) -> bytes:
+def format_event(name: str, data: Json) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
 
 
-def data_line(data: Json) -> bytes:
+def format_data_line(data: Json) -> bytes:
     return b"data: " + encode(data) + b"\n\n"
 
 
 # --- the Messages API ------------------------------------------------------------------------------------
 
 
-def message_events(message: Json) -> Iterator[bytes]:
+def iterate_message_events(message: Json) -> Iterator[bytes]:
     """The events of one message, in the order and with the names of the Messages API."""
     usage = message["usage"]
     start = {
@@ -208,16 +217,16 @@ def message_events(message: Json) -> Iterator[bytes]:
         "stop_sequence": None,
         "usage": {**usage, "output_tokens": min(1, usage["output_tokens"])},
     }
-    yield event("message_start", {"type": "message_start", "message": start})
-    yield event("ping", {"type": "ping"})
+    yield format_event("message_start", {"type": "message_start", "message": start})
+    yield format_event("ping", {"type": "ping"})
     for index, block in enumerate(message["content"]):
         opened, deltas = _opened(block)
         head = {"type": "content_block_start", "index": index, "content_block": opened}
-        yield event("content_block_start", head)
+        yield format_event("content_block_start", head)
         for delta in deltas:
             body = {"type": "content_block_delta", "index": index, "delta": delta}
-            yield event("content_block_delta", body)
-        yield event("content_block_stop", {"type": "content_block_stop", "index": index})
+            yield format_event("content_block_delta", body)
+        yield format_event("content_block_stop", {"type": "content_block_stop", "index": index})
     end: Json = {
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
@@ -225,8 +234,8 @@ def message_events(message: Json) -> Iterator[bytes]:
     }
     if message.get("context_management") is not None:
         end["context_management"] = message["context_management"]
-    yield event("message_delta", end)
-    yield event("message_stop", {"type": "message_stop"})
+    yield format_event("message_delta", end)
+    yield format_event("message_stop", {"type": "message_stop"})
 
 
 def _opened(block: Json) -> tuple[Json, list[Json]]:
@@ -260,14 +269,14 @@ def _parts(text: str) -> list[str]:
 # --- chat completions ------------------------------------------------------------------------------------
 
 
-def chat_events(completion: Json, *, include_usage: bool) -> Iterator[bytes]:
+def iterate_chat_events(completion: Json, *, include_usage: bool) -> Iterator[bytes]:
     """The chunks of one completion."""
     choice = completion["choices"][0]
     message = choice["message"]
 
     def chunk(delta: Json, finish: str | None = None) -> bytes:
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-        return data_line({**_head(completion, include_usage), "choices": choices})
+        return format_data_line({**_head(completion, include_usage), "choices": choices})
 
     yield chunk({"role": "assistant", "content": "", "refusal": None})
     for part in _parts(message["content"] or ""):
@@ -281,7 +290,7 @@ def chat_events(completion: Json, *, include_usage: bool) -> Iterator[bytes]:
     yield chunk({}, choice["finish_reason"])
     if include_usage:
         head = {**_head(completion, include_usage), "usage": completion["usage"]}
-        yield data_line({**head, "choices": []})
+        yield format_data_line({**head, "choices": []})
     yield b"data: [DONE]\n\n"
 
 
@@ -312,12 +321,12 @@ class ManualClock:
         self._now = now
 
 
-class Endpoint(Protocol):
+class ApiEndpoint(Protocol):
     """The Messages API or chat completions: the same three steps."""
 
-    def prepare(self, body: Any, headers: dict[str, str]) -> Pending | Outcome: ...
-    def reply_to(self, pending: Pending) -> Any: ...
-    def finish(self, pending: Pending, answer: Any) -> Outcome: ...
+    def prepare(self, body: Any, headers: dict[str, str]) -> PendingRequest | ApiOutcome: ...
+    def reply_to(self, pending: PendingRequest) -> Any: ...
+    def finish(self, pending: PendingRequest, answer: Any) -> ApiOutcome: ...
 
 
 class Simulator:
@@ -333,9 +342,9 @@ class Simulator:
     def __init__(
         self,
         *,
-        clock: HasNow | None = None,
+        clock: TimeSource | None = None,
         script: Script | Path | None = None,
-        replies: Replies = echo,
+        replies: Replies = make_echo,
         prices: Prices | None = None,
         models: Sequence[str] | None = None,
         window: int | None = None,
@@ -364,7 +373,7 @@ class Simulator:
         return f"http://{self.host}:{self.port}"
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> SimulatorLedger:
         return self.api.ledger
 
     async def __aenter__(self) -> Self:
@@ -401,7 +410,7 @@ class Simulator:
 
     # --- routes -----------------------------------------------------------------------------------------
 
-    async def _answer(self, call: Call) -> Answer:
+    async def _answer(self, call: HttpCall) -> HttpAnswer:
         try:
             return await self._route(call)
         except ApiError as error:
@@ -413,11 +422,11 @@ class Simulator:
             headers = self.api.headers(request_id) | error.headers
             return _json(error.as_messages(request_id), error.status, headers)
 
-    async def _route(self, call: Call) -> Answer:
+    async def _route(self, call: HttpCall) -> HttpAnswer:
         if call.too_large:
             raise ApiError(413, "Request exceeds the maximum size of 32 MB")
         path = call.path.rstrip("/") or "/"
-        routes: dict[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
+        routes: dict[tuple[str, str], Callable[[HttpCall], Awaitable[HttpAnswer]]] = {
             ("POST", MESSAGES): self._messages,
             ("POST", "/v1/messages/count_tokens"): self._count_tokens,
             ("POST", ENDPOINT): self._completions,
@@ -431,7 +440,7 @@ class Simulator:
         method = "GET" if call.method == "HEAD" else call.method
         if method == "GET" and path.startswith("/v1/models/"):
             self.api.check_key(call.headers)
-            return _json(model_info(self.api, path.removeprefix("/v1/models/")))
+            return _json(describe_model(self.api, path.removeprefix("/v1/models/")))
         route = routes.get((method, path))
         if route is not None:
             return await route(call)
@@ -439,59 +448,59 @@ class Simulator:
             raise ApiError(405, f"Method {call.method} is not allowed for {call.path}")
         raise ApiError(404, f"Not found: {call.path}")
 
-    async def _messages(self, call: Call) -> Answer:
+    async def _messages(self, call: HttpCall) -> HttpAnswer:
         def events(body: Json) -> Iterator[bytes]:
-            return message_events(body)
+            return iterate_message_events(body)
 
         return await self._reply(self.api, call, events)
 
-    async def _completions(self, call: Call) -> Answer:
-        options = decode(call.body)
+    async def _completions(self, call: HttpCall) -> HttpAnswer:
+        options = decode_body(call.body)
         asked = options.get("stream_options") if isinstance(options, dict) else None
         usage = bool(isinstance(asked, dict) and asked.get("include_usage"))
 
         def events(body: Json) -> Iterator[bytes]:
-            return chat_events(body, include_usage=usage)
+            return iterate_chat_events(body, include_usage=usage)
 
         return await self._reply(self._chat, call, events)
 
-    async def _count_tokens(self, call: Call) -> Answer:
+    async def _count_tokens(self, call: HttpCall) -> HttpAnswer:
         self.api.check_key(call.headers)
-        return _json(self.api.count_tokens(decode(call.body)))
+        return _json(self.api.count_tokens(decode_body(call.body)))
 
-    async def _models(self, call: Call) -> Answer:
+    async def _models(self, call: HttpCall) -> HttpAnswer:
         self.api.check_key(call.headers)
-        return _json(model_list(self.api, call.query))
+        return _json(list_models(self.api, call.query))
 
-    async def _health(self, call: Call) -> Answer:
+    async def _health(self, call: HttpCall) -> HttpAnswer:
         return _json({"name": "sevenfold simulator", "requests": len(self.ledger)})
 
-    async def _show_ledger(self, call: Call) -> Answer:
+    async def _show_ledger(self, call: HttpCall) -> HttpAnswer:
         return _json(self.ledger.as_json())
 
-    async def _show_clock(self, call: Call) -> Answer:
+    async def _show_clock(self, call: HttpCall) -> HttpAnswer:
         manual = hasattr(self.api.clock, "advance")
         return _json({"now": self.api.clock.now(), "manual": manual})
 
-    async def _move_clock(self, call: Call) -> Answer:
+    async def _move_clock(self, call: HttpCall) -> HttpAnswer:
         seconds = _object(call).get("advance")
         if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds < 0:
-            raise invalid("advance: a number of seconds is needed, 0 or more")
+            raise make_invalid_request("advance: a number of seconds is needed, 0 or more")
         advance = getattr(self.api.clock, "advance", None)
         if advance is None:
             raise ApiError(409, "The clock is real. Start the simulator with a manual clock.")
         advance(seconds)
         return await self._show_clock(call)
 
-    async def _change_script(self, call: Call) -> Answer:
+    async def _change_script(self, call: HttpCall) -> HttpAnswer:
         body = _object(call)
         items = body.get("items")
         if not isinstance(items, list):
-            raise invalid("items: a list of steps is needed")
+            raise make_invalid_request("items: a list of steps is needed")
         try:
-            steps = [step_of(item, f"step {n}") for n, item in enumerate(items, 1)]
+            steps = [parse_step(item, f"step {n}") for n, item in enumerate(items, 1)]
         except ScriptError as error:
-            raise invalid(str(error)) from error
+            raise make_invalid_request(str(error)) from error
         if body.get("replace"):
             self.api.script.clear()
         self.api.script.extend(steps)
@@ -500,10 +509,10 @@ class Simulator:
     # --- replies and faults -----------------------------------------------------------------------------
 
     async def _reply(
-        self, endpoint: Endpoint, call: Call, events: Callable[[Json], Iterator[bytes]]
-    ) -> Answer:
-        pending = endpoint.prepare(decode(call.body), call.headers)
-        if isinstance(pending, Outcome):
+        self, endpoint: ApiEndpoint, call: HttpCall, events: Callable[[Json], Iterator[bytes]]
+    ) -> HttpAnswer:
+        pending = endpoint.prepare(decode_body(call.body), call.headers)
+        if isinstance(pending, ApiOutcome):
             return _json(pending.body, pending.status, pending.headers)
         try:
             answer = endpoint.reply_to(pending)
@@ -511,40 +520,42 @@ class Simulator:
                 answer = await answer
         except SevenfoldError as error:
             raise ApiError(500, f"The simulated model failed: {error}") from error
-        step = pending.step or Step()
+        step = pending.step or ScriptStep()
         if step.hangs_at == 0:
             await call.wait_for_goodbye()
             self.api.abandon(pending, call.path)
-            raise Cut
+            raise ConnectionCut
         if step.slow is not None and step.slow.first_byte_ms:
             await anyio.sleep(step.slow.first_byte_ms / 1_000)
         outcome = endpoint.finish(pending, answer)
         if step.cut is not None and step.cut.after_events == 0:
-            raise Cut
+            raise ConnectionCut
         if pending.body.get("stream"):
             headers = {**outcome.headers, "content-type": "text/event-stream; charset=utf-8"}
             chunks = _faulty(events(outcome.body), step, call)
-            return Answer(200, headers | {"cache-control": "no-cache"}, chunks)
+            return HttpAnswer(200, headers | {"cache-control": "no-cache"}, chunks)
         if step.malformed_at is not None:
             broken = encode(outcome.body)[:-7]
             headers = {**outcome.headers, "content-type": "application/json"}
-            return Answer(200, headers, broken)
+            return HttpAnswer(200, headers, broken)
         answered = _json(outcome.body, 200, outcome.headers)
         answered.cut = step.cut is not None
         return answered
 
 
-async def _faulty(events: Iterator[bytes], step: Step, call: Call) -> AsyncGenerator[bytes, None]:
+async def _faulty(
+    events: Iterator[bytes], step: ScriptStep, call: HttpCall
+) -> AsyncGenerator[bytes, None]:
     """The events of a stream, late, broken, or ended early as the step says."""
     error = step.error if step.error and step.error.after_events is not None else None
     for n, data in enumerate(events):
         if step.cut is not None and n >= step.cut.after_events:
-            raise Cut
+            raise ConnectionCut
         if step.hangs_at is not None and n >= step.hangs_at:
             await call.wait_for_goodbye()
-            raise Cut
+            raise ConnectionCut
         if error is not None and n >= (error.after_events or 0):
-            yield event("error", error.problem().as_messages())
+            yield format_event("error", error.problem().as_messages())
             return
         if step.malformed_at is not None and n >= step.malformed_at:
             yield data.replace(b"}\n\n", b"\n\n", 1)
@@ -554,19 +565,19 @@ async def _faulty(events: Iterator[bytes], step: Step, call: Call) -> AsyncGener
         yield data
 
 
-def _object(call: Call) -> Json:
-    body = decode(call.body)
+def _object(call: HttpCall) -> Json:
+    body = decode_body(call.body)
     if not isinstance(body, dict):
-        raise invalid("The request body must be a JSON object")
+        raise make_invalid_request("The request body must be a JSON object")
     return body
 
 
-def _json(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
-    return Answer(status, {**(headers or {}), "content-type": "application/json"}, encode(body))
+def _json(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> HttpAnswer:
+    return HttpAnswer(status, {**(headers or {}), "content-type": "application/json"}, encode(body))
 
 
 @contextmanager
-def running(**options: Any) -> Iterator[Simulator]:
+def run_in_thread(**options: Any) -> Iterator[Simulator]:
     """The simulator in a thread of its own, for clients and tests that are not asynchronous.
 
     with running(clock=ManualClock()) as sim:

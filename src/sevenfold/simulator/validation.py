@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sevenfold.simulator.cache import MAX_BREAKPOINTS, TTL, as_blocks, mark_of, ttl_of
-from sevenfold.simulator.errors import ApiError, Json, invalid
+from sevenfold.simulator.cache import MAX_BREAKPOINTS, TTL, find_mark_ttl, parse_ttl, to_blocks
+from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 
 Spot = tuple[int, int, Json]
 """Index of the message, index of the block inside it, and the block."""
@@ -45,7 +45,7 @@ def _turns(messages: list[Json]) -> list[tuple[str, list[Spot]]]:
             continue
         if not turns or turns[-1][0] != message["role"]:
             turns.append((message["role"], []))
-        turns[-1][1].extend((i, j, b) for j, b in enumerate(as_blocks(message["content"])))
+        turns[-1][1].extend((i, j, b) for j, b in enumerate(to_blocks(message["content"])))
     return turns
 
 
@@ -53,7 +53,7 @@ def _uses(spots: list[Spot], seen: set[str]) -> dict[str, int]:
     uses: dict[str, int] = {}
     for i, j, block in spots:
         if block["type"] == "tool_result":
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}.content.{j}: `tool_result` blocks can only be in `user` messages"
             )
         if block["type"] != "tool_use":
@@ -61,9 +61,11 @@ def _uses(spots: list[Spot], seen: set[str]) -> dict[str, int]:
         use = block.get("id")
         if not isinstance(use, str) or not isinstance(block.get("name"), str):
             missing = "name" if isinstance(use, str) else "id"
-            raise invalid(f"messages.{i}.content.{j}.tool_use.{missing}: Field required")
+            raise make_invalid_request(
+                f"messages.{i}.content.{j}.tool_use.{missing}: Field required"
+            )
         if use in seen:
-            raise invalid(f"messages.{i}.content.{j}: `tool_use` ids must be unique")
+            raise make_invalid_request(f"messages.{i}.content.{j}: `tool_use` ids must be unique")
         seen.add(use)
         uses[use] = i
     return uses
@@ -75,7 +77,7 @@ def _results(spots: list[Spot], open_uses: dict[str, int]) -> set[str]:
     first = True
     for i, j, block in spots:
         if block["type"] == "tool_use":
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}.content.{j}: `tool_use` blocks can only be in `assistant` messages"
             )
         if block["type"] != "tool_result":
@@ -83,19 +85,21 @@ def _results(spots: list[Spot], open_uses: dict[str, int]) -> set[str]:
             continue
         use = block.get("tool_use_id")
         if not isinstance(use, str):
-            raise invalid(f"messages.{i}.content.{j}.tool_result.tool_use_id: Field required")
+            raise make_invalid_request(
+                f"messages.{i}.content.{j}.tool_result.tool_use_id: Field required"
+            )
         if not isinstance(block.get("content") or "", str | list):
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}.content.{j}.tool_result.content: Input should be a valid list"
             )
         if use not in open_uses:
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}.content.{j}: unexpected `tool_use_id` found in `tool_result` blocks:"
                 f" {use}. Each `tool_result` block must have a corresponding `tool_use` block in "
                 "the previous message."
             )
         if use in answered:
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}.content.{j}: each tool_use must have a single result. Found multiple "
                 f"`tool_result` blocks with id: {use}"
             )
@@ -106,7 +110,7 @@ def _results(spots: list[Spot], open_uses: dict[str, int]) -> set[str]:
 
 def _unanswered(uses: dict[str, int]) -> ApiError:
     index = max(uses.values())
-    return invalid(
+    return make_invalid_request(
         f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately "
         f"after: {', '.join(uses)}. Each `tool_use` block must have a corresponding `tool_result` "
         "block in the next message."
@@ -119,10 +123,10 @@ def _check_edits(spots: list[Spot], results: set[str]) -> None:
             continue
         where, gone = f"messages.{i}.content.{j}.cache_edits.delete", block.get("delete")
         if not isinstance(gone, list) or not all(isinstance(id, str) for id in gone):
-            raise invalid(f"{where}: Input should be a list of tool use ids")
+            raise make_invalid_request(f"{where}: Input should be a list of tool use ids")
         for id in gone:
             if id not in results:
-                raise invalid(
+                raise make_invalid_request(
                     f"{where}: no `tool_result` with `tool_use_id` {id} at or before this block"
                 )
 
@@ -135,12 +139,12 @@ LEAST_BUDGET: Final = 1_024
 def check_body(body: Any, *, counting: bool = False) -> Json:
     """The shape of a request, whatever the model."""
     if not isinstance(body, dict):
-        raise invalid("The request body must be a JSON object")
+        raise make_invalid_request("The request body must be a JSON object")
     for key in ("model", "messages") if counting else ("model", "messages", "max_tokens"):
         if body.get(key) is None:
-            raise invalid(f"{key}: Field required")
+            raise make_invalid_request(f"{key}: Field required")
     if not isinstance(body["model"], str) or not body["model"]:
-        raise invalid("model: Input should be a valid string")
+        raise make_invalid_request("model: Input should be a valid string")
     _check_types(body)
     _check_messages(body["messages"])
     _check_tools(body.get("tools") or [])
@@ -174,67 +178,71 @@ def _check_types(body: Json) -> None:
     for keys, kind, said in ((_LISTS, list, "list"), (_OBJECTS, dict, "dictionary")):
         for key in keys:
             if not isinstance(body.get(key), kind | None):
-                raise invalid(f"{key}: Input should be a valid {said}")
+                raise make_invalid_request(f"{key}: Input should be a valid {said}")
     for i, stop in enumerate(body.get("stop_sequences") or ()):
         if not isinstance(stop, str):
-            raise invalid(f"stop_sequences.{i}: Input should be a valid string")
+            raise make_invalid_request(f"stop_sequences.{i}: Input should be a valid string")
     if not isinstance((body.get("diagnostics") or {}).get("previous_message_id"), str | None):
-        raise invalid("diagnostics.previous_message_id: Input should be a valid string")
+        raise make_invalid_request(
+            "diagnostics.previous_message_id: Input should be a valid string"
+        )
     _check_system(body.get("system"))
 
 
 def _check_system(system: Any) -> None:
     if not isinstance(system, str | list | None):
-        raise invalid("system: Input should be a valid list")
+        raise make_invalid_request("system: Input should be a valid list")
     for i, block in enumerate(system if isinstance(system, list) else ()):
         if not isinstance(block, dict):
-            raise invalid(f"system.{i}: Input should be a valid dictionary")
+            raise make_invalid_request(f"system.{i}: Input should be a valid dictionary")
 
 
 def _check_messages(messages: Any) -> None:
     if not isinstance(messages, list):
-        raise invalid("messages: Input should be a valid list")
+        raise make_invalid_request("messages: Input should be a valid list")
     if not messages:
-        raise invalid("messages: at least one message is required")
+        raise make_invalid_request("messages: at least one message is required")
     for i, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise invalid(f"messages.{i}: Input should be a valid dictionary")
+            raise make_invalid_request(f"messages.{i}: Input should be a valid dictionary")
         if message.get("role") not in ROLES:
-            raise invalid(f"messages.{i}.role: Input should be 'user', 'assistant' or 'system'")
+            raise make_invalid_request(
+                f"messages.{i}.role: Input should be 'user', 'assistant' or 'system'"
+            )
         _check_content_type(i, message)
     spoken = [m["role"] for m in messages if m["role"] != "system"]
     if not spoken or spoken[0] != "user":
-        raise invalid('messages: first message must use the "user" role')
+        raise make_invalid_request('messages: first message must use the "user" role')
 
 
 def _check_content_type(i: int, message: Json) -> None:
     if "content" not in message:
-        raise invalid(f"messages.{i}.content: Field required")
+        raise make_invalid_request(f"messages.{i}.content: Field required")
     content = message["content"]
     if not isinstance(content, str | list):
-        raise invalid(f"messages.{i}.content: Input should be a valid list")
+        raise make_invalid_request(f"messages.{i}.content: Input should be a valid list")
     for j, block in enumerate(content if isinstance(content, list) else ()):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise invalid(f"messages.{i}.content.{j}.type: Field required")
+            raise make_invalid_request(f"messages.{i}.content.{j}.type: Field required")
 
 
 def _check_tools(tools: list[Any]) -> None:
     names: set[str] = set()
     for i, tool in enumerate(tools):
         if not isinstance(tool, dict):
-            raise invalid(f"tools.{i}: Input should be a valid dictionary")
+            raise make_invalid_request(f"tools.{i}: Input should be a valid dictionary")
         name = tool.get("name")
         if name is None:
             if tool.get("type") in (None, "custom"):
-                raise invalid(f"tools.{i}.custom.name: Field required")
+                raise make_invalid_request(f"tools.{i}.custom.name: Field required")
             continue
         if not isinstance(name, str):
-            raise invalid(f"tools.{i}.custom.name: Input should be a valid string")
+            raise make_invalid_request(f"tools.{i}.custom.name: Input should be a valid string")
         if name in names:
-            raise invalid("tools: Tool names must be unique.")
+            raise make_invalid_request("tools: Tool names must be unique.")
         names.add(name)
         if tool.get("defer_loading") and tool.get("cache_control") is not None:
-            raise invalid(
+            raise make_invalid_request(
                 f"tools.{i}: Tool '{name}' cannot have both defer_loading=true and cache_control "
                 "set. Tools with defer_loading cannot use prompt caching."
             )
@@ -246,16 +254,16 @@ def _check_tools(tools: list[Any]) -> None:
 def _check_max_tokens(body: Json, max_output: int | None) -> None:
     asked = body["max_tokens"]
     if not isinstance(asked, int) or isinstance(asked, bool):
-        raise invalid("max_tokens: Input should be a valid integer")
+        raise make_invalid_request("max_tokens: Input should be a valid integer")
     if asked < 0:
-        raise invalid("max_tokens: Input should be greater than or equal to 0")
+        raise make_invalid_request("max_tokens: Input should be greater than or equal to 0")
     if max_output is not None and asked > max_output:
-        raise invalid(
+        raise make_invalid_request(
             f"max_tokens: {asked} > {max_output}, which is the maximum allowed number of output "
             f"tokens for {body['model']}"
         )
     if asked == 0 and body.get("stream"):
-        raise invalid("max_tokens: 0 warms the cache and cannot be used with `stream`")
+        raise make_invalid_request("max_tokens: 0 warms the cache and cannot be used with `stream`")
 
 
 def _check_thinking(body: Json, betas: str) -> None:
@@ -264,14 +272,14 @@ def _check_thinking(body: Json, betas: str) -> None:
         return
     budget = thinking.get("budget_tokens")
     if budget is None:
-        raise invalid("thinking.enabled.budget_tokens: Field required")
+        raise make_invalid_request("thinking.enabled.budget_tokens: Field required")
     if not isinstance(budget, int) or budget < LEAST_BUDGET:
-        raise invalid(
+        raise make_invalid_request(
             "thinking.enabled.budget_tokens: Input should be greater than or equal to "
             f"{LEAST_BUDGET}"
         )
     if budget >= body["max_tokens"] and "interleaved-thinking" not in betas:
-        raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
+        raise make_invalid_request("`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
 def _check_content(messages: list[Json]) -> None:
@@ -280,17 +288,19 @@ def _check_content(messages: list[Json]) -> None:
         content = message["content"]
         optional = (i == last and message["role"] == "assistant") or message["role"] == "system"
         if not content and not optional:
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}: all messages must have non-empty content except for the optional "
                 "final assistant message"
             )
-        for j, block in enumerate(as_blocks(content)):
+        for j, block in enumerate(to_blocks(content)):
             _check_block(i, j, block)
     final = messages[last]
-    if final["role"] == "assistant" and (blocks := as_blocks(final["content"])):
+    if final["role"] == "assistant" and (blocks := to_blocks(final["content"])):
         text = blocks[-1].get("text") if blocks[-1].get("type") == "text" else None
         if isinstance(text, str) and text != text.rstrip():
-            raise invalid("messages: final assistant content cannot end with trailing whitespace")
+            raise make_invalid_request(
+                "messages: final assistant content cannot end with trailing whitespace"
+            )
 
 
 def _check_block(i: int, j: int, block: Json) -> None:
@@ -298,24 +308,30 @@ def _check_block(i: int, j: int, block: Json) -> None:
     if kind == "text":
         text = block.get("text")
         if not isinstance(text, str):
-            raise invalid(f"messages.{i}.content.{j}.text.text: Field required")
+            raise make_invalid_request(f"messages.{i}.content.{j}.text.text: Field required")
         if not text and block.get("cache_control"):
-            raise invalid(
+            raise make_invalid_request(
                 f"messages.{i}.content.{j}.text: cache_control cannot be set for empty text blocks"
             )
         if not text:
-            raise invalid("messages: text content blocks must be non-empty")
+            raise make_invalid_request("messages: text content blocks must be non-empty")
         if text.isspace():
-            raise invalid("messages: text content blocks must contain non-whitespace text")
+            raise make_invalid_request(
+                "messages: text content blocks must contain non-whitespace text"
+            )
     if kind in UNMARKABLE and block.get("cache_control") is not None:
-        raise invalid(
+        raise make_invalid_request(
             f"messages.{i}.content.{j}.{kind}.cache_control: Extra inputs are not permitted"
         )
     if kind == "thinking":
         if "signature" not in block:
-            raise invalid(f"messages.{i}.content.{j}.thinking.signature: Field required")
+            raise make_invalid_request(
+                f"messages.{i}.content.{j}.thinking.signature: Field required"
+            )
         if not block["signature"]:
-            raise invalid(f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block")
+            raise make_invalid_request(
+                f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block"
+            )
 
 
 # --- cache marks -----------------------------------------------------------------------------------------
@@ -329,7 +345,7 @@ def check_marks(body: Json) -> None:
     automatic = _automatic_slots(body)
     found = len(marks) + automatic
     if found > MAX_BREAKPOINTS:
-        raise invalid(
+        raise make_invalid_request(
             f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. "
             f"Found {found}."
         )
@@ -337,33 +353,35 @@ def check_marks(body: Json) -> None:
         marks.append(("request", body["cache_control"]))
     short = False
     for where, control in marks:
-        if ttl_of(control) == TTL["1h"] and short:
-            raise invalid(
+        if parse_ttl(control) == TTL["1h"] and short:
+            raise make_invalid_request(
                 f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a "
                 "ttl='5m' cache_control block. Note that blocks are processed in the following "
                 "order: `tools`, `system`, `messages`."
             )
-        short = short or ttl_of(control) == TTL["5m"]
+        short = short or parse_ttl(control) == TTL["5m"]
 
 
 def _check_control(where: str, control: Any) -> None:
     if not isinstance(control, dict) or control.get("type") != "ephemeral":
-        raise invalid(f"{where}.cache_control.type: Input should be 'ephemeral'")
+        raise make_invalid_request(f"{where}.cache_control.type: Input should be 'ephemeral'")
     if control.get("ttl") not in (None, *TTL):
-        raise invalid(f"{where}.cache_control.ttl: Input should be '5m' or '1h'")
+        raise make_invalid_request(f"{where}.cache_control.ttl: Input should be '5m' or '1h'")
 
 
 def _marks(body: Json) -> Iterator[tuple[str, Any]]:
     for i, tool in enumerate(body.get("tools") or ()):
         if tool.get("cache_control") is not None:
             yield f"tools.{i}", tool["cache_control"]
-    for i, block in enumerate(as_blocks(body.get("system"))):
+    for i, block in enumerate(to_blocks(body.get("system"))):
         if block.get("cache_control") is not None:
             if block.get("type") == "text" and not block.get("text"):
-                raise invalid(f"system.{i}.text: cache_control cannot be set for empty text blocks")
+                raise make_invalid_request(
+                    f"system.{i}.text: cache_control cannot be set for empty text blocks"
+                )
             yield f"system.{i}", block["cache_control"]
     for i, message in enumerate(body["messages"]):
-        for j, block in enumerate(as_blocks(message["content"])):
+        for j, block in enumerate(to_blocks(message["content"])):
             yield from _marks_in(f"messages.{i}.content.{j}", block)
 
 
@@ -383,24 +401,24 @@ def _automatic_slots(body: Json) -> int:
     if control is None:
         return 0
     _check_control("request", control)
-    target = automatic_target(body)
-    there = mark_of(target[2]) if target else None
+    target = find_automatic_target(body)
+    there = find_mark_ttl(target[2]) if target else None
     if there is None:
         return 1 if target else 0
-    if there != ttl_of(control):
+    if there != parse_ttl(control):
         names = {seconds: name for name, seconds in TTL.items()}
-        raise invalid(
-            f"Top-level cache_control has ttl='{names[ttl_of(control)]}' but the target block "
+        raise make_invalid_request(
+            f"Top-level cache_control has ttl='{names[parse_ttl(control)]}' but the target block "
             f"already has cache_control with ttl='{names[there]}'"
         )
     return 0
 
 
-def automatic_target(body: Json) -> tuple[int, int, Json] | None:
+def find_automatic_target(body: Json) -> tuple[int, int, Json] | None:
     """The last block that can hold a breakpoint: message, index inside it, and the block."""
     for i in range(len(body["messages"]) - 1, -1, -1):
         message = body["messages"][i]
-        blocks = [] if message.get("clear_at") else as_blocks(message["content"])
+        blocks = [] if message.get("clear_at") else to_blocks(message["content"])
         for j in range(len(blocks) - 1, -1, -1):
             empty = blocks[j].get("type") == "text" and not blocks[j].get("text")
             if blocks[j].get("type") not in UNMARKABLE and not empty:

@@ -19,14 +19,21 @@ from typing import Any, Final
 import anyio.to_thread
 import msgspec
 
-from sevenfold.errors import FromTheFuture, SessionBusy, SessionNotFound, StorageFailure
-from sevenfold.events import Emit, Notice
-from sevenfold.protocols import Clock
-from sevenfold.request import encoded
-from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, TEMPORARY, failure, read_head
-from sevenfold.storage.jsonl import read_log, unopened
-from sevenfold.storage.places import ROOT_FILE, checked_id
-from sevenfold.transcript import FORMAT, Transcript, Unknown
+from sevenfold.core.errors import FromTheFuture, SessionBusy, SessionNotFound, StorageFailure
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.protocols import Clock
+from sevenfold.core.request import encode_view
+from sevenfold.core.transcript import FORMAT, Transcript, Unknown
+from sevenfold.storage.files import (
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    TEMPORARY,
+    make_storage_failure,
+    read_head,
+)
+from sevenfold.storage.jsonl import hold_closed_log, read_log
+from sevenfold.storage.places import ROOT_FILE, check_session_id
 
 LARGEST: Final = 1 << 30
 """A longer transcript is not looked into, so nothing of its session is removed."""
@@ -51,7 +58,7 @@ _RUN: Final = re.compile(rb"[A-Za-z0-9_.=-]+")
 """All characters of a stored result's name: it is in a text if it is inside one such run."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredFile(msgspec.Struct, frozen=True):
     """A file: which session it belongs to, where it is in that session's folder, how big, how old."""
 
     session: str
@@ -81,19 +88,19 @@ class Kept(msgspec.Struct, frozen=True):
         return self.unfinished or bool(self.session and OURS.fullmatch(self.inside))
 
 
-class Survey(msgspec.Struct):
+class StorageSurvey(msgspec.Struct):
     """What there is. Of `strange` sessions nothing can be said for certain."""
 
-    transcripts: dict[str, Kept] = {}
-    files: dict[str, list[Kept]] = {}
+    transcripts: dict[str, StoredFile] = {}
+    files: dict[str, list[StoredFile]] = {}
     """By session."""
     strange: set[str] = set()
     problems: list[str] = []
 
 
-def survey(project: Path) -> Survey:
+def survey_project(project: Path) -> StorageSurvey:
     """Look at everything below a project's folder, its memory apart."""
-    found = Survey()
+    found = StorageSurvey()
     folders = []
     for entry in _entries(project):
         session = entry.name.removesuffix(".jsonl")
@@ -118,12 +125,12 @@ def survey(project: Path) -> Survey:
 
 def _is_session(name: str) -> bool:
     try:
-        return bool(checked_id(name))
+        return bool(check_session_id(name))
     except SessionNotFound:
         return False
 
 
-def _walk(folder: Path, session: str, prefix: str, deep: int) -> Iterator[Kept]:
+def _walk(folder: Path, session: str, prefix: str, deep: int) -> Iterator[StoredFile]:
     for entry in _entries(folder):
         inside = f"{prefix}{entry.name}"
         if entry.is_dir(follow_symlinks=False):
@@ -138,10 +145,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        raise failure(error, folder, "read") from error
+        raise make_storage_failure(error, folder, "read") from error
 
 
-def _file(entry: os.DirEntry[str], session: str, inside: str) -> Kept | None:
+def _file(entry: os.DirEntry[str], session: str, inside: str) -> StoredFile | None:
     """A plain file; None for links, pipes and what has gone meanwhile."""
     try:
         if not entry.is_file(follow_symlinks=False):
@@ -149,44 +156,44 @@ def _file(entry: os.DirEntry[str], session: str, inside: str) -> Kept | None:
         stat = entry.stat(follow_symlinks=False)
     except OSError:
         return None
-    return Kept(session, inside, stat.st_size, stat.st_mtime)
+    return StoredFile(session, inside, stat.st_size, stat.st_mtime)
 
 
 # --- what a conversation still points to --------------------------------------------------------------
 
 
-class Damaged(Exception):
+class DamagedTranscript(Exception):
     """A transcript that cannot be read whole; the message says where and why."""
 
 
-class NotOurs(Exception):
+class ForeignFile(Exception):
     """A file that has the name of a transcript and was written by something else."""
 
 
-class _Mark(msgspec.Struct):
+class _PeekMark(msgspec.Struct):
     type: str = ""
     name: str = ""
     value: Any = None
 
 
-class _Record(msgspec.Struct):
+class _PeekRecord(msgspec.Struct):
     """As much of an entry as shows that it is one; the rest is only looked over."""
 
-    what: _Mark
+    what: _PeekMark
 
 
-_record = msgspec.json.Decoder(_Record)
+_record = msgspec.json.Decoder(_PeekRecord)
 
 
-def check_ours(path: Path) -> bytes:
+def read_own_transcript(path: Path) -> bytes:
     """The lines of a transcript of ours, each of them readable."""
     if path.lstat().st_size > LARGEST:
-        raise Damaged(f"{path} is too large to be looked into")
+        raise DamagedTranscript(f"{path} is too large to be looked into")
     data = read_log(path)
     _check_first(data.partition(b"\n")[0], path)
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip() and (why := _unreadable(line)):
-            raise Damaged(f"{path}:{number} cannot be read ({why})")
+            raise DamagedTranscript(f"{path}:{number} cannot be read ({why})")
     return data
 
 
@@ -195,13 +202,13 @@ def _check_first(line: bytes, path: Path) -> None:
     try:
         mark = _record.decode(line).what
     except msgspec.ValidationError:
-        raise NotOurs(str(path)) from None
+        raise ForeignFile(str(path)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Damaged(f"{path}:1 cannot be read ({error})") from error
+        raise DamagedTranscript(f"{path}:1 cannot be read ({error})") from error
     version = mark.value.get("format") if isinstance(mark.value, dict) else None
     known = isinstance(version, int) and version <= FORMAT
     if (mark.type, mark.name) != ("mark", "session") or not known:
-        raise NotOurs(str(path))
+        raise ForeignFile(str(path))
 
 
 def _unreadable(line: bytes) -> str:
@@ -214,13 +221,13 @@ def _unreadable(line: bytes) -> str:
     return ""
 
 
-def pointed_to(project: Path, session: str, files: Iterable[Kept]) -> bytes:
+def collect_pointer_texts(project: Path, session: str, files: Iterable[StoredFile]) -> bytes:
     """Every text of a session's view that could hold the name of a stored result, in one piece.
 
     It is searched for names, so that it does not matter how a pointer is written. The views of its
     sub-agents and its notes count as well.
     """
-    texts = _texts(check_ours(project / f"{session}.jsonl"), project / f"{session}.jsonl")
+    texts = _texts(read_own_transcript(project / f"{session}.jsonl"), project / f"{session}.jsonl")
     for one in files:
         path = project.joinpath(*one.parts)
         if _LOG.fullmatch(one.inside):
@@ -235,10 +242,10 @@ def _texts(lines: bytes, path: Path) -> list[bytes]:
     try:
         transcript = Transcript.load(lines, lambda: 0.0)
     except (FromTheFuture, RecursionError) as error:
-        raise Damaged(f"{path} cannot be read ({error})") from error
+        raise DamagedTranscript(f"{path} cannot be read ({error})") from error
     for problem in transcript.problems:
-        raise Damaged(f"{path}:{problem.line} cannot be read ({problem.why})")
-    texts = list(encoded(transcript.view))
+        raise DamagedTranscript(f"{path}:{problem.line} cannot be read ({problem.why})")
+    texts = list(encode_view(transcript.view))
     texts += [msgspec.json.encode(pin.payload) for pin in transcript.view.pins]
     return texts + [e.what.raw for e in transcript.entries if isinstance(e.what, Unknown)]
 
@@ -254,7 +261,7 @@ _BY_FOLDER: Final = os.unlink in os.supports_dir_fd and hasattr(os, "O_DIRECTORY
 _FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 
 
-class Limits(msgspec.Struct, frozen=True):
+class StorageLimits(msgspec.Struct, frozen=True):
     """How long things are kept, and how much of them."""
 
     days: float = 30
@@ -262,7 +269,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Of stored tool results, over all sessions of the project."""
 
 
-class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
+class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed; of a dry run, what would have been."""
 
     files: int = 0
@@ -278,43 +285,43 @@ class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was not stopped before the end."""
 
 
-def clean(
+def clean_project(
     project: Path,
     now: float,
-    limits: Limits,
+    limits: StorageLimits,
     *,
     current: str = "",
     dry_run: bool = False,
     stop: Callable[[], bool] = lambda: False,
-) -> Cleaned:
+) -> CleanupReport:
     """Clean one project's folder. What cannot be removed is a problem to report, never an error."""
     if project.is_symlink():
-        return Cleaned(problems=(f"{project} is a symbolic link and was not cleaned",))
+        return CleanupReport(problems=(f"{project} is a symbolic link and was not cleaned",))
     if not project.is_dir():
-        return Cleaned()
+        return CleanupReport()
     try:
-        found = survey(project)
+        found = survey_project(project)
     except StorageFailure as error:
-        return Cleaned(problems=(str(error),))
-    work = _Cleaning(project, found, now, limits, current, dry_run, stop)
+        return CleanupReport(problems=(str(error),))
+    work = _CleanupRun(project, found, now, limits, current, dry_run, stop)
     work.run()
     return work.done()
 
 
 @dataclass(slots=True)
-class _Cleaning:
+class _CleanupRun:
     """One run over what was found."""
 
     project: Path
-    found: Survey
+    found: StorageSurvey
     now: float
-    limits: Limits
+    limits: StorageLimits
     current: str
     dry_run: bool
     stop: Callable[[], bool]
-    removed: list[Kept] = field(default_factory=list)
+    removed: list[StoredFile] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
-    in_use: set[Kept] = field(default_factory=set)
+    in_use: set[StoredFile] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     finished: bool = True
     _gone: set[str] = field(default_factory=set)
@@ -339,8 +346,8 @@ class _Cleaning:
             if not self._stopped():
                 self._try(one.session, self._remove_all, [one])
 
-    def done(self) -> Cleaned:
-        return Cleaned(
+    def done(self) -> CleanupReport:
+        return CleanupReport(
             files=len(self.removed),
             bytes=sum(one.size for one in self.removed),
             sessions=tuple(self.sessions),
@@ -352,7 +359,7 @@ class _Cleaning:
 
     # --- what is due --------------------------------------------------------------------------------
 
-    def _old(self, one: Kept) -> bool:
+    def _old(self, one: StoredFile) -> bool:
         return self.now - one.at > self.limits.days * DAY
 
     def _untouched(self, session: str) -> bool:
@@ -360,13 +367,13 @@ class _Cleaning:
         there = [*self._all_of(session), *self.found.files.get(session, ())]
         return bool(there) and all(self._old(one) for one in there)
 
-    def _all_of(self, session: str) -> list[Kept]:
+    def _all_of(self, session: str) -> list[StoredFile]:
         """Everything of ours that belongs to a session, its transcript first."""
         transcript = self.found.transcripts.get(session)
         inside = [one for one in self.found.files.get(session, ()) if one.ours]
         return [transcript, *inside] if transcript else inside
 
-    def _left(self) -> Iterator[Kept]:
+    def _left(self) -> Iterator[StoredFile]:
         for session, files in self.found.files.items():
             if session not in self._gone:
                 yield from files
@@ -378,7 +385,7 @@ class _Cleaning:
     # --- removing -----------------------------------------------------------------------------------
 
     def _try(
-        self, session: str, remove: Callable[[str, list[Kept]], bool], what: list[Kept]
+        self, session: str, remove: Callable[[str, list[StoredFile]], bool], what: list[StoredFile]
     ) -> bool:
         """Remove this while nobody can open its session. False: it stays."""
         if session in self.found.strange:
@@ -388,9 +395,9 @@ class _Cleaning:
                 return remove(session, what)
         except SessionBusy:
             self.in_use.update(what)
-        except NotOurs:
+        except ForeignFile:
             self.found.strange.add(session)
-        except (Damaged, StorageFailure) as error:
+        except (DamagedTranscript, StorageFailure) as error:
             self.found.strange.add(session)
             if not isinstance(error.__cause__, FileNotFoundError):  # another cleaner was faster
                 self.problems.append(
@@ -398,7 +405,9 @@ class _Cleaning:
                     f"'sevenfold sessions rm {session}' does it"
                 )
         except OSError as error:
-            self.problems.append(str(failure(error, self.project / session, "removed")))
+            self.problems.append(
+                str(make_storage_failure(error, self.project / session, "removed"))
+            )
         return False
 
     @contextlib.contextmanager
@@ -409,10 +418,10 @@ class _Cleaning:
             raise SessionBusy(f"{session} is this session")
         if seen is None:
             if session and not OWN_ID.fullmatch(session):
-                raise NotOurs(session)
+                raise ForeignFile(session)
             yield
             return
-        with unopened(self._transcript(session)):
+        with hold_closed_log(self._transcript(session)):
             now = self._transcript(session).lstat()
             if (now.st_mtime, now.st_size) != (seen.at, seen.size):
                 raise SessionBusy(f"{session} was used just now")
@@ -421,10 +430,10 @@ class _Cleaning:
     def _transcript(self, session: str) -> Path:
         return self.project / f"{session}.jsonl"
 
-    def _remove_session(self, session: str, what: list[Kept]) -> bool:
+    def _remove_session(self, session: str, what: list[StoredFile]) -> bool:
         """The transcript first: what a crash leaves then has nothing that points to it."""
         if session in self.found.transcripts:
-            check_ours(self._transcript(session))
+            read_own_transcript(self._transcript(session))
             if not self._remove(what[0]):
                 return False
             self.sessions.append(session)
@@ -440,7 +449,7 @@ class _Cleaning:
         self._remove_empty(folders | {PurePath(session)})
         return True
 
-    def _beside(self, session: str) -> list[Kept]:
+    def _beside(self, session: str) -> list[StoredFile]:
         """What stands next to a transcript after a crash."""
         names = {f"{session}.jsonl.torn", f"{session}.jsonl.lock"}
         return [one for one in self.found.files.get("", ()) if one.inside in names]
@@ -453,22 +462,24 @@ class _Cleaning:
             with contextlib.suppress(OSError):
                 _without_links(self.project, folder.parts, os.rmdir)
 
-    def _remove_result(self, session: str, what: list[Kept]) -> bool:
+    def _remove_result(self, session: str, what: list[StoredFile]) -> bool:
         [one] = what
         if session not in self.found.transcripts:
             # It may belong to a transcript that is only beginning, if it is new.
             return self.now - one.at > DAY and self._remove(one)
         if session not in self._pointers:
-            self._pointers[session] = pointed_to(self.project, session, self.found.files[session])
+            self._pointers[session] = collect_pointer_texts(
+                self.project, session, self.found.files[session]
+            )
         if one.parts[-1].encode("ascii") in self._pointers[session]:
             self.in_use.add(one)
             return False
         return self._remove(one)
 
-    def _remove_all(self, session: str, what: list[Kept]) -> bool:
+    def _remove_all(self, session: str, what: list[StoredFile]) -> bool:
         return sum(self._remove(one) for one in what) == len(what)
 
-    def _remove(self, one: Kept) -> bool:
+    def _remove(self, one: StoredFile) -> bool:
         if not self.dry_run:
             try:
                 _without_links(self.project, one.parts, os.unlink)
@@ -476,7 +487,7 @@ class _Cleaning:
                 return False  # somebody else was faster
             except OSError as error:
                 path = self.project.joinpath(*one.parts)
-                self.problems.append(str(failure(error, path, "removed")))
+                self.problems.append(str(make_storage_failure(error, path, "removed")))
                 return False
         self.removed.append(one)
         return True
@@ -515,8 +526,8 @@ class DailyCleanup:
         self,
         project: Path,
         current: str,
-        limits: Limits,
-        others: Limits | None,
+        limits: StorageLimits,
+        others: StorageLimits | None,
         clock: Clock,
         emit: Emit,
     ) -> None:
@@ -552,14 +563,14 @@ class DailyCleanup:
                 problems += self._clean_one(project, limits, now)
         return problems
 
-    def _clean_one(self, project: Path, limits: Limits, now: float) -> tuple[str, ...]:
+    def _clean_one(self, project: Path, limits: StorageLimits, now: float) -> tuple[str, ...]:
         current = self._current if project == self._project else ""
-        done = clean(project, now, limits, current=current, stop=lambda: self._stopped)
+        done = clean_project(project, now, limits, current=current, stop=lambda: self._stopped)
         if done.finished:
-            stamp(project, now)
+            record_cleanup(project, now)
         return done.problems
 
-    def _projects(self) -> Iterator[tuple[Path, Limits]]:
+    def _projects(self) -> Iterator[tuple[Path, StorageLimits]]:
         yield self._project, self._limits
         if self._others is None:
             return
@@ -579,7 +590,7 @@ def is_due(project: Path, now: float) -> bool:
         return project.is_dir()
 
 
-def stamp(project: Path, now: float) -> None:
+def record_cleanup(project: Path, now: float) -> None:
     """Remember that the project was cleaned. A disk that refuses costs another run, nothing else."""
     path = project / STAMP
     with contextlib.suppress(OSError):

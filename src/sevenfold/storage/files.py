@@ -18,7 +18,7 @@ import unicodedata
 from pathlib import Path
 from typing import Final
 
-from sevenfold.errors import Refused, SettingsError, StorageFailure
+from sevenfold.core.errors import Refused, SettingsError, StorageFailure
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -51,7 +51,9 @@ _WHY: Final[dict[int, str]] = {
 }
 
 
-def failure(error: OSError, path: str | os.PathLike[str], done: str = "written") -> StorageFailure:
+def make_storage_failure(
+    error: OSError, path: str | os.PathLike[str], done: str = "written"
+) -> StorageFailure:
     """The sentence for people: what could not be done to which path, why, and the fix."""
     why = _WHY.get(error.errno or 0) or f"{(error.strerror or str(error)).lower()}; check the path"
     if error.errno == errno.ENOENT and done == "written":
@@ -75,7 +77,7 @@ def make_private_dir(path: Path, *, nofollow: bool = False) -> Path:
         for folder in reversed(missing):
             _make_dir(folder)
     except OSError as error:
-        raise failure(error, path, "made") from error
+        raise make_storage_failure(error, path, "made") from error
     return path
 
 
@@ -101,7 +103,7 @@ def write_atomic(
         target = _target(path, nofollow)
         _replace(target, data, _mode_of(target) if mode is None else mode)
     except OSError as error:
-        raise failure(error, path) from error
+        raise make_storage_failure(error, path) from error
 
 
 def _target(path: Path, nofollow: bool) -> Path:
@@ -149,7 +151,7 @@ def write_new(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise failure(error, path) from error
+        raise make_storage_failure(error, path) from error
     try:
         try:
             write_all(fd, data)
@@ -160,7 +162,7 @@ def write_new(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> bool:
     except OSError as error:
         with contextlib.suppress(OSError):
             path.unlink()
-        raise failure(error, path) from error
+        raise make_storage_failure(error, path) from error
     return True
 
 
@@ -194,7 +196,7 @@ def read_head(path: Path, limit: int, *, nofollow: bool = False) -> bytes:
         finally:
             os.close(fd)
     except OSError as error:
-        raise failure(error, path, "read") from error
+        raise make_storage_failure(error, path, "read") from error
 
 
 def _read(fd: int, limit: int) -> bytes:
@@ -236,7 +238,7 @@ SHORTEST: Final = 3
 _DRIVE_ROOT: Final = re.compile(r"[A-Za-z]:[\\/]*")
 
 
-def checked(text: str, what: str, user_home: Path) -> Path:
+def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
     """A folder that somebody configured, as an absolute path; `what` is the setting's name.
 
     No file is looked at. `~/x` is expanded; the home folder itself and what is above it are refused,
@@ -272,7 +274,7 @@ def _refusal(what: str, text: str, why: str) -> SettingsError:
     )
 
 
-def inside(path: Path, root: Path) -> Path:
+def resolve_inside(path: Path, root: Path) -> Path:
     """The real path of `path`, which must lie inside `root`; `Refused` when that is not certain.
 
     Compared by component after every link is followed; a link that leads nowhere or in a circle is

@@ -23,19 +23,19 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import SessionBusy, SessionNotFound
+from sevenfold.core.errors import SessionBusy, SessionNotFound
+from sevenfold.core.transcript import Problem
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_head,
     sync_folder,
     write_all,
 )
-from sevenfold.transcript import Problem
 
 _CHUNK: Final = 1 << 16
 _APPENDING: Final = os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
@@ -66,7 +66,7 @@ else:
         return True
 
 
-class Log:
+class JsonlLog:
     """An open log. Only one process has it open at a time; reading needs no lock (`read_log`)."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
@@ -94,10 +94,12 @@ class Log:
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not create:
                 raise self._gone() from error
-            raise failure(error, self.path, "opened") from error
+            raise make_storage_failure(error, self.path, "opened") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise failure(OSError(errno.EINVAL, "it is not a file"), self.path, "opened")
+            raise make_storage_failure(
+                OSError(errno.EINVAL, "it is not a file"), self.path, "opened"
+            )
         return fd
 
     @property
@@ -143,7 +145,7 @@ class Log:
             if self.repaired:
                 os.fsync(self._fd)
         except OSError as error:
-            raise failure(error, self.path, "repaired") from error
+            raise make_storage_failure(error, self.path, "repaired") from error
         return length
 
     def _mend_line(self, start: int, end: int) -> int:
@@ -179,7 +181,7 @@ class Log:
             with contextlib.suppress(OSError):
                 self._trim()
             if isinstance(error, OSError):
-                raise failure(error, self.path) from error
+                raise make_storage_failure(error, self.path) from error
             raise
         self._length += len(lines)
 
@@ -192,7 +194,7 @@ class Log:
         try:
             os.fsync(self._opened())
         except OSError as error:
-            raise failure(error, self.path) from error
+            raise make_storage_failure(error, self.path) from error
 
     def read(self) -> bytes:
         """All whole lines."""
@@ -200,7 +202,7 @@ class Log:
         try:
             return _read_at(fd, self._length, 0)
         except OSError as error:
-            raise failure(error, self.path, "read") from error
+            raise make_storage_failure(error, self.path, "read") from error
 
     def close(self) -> None:
         """Let go of the log. Nothing is buffered here, so nothing can fail to be written."""
@@ -216,7 +218,7 @@ class Log:
             raise ValueError(f"{self.path} is closed")
         return self._fd
 
-    def __enter__(self) -> Log:
+    def __enter__(self) -> JsonlLog:
         return self
 
     def __exit__(
@@ -229,7 +231,7 @@ class Log:
 
 
 @contextlib.contextmanager
-def unopened(path: Path) -> Iterator[None]:
+def hold_closed_log(path: Path) -> Iterator[None]:
     """While the block runs nobody opens this log; `SessionBusy` when somebody has. Changes nothing.
 
     Where there are no locks nobody can know, and that is `SessionBusy` too.
@@ -237,13 +239,13 @@ def unopened(path: Path) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | NOFOLLOW | CLOEXEC | BINARY)
     except OSError as error:
-        raise failure(error, path, "opened") from error
+        raise make_storage_failure(error, path, "opened") from error
     try:
         if not _lock(fd, certain=True):
             raise SessionBusy(f"{path} is open in another session; close that one first")
         if not _is_at(fd, path):
             gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            raise failure(gone, path, "opened")
+            raise make_storage_failure(gone, path, "opened")
         yield
     finally:
         os.close(fd)
@@ -256,7 +258,7 @@ def _is_at(fd: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise failure(error, path, "opened") from error
+        raise make_storage_failure(error, path, "opened") from error
 
 
 def read_log(path: Path, limit: int = 1 << 31) -> bytes:
@@ -318,7 +320,7 @@ _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-def lines_of(source: Path | bytes, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
+def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
     """Each line that is not blank, with its number; what cannot be read is added to `problems`."""
     number = 0
     try:
@@ -338,10 +340,12 @@ def lines_of(source: Path | bytes, problems: list[Problem]) -> Iterator[tuple[in
             Problem(number + 1, f"the compressed file is damaged from here on: {error}")
         )
     except OSError as error:
-        raise failure(error, source if isinstance(source, Path) else "the data", "read") from error
+        raise make_storage_failure(
+            error, source if isinstance(source, Path) else "the data", "read"
+        ) from error
 
 
-def head_of(source: Path | bytes, limit: int = 1 << 16) -> bytes:
+def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
     """The beginning of a file, unpacked."""
     try:
         with _opened(source) as file:
@@ -349,7 +353,9 @@ def head_of(source: Path | bytes, limit: int = 1 << 16) -> bytes:
     except (EOFError, gzip.BadGzipFile, zlib.error):
         return b""
     except OSError as error:
-        raise failure(error, source if isinstance(source, Path) else "the data", "read") from error
+        raise make_storage_failure(
+            error, source if isinstance(source, Path) else "the data", "read"
+        ) from error
 
 
 @contextlib.contextmanager

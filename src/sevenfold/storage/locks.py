@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure, make_private_dir
+from sevenfold.storage.files import (
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    make_private_dir,
+    make_storage_failure,
+)
 
 try:
     import fcntl
@@ -16,14 +22,14 @@ except ImportError:  # Windows
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[None]:
+def hold_file_lock(file: Path) -> Iterator[None]:
     """Waits until nobody else is at it. The lock is a file beside it; the system lets go of it with us."""
     make_private_dir(file.parent)
     lock = file.with_name(f"{file.name}.lock")
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
     except OSError as error:
-        raise failure(error, lock, "locked") from error
+        raise make_storage_failure(error, lock, "locked") from error
     try:
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)

@@ -25,23 +25,23 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import Mistake, SessionNotFound, StorageFailure
-from sevenfold.messages import whole_characters
+from sevenfold.core.errors import Mistake, SessionNotFound, StorageFailure
+from sevenfold.core.messages import strip_half_characters
 from sevenfold.storage.files import (
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_head,
     read_if_there,
     write_atomic,
     write_new,
 )
-from sevenfold.storage.jsonl import Log
+from sevenfold.storage.jsonl import JsonlLog
 
 _LIMIT: Final = 1 << 16
 _WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?([^\"\n]+?)\"?\s*$", re.MULTILINE)
 
 
-class Repository(msgspec.Struct, frozen=True):
+class GitRepository(msgspec.Struct, frozen=True):
     root: Path
     """The main working folder; worktrees share it. The repository itself where it is bare."""
     tree: Path
@@ -50,7 +50,7 @@ class Repository(msgspec.Struct, frozen=True):
     """What was not believed, and why."""
 
 
-def locate(start: Path) -> Repository | None:
+def find_repository(start: Path) -> GitRepository | None:
     """The repository around a folder, or None. A `.git` that cannot be believed still ends the search:
     what lies in it must not pass for a part of the repository around it."""
     for folder in (start, *start.parents):
@@ -58,7 +58,7 @@ def locate(start: Path) -> Repository | None:
         try:
             if git.is_dir():
                 if (git / "HEAD").exists():
-                    return Repository(folder, folder)
+                    return GitRepository(folder, folder)
             elif git.exists() or git.is_symlink():
                 return _by_file(folder, git)
         except OSError:  # a folder that we may not look into
@@ -66,23 +66,23 @@ def locate(start: Path) -> Repository | None:
     return None
 
 
-def _by_file(folder: Path, git: Path) -> Repository:
+def _by_file(folder: Path, git: Path) -> GitRepository:
     points_to = _pointed(git, folder, "gitdir:")
     if points_to is None:
-        return Repository(folder, folder, f"{git} is not a git file; it was ignored")
+        return GitRepository(folder, folder, f"{git} is not a git file; it was ignored")
     if not points_to.is_dir():
-        return Repository(
+        return GitRepository(
             folder, folder, f"{git} names {points_to}, which is not there; it was ignored"
         )
     shared = _pointed(points_to / "commondir", points_to)
     if shared is None:  # a submodule, or a repository whose folder lies elsewhere
         if points_to.name == ".git" and not _same_repository(points_to.parent, folder):
-            return Repository(folder, folder, _unbelieved(git, points_to.parent))
-        return Repository(folder, folder)
+            return GitRepository(folder, folder, _unbelieved(git, points_to.parent))
+        return GitRepository(folder, folder)
     main = _main_folder(shared)
     if not _points_back(points_to, shared, folder):
-        return Repository(folder, folder, _unbelieved(git, main))
-    return Repository(main, folder)
+        return GitRepository(folder, folder, _unbelieved(git, main))
+    return GitRepository(main, folder)
 
 
 def _unbelieved(git: Path, other: Path) -> str:
@@ -153,7 +153,7 @@ _RESERVED: Final = frozenset(
 _FIRST_TEXT: Final = re.compile(rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,2000})')
 
 
-class Places(msgspec.Struct, frozen=True):
+class ProjectPaths(msgspec.Struct, frozen=True):
     home: Path
     root: Path
     """What the project is known by: the same for all worktrees of a repository."""
@@ -170,16 +170,16 @@ class Places(msgspec.Struct, frozen=True):
         return self.project / "memory"
 
     def session_file(self, session: str) -> Path:
-        return self.project / f"{checked_id(session)}.jsonl"
+        return self.project / f"{check_session_id(session)}.jsonl"
 
     def session_folder(self, session: str) -> Path:
-        return self.project / checked_id(session)
+        return self.project / check_session_id(session)
 
 
-def find(
+def find_places(
     start: Path, home: Path, scope: Scope = "repository", *, user_home: Path | None = None
-) -> Places:
-    """The places of the project that `start` belongs to. Writes nothing; `claim` does."""
+) -> ProjectPaths:
+    """The places of the project that `start` belongs to. Writes nothing; `claim_places` does."""
     if scope not in get_args(Scope):
         raise Mistake(f"{scope!r} is no scope; use one of {', '.join(get_args(Scope))}")
     folder = Path(os.path.realpath(start))
@@ -195,13 +195,15 @@ def find(
     root = tree = folder
     if scope == "user":
         root = person or folder
-    elif scope != "folder" and (found := locate(folder)):
+    elif scope != "folder" and (found := find_repository(folder)):
         root, tree = (found.root if scope == "repository" else found.tree), found.tree
         notes.append(found.note)
         if root == person:
             notes.append(f"the repository around {folder} is your whole home folder")
     slug, project, said = _folder_for(home, root)
-    return Places(home, root, tree, slug, project, scope, "; ".join(filter(None, [*notes, said])))
+    return ProjectPaths(
+        home, root, tree, slug, project, scope, "; ".join(filter(None, [*notes, said]))
+    )
 
 
 def _person(user_home: Path | None) -> Path | None:
@@ -212,7 +214,7 @@ def _person(user_home: Path | None) -> Path | None:
         return None
 
 
-def claim(places: Places) -> Places:
+def claim_places(places: ProjectPaths) -> ProjectPaths:
     """Make the project's folder and record whose it is; another project that was faster keeps it."""
     while True:
         make_private_dir(places.project)
@@ -228,9 +230,9 @@ def claim(places: Places) -> Places:
         places = replace(places, slug=slug, project=project)
 
 
-def held(places: Places) -> Places:
+def claim_or_fail(places: ProjectPaths) -> ProjectPaths:
     """Claimed, for those who work there already; `Mistake` when another project was faster."""
-    if (now := claim(places)).project == places.project:
+    if (now := claim_places(places)).project == places.project:
         return now
     raise Mistake(
         f"{places.project} belongs to another project since a moment ago, whose path gives the same "
@@ -240,9 +242,9 @@ def held(places: Places) -> Places:
 
 def _folder_for(home: Path, root: Path) -> tuple[str, Path, str]:
     """The slug and folder of a root: the first that is free or its own, and what to say about it."""
-    short = slug_of(root)
+    short = make_path_slug(root)
     long_hash = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-    for slug in (short, f"{short}-{hash_of(str(root))}"):
+    for slug in (short, f"{short}-{hash_text(str(root))}"):
         folder = home / "projects" / slug
         recorded, said = _recorded_root(folder / ROOT_FILE)
         if recorded is None or _same(recorded, root):
@@ -268,14 +270,14 @@ def _same(a: Path, b: Path) -> bool:
         return False
 
 
-def slug_of(root: Path) -> str:
+def make_path_slug(root: Path) -> str:
     """A folder name for a path: what is no letter or digit becomes a dash, and it is never too long."""
     text = _normal(str(root))
     slug = "".join(chr(u) if u < 128 and chr(u).isalnum() else "-" for u in _utf16(text))
-    return slug if len(slug) <= LONGEST_SLUG else f"{slug[:LONGEST_SLUG]}-{hash_of(text)}"
+    return slug if len(slug) <= LONGEST_SLUG else f"{slug[:LONGEST_SLUG]}-{hash_text(text)}"
 
 
-def hash_of(text: str) -> str:
+def hash_text(text: str) -> str:
     """The 32-bit hash h = 31h + c over UTF-16 units, its absolute value in base 36."""
     h = 0
     for unit in _utf16(_normal(text)):
@@ -311,13 +313,13 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Its title mark, or the first line of its first prompt."""
 
 
-def new_session_id(now: float, random: Callable[[int], bytes] = os.urandom) -> str:
+def make_session_id(now: float, random: Callable[[int], bytes] = os.urandom) -> str:
     """An id that sorts by time and is safe as a file name."""
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     return f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}-{random(3).hex()}"
 
 
-def checked_id(session: str) -> str:
+def check_session_id(session: str) -> str:
     """The id as given, if it can be one: it becomes the name of a file and of a folder."""
     if not _ID.fullmatch(session) or session.endswith(".") or session.lower() in _RESERVED:
         raise SessionNotFound(
@@ -327,7 +329,7 @@ def checked_id(session: str) -> str:
     return session
 
 
-def list_sessions(places: Places) -> list[SessionInfo]:
+def list_sessions(places: ProjectPaths) -> list[SessionInfo]:
     """The project's sessions, newest first. Reads a bounded part of each."""
     found = []
     for path, stat in _transcripts(places.project):
@@ -339,7 +341,7 @@ def list_sessions(places: Places) -> list[SessionInfo]:
     return sorted(found, key=lambda s: (s.at, s.id), reverse=True)
 
 
-def find_session(places: Places, session: str) -> Path:
+def find_session(places: ProjectPaths, session: str) -> Path:
     """The transcript of an id, or of the beginning of one that is the only one like it."""
     exact = places.session_file(session)
     if exact.is_file():
@@ -359,10 +361,10 @@ def find_session(places: Places, session: str) -> Path:
     )
 
 
-def remove_session(places: Places, session: str) -> None:
+def remove_session(places: ProjectPaths, session: str) -> None:
     """Delete a transcript and all that belongs to it; refused while somebody writes it."""
     path = find_session(places, session)
-    with Log(path, create=False):
+    with JsonlLog(path, create=False):
         try:
             path.with_name(path.name + ".torn").unlink(missing_ok=True)
             folder = places.session_folder(path.stem)
@@ -370,7 +372,7 @@ def remove_session(places: Places, session: str) -> None:
                 shutil.rmtree(folder)
             path.unlink()
         except OSError as error:
-            raise failure(error, path, "removed") from error
+            raise make_storage_failure(error, path, "removed") from error
 
 
 def _transcripts(project: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -379,7 +381,7 @@ def _transcripts(project: Path) -> Iterator[tuple[Path, os.stat_result]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise failure(error, project, "read") from error
+        raise make_storage_failure(error, project, "read") from error
     for entry in entries:
         id, dot, kind = entry.name.rpartition(".")
         if dot and kind == "jsonl" and _ID.fullmatch(id) and entry.is_file(follow_symlinks=False):
@@ -406,22 +408,22 @@ class _PeekBlock(msgspec.Struct):
     text: str = ""
 
 
-class _PeekWhat(msgspec.Struct):
+class _PeekPayload(msgspec.Struct):
     role: str = ""
     content: list[_PeekBlock] = []
     name: str = ""
     value: Any = None
 
 
-class _Peek(msgspec.Struct):
-    what: _PeekWhat
+class _PeekEntry(msgspec.Struct):
+    what: _PeekPayload
     by: str = ""
 
 
-_decode_peek = msgspec.json.Decoder(_Peek).decode
+_decode_peek = msgspec.json.Decoder(_PeekEntry).decode
 
 
-def _peeked(line: bytes) -> _Peek | None:
+def _peeked(line: bytes) -> _PeekEntry | None:
     try:
         return _decode_peek(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -429,7 +431,7 @@ def _peeked(line: bytes) -> _Peek | None:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(whole_characters(text).split())
+    line = " ".join(strip_half_characters(text).split())
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
 
 
@@ -439,4 +441,4 @@ def _read_tail(path: Path, size: int) -> bytes:
             file.seek(size - PEEK)
             return file.read(PEEK)
     except OSError as error:
-        raise failure(error, path, "read") from error
+        raise make_storage_failure(error, path, "read") from error

@@ -21,15 +21,15 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.messages import Block, to_wire, whole_characters
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.messages import Block, encode_block, strip_half_characters
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
-    failure,
     make_private_dir,
+    make_storage_failure,
     sync_folder,
     write_all,
 )
@@ -71,7 +71,7 @@ class ResultStore:
         `lasting=False` does not wait for the disk: for what is also in the transcript.
         Raises `StorageFailure` with the reason and the fix; then nothing of it is left behind.
         """
-        kind, data = encoded(content)
+        kind, data = encode_content(content)
         folder = self.folder
         for name in _names(use_id, kind, data):
             path = folder / name
@@ -92,7 +92,7 @@ class ResultStore:
         kept = self._kept.get(use_id)
         if kept is not None and kept.parent == folder and self.owns(kept):
             return kept
-        return max(self._named(stem_of(use_id)), key=_written, default=None)
+        return max(self._named(make_file_stem(use_id)), key=_written, default=None)
 
     def owns(self, path: Path) -> bool:
         """Whether this is a result in this store: a file right in its folder, no link to one."""
@@ -113,7 +113,7 @@ class ResultStore:
         try:
             return os.fdopen(_opened(self.folder, path.name, _READING), "rb")
         except OSError as error:
-            raise failure(error, path, "read") from error
+            raise make_storage_failure(error, path, "read") from error
 
     def _named(self, stem: str) -> list[Path]:
         """Read from the folder and not asked for by name: where case does not count in names, it
@@ -129,11 +129,11 @@ class ResultStore:
             return []
 
 
-def encoded(content: str | tuple[Block, ...]) -> tuple[str, bytes]:
+def encode_content(content: str | tuple[Block, ...]) -> tuple[str, bytes]:
     """The ending and the bytes of the file that holds this content."""
     if isinstance(content, str):
-        return TEXT, whole_characters(content).encode("utf-8")
-    wire = [to_wire(block) for block in content]
+        return TEXT, strip_half_characters(content).encode("utf-8")
+    wire = [encode_block(block) for block in content]
     try:
         return BLOCKS, msgspec.json.encode(wire)
     except UnicodeEncodeError:  # half a character somewhere inside
@@ -145,7 +145,7 @@ def _raw(value: Any) -> Any:
     return json.loads(bytes(value))
 
 
-def stem_of(use_id: str) -> str:
+def make_file_stem(use_id: str) -> str:
     """How the name of a file for this id begins: never too long, never meaning something else.
 
     What follows it begins with a dot, which no stem holds: one id never finds another's files.
@@ -159,7 +159,7 @@ def stem_of(use_id: str) -> str:
 
 def _names(use_id: str, kind: str, data: bytes) -> Iterator[str]:
     """The names this content may have, in order: they depend on the id and the content alone."""
-    stem = stem_of(use_id)
+    stem = make_file_stem(use_id)
     yield stem + kind
     digest = hashlib.sha256(data).hexdigest()[:_HASH]
     yield f"{stem}.{digest}{kind}"
@@ -183,7 +183,7 @@ def _created(folder: Path, name: str, data: bytes, lasting: bool) -> bool:
             sync_folder(folder)
     except OSError as error:
         _remove(folder, name)
-        raise failure(error, folder / name) from error
+        raise make_storage_failure(error, folder / name) from error
     return True
 
 
@@ -196,9 +196,9 @@ def _create(folder: Path, name: str) -> int | None:
             return None
         except FileNotFoundError as error:  # the folder went away just now
             if not again:
-                raise failure(error, folder / name) from error
+                raise make_storage_failure(error, folder / name) from error
         except OSError as error:
-            raise failure(error, folder / name) from error
+            raise make_storage_failure(error, folder / name) from error
     return None
 
 

@@ -8,20 +8,20 @@ from typing import TypeAlias
 
 import anyio
 
-from sevenfold.errors import ScriptError
-from sevenfold.messages import Block, Message, Text, ToolResult, ToolUse, assistant
-from sevenfold.protocols import (
+from sevenfold.core.errors import ScriptError
+from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant
+from sevenfold.core.protocols import (
     Accounts,
     Background,
     Capabilities,
+    Change,
     Clock,
-    Handback,
     Model,
     Tools,
     Work,
 )
-from sevenfold.request import Request, prefix
-from sevenfold.transcript import Reply
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.core.transcript import Reply
 
 Line: TypeAlias = str | Message | Reply | Exception | Callable[[Request], "str | Message | Reply"]
 
@@ -42,7 +42,7 @@ class ScriptedModel:
         self._lines = iter(self.script)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        self.seen.append(prefix(request))
+        self.seen.append(encode_prefix(request))
         self.requests.append(request)
         reply = self._next(request)
         for block in reply.message.content:
@@ -111,12 +111,12 @@ class Postponed:
     """Keeps work until the test runs it; what it hands back waits to be collected."""
 
     work: list[tuple[str, Work]] = field(default_factory=list)
-    done: list[tuple[str, Sequence[Handback]]] = field(default_factory=list)
+    done: list[tuple[str, Sequence[Change]]] = field(default_factory=list)
 
     def start(self, name: str, work: Work) -> None:
         self.work.append((name, work))
 
-    def collect(self) -> list[tuple[str, Sequence[Handback]]]:
+    def collect(self) -> list[tuple[str, Sequence[Change]]]:
         done, self.done = self.done, []
         return done
 

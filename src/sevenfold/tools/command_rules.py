@@ -21,11 +21,11 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.tools.paths import Place, lexical, secret
-from sevenfold.tools.shell import parts
-from sevenfold.tools.shell_syntax import names
+from sevenfold.tools.paths import ResolvedPath, is_secret_file, normalise_path
+from sevenfold.tools.shell import split_compound
+from sevenfold.tools.shell_syntax import make_name_set
 
-_WRAPPERS: Final = names(
+_WRAPPERS: Final = make_name_set(
     """
     sudo doas su command builtin exec env nohup time nice ionice timeout stdbuf setsid xargs parallel
     watch find fd eval bash sh zsh dash ksh fish busybox chroot unshare nsenter strace ltrace script
@@ -37,10 +37,10 @@ _TOKEN: Final = re.compile(r"[\w.+-]+")
 _STAR: Final = re.compile(r"(?<!\\)\*")
 
 
-parts_of = lru_cache(maxsize=256)(parts)
+parts_of = lru_cache(maxsize=256)(split_compound)
 
 
-def words_of(text: str) -> list[str] | None:
+def split_command(text: str) -> list[str] | None:
     """The words of one simple command without quotes, or None if that cannot be told."""
     try:
         return shlex.split(text)
@@ -48,27 +48,27 @@ def words_of(text: str) -> list[str] | None:
         return None
 
 
-def exactly(command: str) -> str:
+def make_exact_pattern(command: str) -> str:
     """The text of a pattern that means this command alone."""
     return command.replace("\\", "\\\\").replace("*", "\\*")
 
 
-def check(about: str) -> str | None:
+def check_pattern(about: str) -> str | None:
     """What is wrong with a pattern; None: nothing."""
     plain = _plain(about.removesuffix(":*"))
     if not about.removesuffix(":*").strip(" *"):
         return "it names no program"
     if not _is_prefix(about):
         return None
-    return None if words_of(plain) else "its quotes are not closed"
+    return None if split_command(plain) else "its quotes are not closed"
 
 
-def allows(about: str, part: str) -> bool:
+def is_command_allowed(about: str, part: str) -> bool:
     """Whether the rule means this simple command, to the word."""
-    return _fits(about, part, words_of(part), loose=False)
+    return _fits(about, part, split_command(part), loose=False)
 
 
-def allows_text(about: str, command: str) -> bool:
+def is_exact_command(about: str, command: str) -> bool:
     """Whether the rule is this very command, letter by letter, whatever it contains."""
     return (
         not _is_prefix(about)
@@ -77,7 +77,7 @@ def allows_text(about: str, command: str) -> bool:
     )
 
 
-def holds(about: str, command: str, depth: int = 0) -> bool:
+def can_contain(about: str, command: str, depth: int = 0) -> bool:
     """Whether anything in the command is, or might be, what the rule means."""
     found = parts_of(command)
     if found is None or depth > _DEEPEST:
@@ -86,14 +86,14 @@ def holds(about: str, command: str, depth: int = 0) -> bool:
 
 
 def _part_holds(about: str, part: str, depth: int) -> bool:
-    words = words_of(part)
+    words = split_command(part)
     if words is None or not words or not re.fullmatch(r"[\w./+:@%\[-]+", words[0]):
         return _mentions(about, part)  # the program is only known when it runs
     for behind in _behind_wrappers(words):
         if _fits(about, shlex.join(behind), behind, loose=True):
             return True
     nested = [word for word in words[1:] if re.search(r"\s", word)] if _wraps(words) else []
-    return any(holds(about, word, depth + 1) for word in nested)
+    return any(can_contain(about, word, depth + 1) for word in nested)
 
 
 def _wraps(words: Sequence[str]) -> bool:
@@ -119,13 +119,13 @@ def _mentions(about: str, text: str) -> bool:
 
 def _fits(about: str, text: str, words: list[str] | None, *, loose: bool) -> bool:
     if _is_prefix(about):
-        wanted = words_of(_plain(about.removesuffix(":*")))
+        wanted = split_command(_plain(about.removesuffix(":*")))
         if not wanted or words is None:
             return False
         return _begins(words, wanted) if loose else words[: len(wanted)] == wanted
     if _STAR.search(about):
         return _wild(about).fullmatch(text) is not None
-    return words is not None and words == words_of(_plain(about))
+    return words is not None and words == split_command(_plain(about))
 
 
 def _is_prefix(about: str) -> bool:
@@ -191,28 +191,28 @@ _MOST_BELOW: Final = 5_000
 _MOVES: Final = frozenset({"pushd", "popd"})
 
 
-class Reach(msgspec.Struct, frozen=True):
+class CommandReach(msgspec.Struct, frozen=True):
     """The places a command names, and why there may be others."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[ResolvedPath, ...] = ()
     unclear: str = ""
     redirected: bool = False
     """Whether something is fed from a file, which the words of a rule do not show."""
 
 
-def reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> Reach:
+def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> CommandReach:
     """Every word that could be a path, seen from every folder in which the command may be."""
     # The parts are what bash reads: no comments, no line continuations.
     read = command.replace("\\\n", "") if parts is None else "\n".join(parts)
     hidden = _QUOTED.sub(_without_signs, read)
     words = _words(hidden)
     if words is None:
-        return Reach(unclear="its quotes cannot be read", redirected=True)
+        return CommandReach(unclear="its quotes cannot be read", redirected=True)
     folders, unclear = _folders(parts or (), cwd, home)
-    programs = {found[0] for part in parts or () if (found := words_of(part))}
+    programs = {found[0] for part in parts or () if (found := split_command(part))}
     whole, here, doubt = _reading_whole(parts or ())
     unclear = unclear or doubt
-    places = {path: Place.of(path) for path in folders[1:]}
+    places = {path: ResolvedPath.of(path) for path in folders[1:]}
     for word in words:
         if word in programs and ("/" in word or word == "["):
             continue
@@ -220,18 +220,20 @@ def reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> R
             for text in _candidates(_filled(word, folder, home)):
                 paths, doubt = _paths(text, folder, home)
                 unclear = unclear or doubt
-                places |= {path: Place.of(path) for path in paths if _counts(path, word)}
+                places |= {path: ResolvedPath.of(path) for path in paths if _counts(path, word)}
     if whole:
         below, doubt = _below(dict.fromkeys((*places, *(folders if here else ()))))
         unclear = unclear or doubt
-        places |= {path: Place.of(path) for path in below}
+        places |= {path: ResolvedPath.of(path) for path in below}
     redirected = "<" in _QUOTED.sub("_", read)
-    return Reach(tuple(places.values()), unclear or _dynamic(hidden, words), redirected)
+    return CommandReach(tuple(places.values()), unclear or _dynamic(hidden, words), redirected)
 
 
 def _counts(path: Path, word: str) -> bool:
     """Whether there is something to read; in `HEAD:path` it may be in the past."""
-    return path not in _STREAMS and (os.path.lexists(path) or (":" in word and secret(path)))
+    return path not in _STREAMS and (
+        os.path.lexists(path) or (":" in word and is_secret_file(path))
+    )
 
 
 def _without_signs(quoted: re.Match[str]) -> str:
@@ -241,9 +243,9 @@ def _without_signs(quoted: re.Match[str]) -> str:
     return _ESCAPED.sub(lambda escape: escape[0].translate(_HIDE), text.translate(_HIDE_SOME))
 
 
-def moves_to(part: str) -> str | None:
+def parse_cd(part: str) -> str | None:
     """The folder that a plain `cd` goes to; None: it is something else."""
-    words = words_of(part)
+    words = split_command(part)
     if not words or words[0] != "cd" or len(words) != 2 or words[1].startswith("-"):
         return None
     return words[1]
@@ -267,14 +269,14 @@ def _filled(word: str, cwd: Path, home: Path) -> str:
 def _folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], str]:
     folders = [cwd]
     for part in parts:
-        words = words_of(part) or [""]
-        target = moves_to(part)
+        words = split_command(part) or [""]
+        target = parse_cd(part)
         if words[0] in _MOVES or (words[0] == "cd" and target is None):
             return folders, "it goes to a folder that cannot be told"
         if target is not None:
             # bash takes `link/..` at its word, the system follows the link
             reached = [_expanded(target, folder, home) for folder in folders]
-            folders = list(dict.fromkeys((*folders, *reached, *map(lexical, reached))))
+            folders = list(dict.fromkeys((*folders, *reached, *map(normalise_path, reached))))
         if len(folders) > _MOST_FOLDERS:
             return folders[:_MOST_FOLDERS], "it goes to many folders"
     return folders, ""
@@ -332,7 +334,7 @@ def _reading_whole(parts: Sequence[str]) -> tuple[bool, bool, str]:
     """Whether folders are read as a whole, whether the working folder may be one, what is unclear."""
     whole = here = False
     for part in parts:
-        words = words_of(part) or [""]
+        words = split_command(part) or [""]
         while Path(words[0]).name == "timeout" and len(words) > 2:
             words = words[2:]
         program = Path(words[0]).name

@@ -20,8 +20,8 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.protocols import ToolFailed
-from sevenfold.tools.walk import translate
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.tools.walk import translate_glob
 
 _SECRET_NAME: Final = re.compile(
     r"""
@@ -48,8 +48,8 @@ _PROTECTED_NAMES: Final = frozenset(
 _MOST_NEIGHBOURS: Final = 5_000
 
 
-def absolute(text: str, cwd: Path, home: Path) -> Path:
-    """The path as asked for, made absolute; links and `..` are left for `real` to follow."""
+def make_absolute(text: str, cwd: Path, home: Path) -> Path:
+    """The path as asked for, made absolute; links and `..` are left for `resolve_path` to follow."""
     if "\0" in text:
         raise ToolFailed("a path cannot hold a NUL character; write it without")
     if not text.strip():
@@ -59,36 +59,36 @@ def absolute(text: str, cwd: Path, home: Path) -> Path:
     return cwd / text
 
 
-def real(path: Path) -> Path:
+def resolve_path(path: Path) -> Path:
     """Where the path leads when every link is followed, whether anything is there or not."""
     return Path(os.path.realpath(path))
 
 
-def lexical(path: Path) -> Path:
+def normalise_path(path: Path) -> Path:
     """The path with `..` taken at its word, as a reader would understand it."""
     return Path(os.path.normpath(path))
 
 
-def inside(path: Path, folder: Path) -> bool:
+def is_inside(path: Path, folder: Path) -> bool:
     """Whether the path leads into the folder, compared by component after following links."""
-    return real(path).is_relative_to(real(folder))
+    return resolve_path(path).is_relative_to(resolve_path(folder))
 
 
-def secret(path: Path) -> bool:
+def is_secret_file(path: Path) -> bool:
     """Whether a file of this name usually holds keys, passwords or tokens."""
     if any(part.lower() in _SECRET_FOLDERS for part in path.parts):
         return True
     return bool(_SECRET_NAME.fullmatch(path.name))
 
 
-def protected(path: Path) -> bool:
+def is_protected(path: Path) -> bool:
     """Whether changing this could make other programs run something later, or open a door to us."""
     if any(part.lower() in _PROTECTED_FOLDERS for part in path.parts):
         return True
-    return path.name.lower() in _PROTECTED_NAMES or secret(path)
+    return path.name.lower() in _PROTECTED_NAMES or is_secret_file(path)
 
 
-def similar(path: Path) -> str:
+def suggest_similar(path: Path) -> str:
     """`; did you mean …?` with the names nearby that look like this one, or nothing."""
     try:
         with os.scandir(path.parent) as entries:
@@ -106,18 +106,20 @@ _WILD: Final = re.compile(r"[*?\[\]{}\\]")
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 
 
-class Place(msgspec.Struct, frozen=True):
+class ResolvedPath(msgspec.Struct, frozen=True):
     """A path as it was asked for, and where it really leads."""
 
     asked: Path
     real: Path
 
     @classmethod
-    def of(cls, path: Path) -> Place:
-        return cls(lexical(path), real(path))
+    def of(cls, path: Path) -> ResolvedPath:
+        return cls(normalise_path(path), resolve_path(path))
 
 
-def fits(about: str, place: Place, root: Path, home: Path, *, loose: bool) -> bool:
+def is_pattern_match(
+    about: str, place: ResolvedPath, root: Path, home: Path, *, loose: bool
+) -> bool:
     """Whether the rule's pattern means this place."""
     paths = (place.asked, place.real) if loose else (place.real,)
     patterns = _patterns(about, str(root), str(home), loose)
@@ -129,7 +131,7 @@ def _patterns(about: str, root: str, home: str, loose: bool) -> tuple[re.Pattern
     folder, glob, resolves = _anchored(about, Path(root), Path(home), loose)
     below = glob.endswith(("/**", "/")) or glob == "**" or not _WILD.search(glob.rpartition("/")[2])
     glob = "" if glob == "**" else glob.removesuffix("/**").rstrip("/")
-    starts = {(real(folder), glob)}
+    starts = {(resolve_path(folder), glob)}
     if resolves:
         starts = {_resolved(folder, glob)}
     if loose:
@@ -157,12 +159,12 @@ def _resolved(folder: Path, glob: str) -> tuple[Path, str]:
     """The same with links followed as far as the pattern is plain."""
     parts = glob.split("/")
     plain = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
-    return real(folder.joinpath(*parts[:plain])), "/".join(parts[plain:])
+    return resolve_path(folder.joinpath(*parts[:plain])), "/".join(parts[plain:])
 
 
 def _compiled(folder: Path, glob: str, below: bool, loose: bool) -> re.Pattern[str]:
     start = "" if folder == Path("/") else re.escape(_normal(str(folder), loose))
-    rest = f"/{translate(_normal(glob, loose))}" if glob else ""
+    rest = f"/{translate_glob(_normal(glob, loose))}" if glob else ""
     return re.compile(f"{start}{rest}{'(?:/.*)?' if below else ''}", re.DOTALL)
 
 
@@ -172,7 +174,7 @@ def _normal(text: str, loose: bool) -> str:
     return text.casefold() if loose else text
 
 
-def naming(path: Path, root: Path, *, below: bool = False) -> str:
+def make_path_pattern(path: Path, root: Path, *, below: bool = False) -> str:
     """The text of a pattern that means exactly this path, or this folder and all below it."""
     if path == root:
         return "/**"

@@ -20,15 +20,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from sevenfold.errors import SettingsError
-from sevenfold.messages import ToolUse
-from sevenfold.protocols import ToolFailed
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.protocols import ToolFailed
 from sevenfold.tools import command_rules
 from sevenfold.tools import paths as path_rules
-from sevenfold.tools.command_rules import moves_to, parts_of, reach
-from sevenfold.tools.paths import Place, absolute, inside, naming, protected, secret
-from sevenfold.tools.readonly import READ_ONLY_COMMANDS
-from sevenfold.tools.shell import Verdict, classify, classify_within
+from sevenfold.tools.command_rules import find_reach, parse_cd, parts_of
+from sevenfold.tools.paths import (
+    ResolvedPath,
+    is_inside,
+    is_protected,
+    is_secret_file,
+    make_absolute,
+    make_path_pattern,
+)
+from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS
+from sevenfold.tools.shell import CommandVerdict, classify_command, classify_within
 from sevenfold.tools.workspace import Workspace
 
 READERS: Final = frozenset({"Read", "Grep", "Glob"})
@@ -38,7 +45,7 @@ _FORM: Final = re.compile(
 )
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PermissionRule(msgspec.Struct, frozen=True):
     """One rule: a tool, and what it is about; `None` means everything."""
 
     text: str
@@ -46,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
     about: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(cls, text: str) -> PermissionRule:
         found = _FORM.fullmatch(text.strip())
         if found is None:
             raise _wrong(text, "write Tool or Tool(what), for instance Bash(npm test)")
@@ -60,17 +67,17 @@ class Rule(msgspec.Struct, frozen=True):
         return cls(text.strip(), tool, None if about in (None, "*", "**") else about)
 
     @classmethod
-    def exactly(cls, command: str) -> Rule:
-        return cls.parse(f"Bash({command_rules.exactly(command)})")
+    def exactly(cls, command: str) -> PermissionRule:
+        return cls.parse(f"Bash({command_rules.make_exact_pattern(command)})")
 
     @property
     def names_secret(self) -> bool:
         """Whether the rule speaks of files that hold secrets, and does not merely include them."""
-        return self.about is not None and secret(Path(self.about.removesuffix("/**")))
+        return self.about is not None and is_secret_file(Path(self.about.removesuffix("/**")))
 
     @property
     def names_protected(self) -> bool:
-        return self.about is not None and protected(Path(self.about.removesuffix("/**")))
+        return self.about is not None and is_protected(Path(self.about.removesuffix("/**")))
 
     def is_for(self, name: str, *, loose: bool) -> bool:
         """Whether the rule speaks of this tool at all."""
@@ -85,7 +92,7 @@ class Rule(msgspec.Struct, frozen=True):
         return name in EDITORS and (self.tool == "Edit" or (loose and self.tool == "Write"))
 
     def fits(
-        self, use: ToolUse, place: Place | None, root: Path, home: Path, *, loose: bool
+        self, use: ToolUse, place: ResolvedPath | None, root: Path, home: Path, *, loose: bool
     ) -> bool:
         """Whether the rule means this use of any tool but Bash."""
         if not self.is_for(use.name, loose=loose):
@@ -94,12 +101,14 @@ class Rule(msgspec.Struct, frozen=True):
             return True
         if self.tool == "WebFetch":
             return _host_fits(self.about, str(use.input.get("url", "")))
-        return place is not None and path_rules.fits(self.about, place, root, home, loose=loose)
+        return place is not None and path_rules.is_pattern_match(
+            self.about, place, root, home, loose=loose
+        )
 
 
 def _check_about(text: str, tool: str, about: str) -> None:
     if tool == "Bash":
-        if about not in ("*", "**") and (wrong := command_rules.check(about)):
+        if about not in ("*", "**") and (wrong := command_rules.check_pattern(about)):
             raise _wrong(text, wrong)
     elif tool == "WebFetch":
         if not re.fullmatch(r"domain:[\w.*-]+", about):
@@ -131,21 +140,21 @@ def _host_fits(about: str, url: str) -> bool:
 
 
 Kind: TypeAlias = Literal["read", "edit", "run", "other"]
-_classify: Final = lru_cache(maxsize=256)(classify)
+_classify: Final = lru_cache(maxsize=256)(classify_command)
 _WITHOUT_GIT: Final = READ_ONLY_COMMANDS - {"git"}
 
 
 @lru_cache(maxsize=256)
-def _classify_without_git(part: str) -> Verdict:
+def _classify_without_git(part: str) -> CommandVerdict:
     return classify_within(part, _WITHOUT_GIT)
 
 
-class Call(msgspec.Struct, frozen=True):
+class PermissionCall(msgspec.Struct, frozen=True):
     """One use of a tool, taken apart for the rules."""
 
     use: ToolUse
     kind: Kind
-    places: tuple[Place, ...] = ()
+    places: tuple[ResolvedPath, ...] = ()
     """The file of a file tool, or the words of a command that could be paths."""
     command: str = ""
     parts: tuple[str, ...] | None = ()
@@ -157,47 +166,47 @@ class Call(msgspec.Struct, frozen=True):
     redirected: bool = False
 
 
-def take_apart(use: ToolUse, workspace: Workspace) -> Call:
+def parse_call(use: ToolUse, workspace: Workspace) -> PermissionCall:
     """Raises `ToolFailed` when the call names a path that cannot be one."""
     if use.name == "Bash":
         return _command(use, workspace)
     if use.name in EDITORS or use.name == "Read":
         place = _place(workspace, use.input.get("file_path"))
-        return Call(use, "edit" if use.name in EDITORS else "read", (place,))
+        return PermissionCall(use, "edit" if use.name in EDITORS else "read", (place,))
     if use.name in READERS:
-        return Call(use, "read", (_place(workspace, use.input.get("path", ".")),))
-    return Call(use, "other")
+        return PermissionCall(use, "read", (_place(workspace, use.input.get("path", ".")),))
+    return PermissionCall(use, "other")
 
 
-def reads_only(part: str) -> bool:
+def is_read_only(part: str) -> bool:
     return _classify(part).read_only
 
 
-def runs_git(part: str) -> bool:
+def is_git_read(part: str) -> bool:
     """Whether a command only reads, but by git, which does what the repository's own files say."""
-    return reads_only(part) and not _classify_without_git(part).read_only
+    return is_read_only(part) and not _classify_without_git(part).read_only
 
 
-def only_looks(command: str) -> bool:
+def is_look_only(command: str) -> bool:
     """Whether all of it reads or goes to another folder."""
     parts = parts_of(command)
-    return parts is not None and all(reads_only(part) or moves_to(part) for part in parts)
+    return parts is not None and all(is_read_only(part) or parse_cd(part) for part in parts)
 
 
-def _place(workspace: Workspace, asked: object) -> Place:
+def _place(workspace: Workspace, asked: object) -> ResolvedPath:
     if not isinstance(asked, str):
         raise ToolFailed("the path is missing")
-    return Place.of(workspace.locate(asked))
+    return ResolvedPath.of(workspace.locate(asked))
 
 
-def _command(use: ToolUse, workspace: Workspace) -> Call:
+def _command(use: ToolUse, workspace: Workspace) -> PermissionCall:
     command = use.input.get("command")
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise ToolFailed("the command is missing, or holds a NUL character")
     parts, verdict = parts_of(command), _classify(command)
-    reached = reach(command, parts, workspace.cwd, workspace.home)
+    reached = find_reach(command, parts, workspace.cwd, workspace.home)
     read_only = verdict.read_only and not use.input.get("run_in_background", False)
-    return Call(
+    return PermissionCall(
         use,
         "run",
         reached.places,
@@ -215,7 +224,7 @@ Behaviour: TypeAlias = Literal["allow", "ask", "deny"]
 _NARROWING: Final = ("plan", "dontAsk")
 
 
-class PermissionSettings(
+class PermissionRules(
     msgspec.Struct,
     frozen=True,
     forbid_unknown_fields=True,
@@ -231,14 +240,14 @@ class PermissionSettings(
     additional_directories: tuple[str, ...] = ()
     """Folders that count as if they were in the project."""
 
-    def restricting(self) -> PermissionSettings:
+    def restricting(self) -> PermissionRules:
         """Only what takes away: all that a workspace nobody trusts may say."""
         mode = self.mode if self.mode in _NARROWING else None
-        return PermissionSettings(mode, ask=self.ask, deny=self.deny)
+        return PermissionRules(mode, ask=self.ask, deny=self.deny)
 
-    def over(self, lower: PermissionSettings) -> PermissionSettings:
+    def over(self, lower: PermissionRules) -> PermissionRules:
         """Both together; the mode is this one's, where it has one."""
-        return PermissionSettings(
+        return PermissionRules(
             self.mode or lower.mode,
             self.allow + lower.allow,
             self.ask + lower.ask,
@@ -247,7 +256,7 @@ class PermissionSettings(
         )
 
 
-class Decision(msgspec.Struct, frozen=True):
+class PermissionDecision(msgspec.Struct, frozen=True):
     """What is to happen, why, by which rule, and which rules would allow it."""
 
     behaviour: Behaviour
@@ -256,7 +265,7 @@ class Decision(msgspec.Struct, frozen=True):
     remedies: tuple[str, ...] = ()
 
 
-class _Mode(msgspec.Struct):
+class _SharedMode(msgspec.Struct):
     """Shared by a session and its agents: to switch it is to switch it for all."""
 
     now: Mode
@@ -267,7 +276,7 @@ class Permissions:
 
     def __init__(
         self,
-        settings: PermissionSettings,
+        settings: PermissionRules,
         *,
         readable: Sequence[Path] = (),
         memory_dirs: Sequence[Path] = (),
@@ -277,10 +286,10 @@ class Permissions:
 
         `free`: other tools that need no permission of their own.
         """
-        self._mode = _Mode(settings.mode or "default")
-        self._allow = [Rule.parse(text) for text in settings.allow]
-        self._ask = [Rule.parse(text) for text in settings.ask]
-        self._deny = [Rule.parse(text) for text in settings.deny]
+        self._mode = _SharedMode(settings.mode or "default")
+        self._allow = [PermissionRule.parse(text) for text in settings.allow]
+        self._ask = [PermissionRule.parse(text) for text in settings.ask]
+        self._deny = [PermissionRule.parse(text) for text in settings.deny]
         self._more = settings.additional_directories
         self._readable, self._memory = (*readable, *memory_dirs), tuple(memory_dirs)
         self._free = frozenset(free)
@@ -311,40 +320,44 @@ class Permissions:
 
     def allow(self, rule: str) -> None:
         """From now on, in this session."""
-        self._allow.append(Rule.parse(rule))
+        self._allow.append(PermissionRule.parse(rule))
 
     def hides(self, path: Path, workspace: Workspace) -> bool:
         """Whether a search over a folder must leave this file out."""
         use = ToolUse("", "Read", {"file_path": str(path)})
         return self.decide(use, workspace).behaviour != "allow"
 
-    def decide(self, use: ToolUse, workspace: Workspace) -> Decision:
+    def decide(self, use: ToolUse, workspace: Workspace) -> PermissionDecision:
         try:
-            call = take_apart(use, workspace)
+            call = parse_call(use, workspace)
         except ToolFailed as error:
-            return Decision("deny", str(error))
+            return PermissionDecision("deny", str(error))
         if rule := self._held_back(self._deny, call, workspace):
-            return Decision("deny", f"the rule {rule.text} denies it", rule.text)
+            return PermissionDecision("deny", f"the rule {rule.text} denies it", rule.text)
         if self._looks and not (self._only_looks(call) or self._keeps_memory(call)):
-            return Decision("deny", "this agent only looks: report what should be changed instead")
+            return PermissionDecision(
+                "deny", "this agent only looks: report what should be changed instead"
+            )
         if self.mode == "bypassPermissions":
-            return Decision("allow", "the mode bypassPermissions allows everything")
+            return PermissionDecision("allow", "the mode bypassPermissions allows everything")
         if self.mode == "plan" and not self._only_looks(call):
-            return Decision("deny", "in plan mode nothing is changed; describe the change instead")
+            return PermissionDecision(
+                "deny", "in plan mode nothing is changed; describe the change instead"
+            )
         decision = self._open(call, workspace)
         if decision.behaviour == "ask" and self.mode == "dontAsk":
             reason = f"{decision.reason}, and the mode dontAsk never asks"
             return msgspec.structs.replace(decision, behaviour="deny", reason=reason)
         return decision
 
-    def _open(self, call: Call, workspace: Workspace) -> Decision:
+    def _open(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
         """The decision once nothing denies it outright."""
         if rule := self._held_back(self._ask, call, workspace):
             return self._asking(call, workspace, f"the rule {rule.text} wants it asked", rule.text)
         if call.kind == "run":
             return self._command(call, workspace)
         if rule := self._allowed_by(call, workspace):
-            return Decision("allow", f"the rule {rule.text} allows it", rule.text)
+            return PermissionDecision("allow", f"the rule {rule.text} allows it", rule.text)
         if call.kind == "read":
             doubt = self._doubt(call, workspace)
             return (
@@ -356,10 +369,12 @@ class Permissions:
             return _fine("it needs no permission of its own")
         return self._asking(call, workspace, f"{call.use.name} may do anything")
 
-    def _held_back(self, rules: list[Rule], call: Call, workspace: Workspace) -> Rule | None:
+    def _held_back(
+        self, rules: list[PermissionRule], call: PermissionCall, workspace: Workspace
+    ) -> PermissionRule | None:
         return next((rule for rule in rules if _holds(rule, call, workspace)), None)
 
-    def _allowed_by(self, call: Call, workspace: Workspace) -> Rule | None:
+    def _allowed_by(self, call: PermissionCall, workspace: Workspace) -> PermissionRule | None:
         place = call.places[0] if call.places else None
         where = (workspace.root, workspace.home)
         for rule in self._allow:
@@ -369,42 +384,44 @@ class Permissions:
                 return rule
         return None
 
-    def _edit(self, call: Call, workspace: Workspace) -> Decision:
+    def _edit(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
         place = call.places[0]
         if self._keeps_memory(call):
             return _fine("it keeps a memory")
         if not self._within(place, workspace):
             return self._asking(call, workspace, f"{place.real} is outside the project")
-        if _is(protected, place, workspace):
+        if _is(is_protected, place, workspace):
             why = f"{workspace.shown(place.asked)} is a file that other programs act on or trust"
             return self._asking(call, workspace, why)
         if self.mode == "acceptEdits":
             return _fine("the mode acceptEdits allows changes in the project")
         return self._asking(call, workspace, f"it changes {workspace.shown(place.asked)}")
 
-    def _keeps_memory(self, call: Call) -> bool:
+    def _keeps_memory(self, call: PermissionCall) -> bool:
         if call.kind != "edit" or call.places[0].real.suffix != ".md":
             return False
-        return any(inside(call.places[0].real, folder) for folder in self._memory)
+        return any(is_inside(call.places[0].real, folder) for folder in self._memory)
 
-    def _command(self, call: Call, workspace: Workspace) -> Decision:
+    def _command(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
         missing = self._not_allowed(call, workspace)
         if not missing:
             return _fine("every command in it only reads or is allowed by a rule")
         reason = f"it may change something: {call.why}"
         if call.use.input.get("run_in_background", False):
             reason = "it goes on running in the background"
-        elif all(reads_only(part) or moves_to(part) for part in missing):
+        elif all(is_read_only(part) or parse_cd(part) for part in missing):
             reason = call.unclear or self._doubt(call, workspace)
-        return Decision("ask", reason, remedies=tuple(Rule.exactly(part).text for part in missing))
+        return PermissionDecision(
+            "ask", reason, remedies=tuple(PermissionRule.exactly(part).text for part in missing)
+        )
 
-    def _not_allowed(self, call: Call, workspace: Workspace) -> list[str]:
+    def _not_allowed(self, call: PermissionCall, workspace: Workspace) -> list[str]:
         """The commands in it that neither a rule allows nor are harmless by themselves."""
         rules = [rule for rule in self._allow if rule.tool == "Bash"]
         if any(rule.about is None for rule in rules):
             return []
         abouts = [rule.about for rule in rules if rule.about is not None]
-        if any(command_rules.allows_text(about, call.command) for about in abouts):
+        if any(command_rules.is_exact_command(about, call.command) for about in abouts):
             return []
         clear = not call.unclear and not self._doubt(call, workspace)
         if call.parts is None or (call.redirected and not clear):
@@ -413,48 +430,50 @@ class Permissions:
         return [
             part
             for part in call.parts
-            if not any(command_rules.allows(about, part) for about in abouts)
-            and not (clear and not background and (reads_only(part) or moves_to(part)))
+            if not any(command_rules.is_command_allowed(about, part) for about in abouts)
+            and not (clear and not background and (is_read_only(part) or parse_cd(part)))
         ]
 
-    def _only_looks(self, call: Call) -> bool:
+    def _only_looks(self, call: PermissionCall) -> bool:
         if call.kind == "run":
-            return only_looks(call.command) and not call.use.input.get("run_in_background", False)
+            return is_look_only(call.command) and not call.use.input.get("run_in_background", False)
         return call.kind == "read" or call.use.name in self._free
 
-    def _doubt(self, call: Call, workspace: Workspace) -> str:
+    def _doubt(self, call: PermissionCall, workspace: Workspace) -> str:
         """Why reading these is not a matter of course; empty: it is."""
         places = call.places
         if call.kind == "run":
-            places += (Place.of(workspace.cwd),)
-            if not workspace.trusted and any(runs_git(part) for part in call.parts or ()):
+            places += (ResolvedPath.of(workspace.cwd),)
+            if not workspace.trusted and any(is_git_read(part) for part in call.parts or ()):
                 return (
                     "git runs what this folder's own files say, and the folder is not trusted"
                     " ('sevenfold trust' does)"
                 )
         for place in places:
-            if _is(secret, place, workspace):
+            if _is(is_secret_file, place, workspace):
                 return f"{workspace.shown(place.asked)} may hold secrets"
             if not self._within(place, workspace, reading=True):
                 return f"{place.real} is outside the project"
         return ""
 
-    def _within(self, place: Place, workspace: Workspace, *, reading: bool = False) -> bool:
-        more = [absolute(text, workspace.root, workspace.home) for text in self._more]
+    def _within(self, place: ResolvedPath, workspace: Workspace, *, reading: bool = False) -> bool:
+        more = [make_absolute(text, workspace.root, workspace.home) for text in self._more]
         folders = [workspace.root, *more]
         if reading:
             folders += [*self._readable, workspace.outputs]
-        return any(inside(place.real, folder) for folder in folders)
+        return any(is_inside(place.real, folder) for folder in folders)
 
-    def _asking(self, call: Call, workspace: Workspace, reason: str, rule: str = "") -> Decision:
-        return Decision("ask", reason, rule, _remedies(call, workspace))
-
-
-def _fine(reason: str) -> Decision:
-    return Decision("allow", reason)
+    def _asking(
+        self, call: PermissionCall, workspace: Workspace, reason: str, rule: str = ""
+    ) -> PermissionDecision:
+        return PermissionDecision("ask", reason, rule, _remedies(call, workspace))
 
 
-def _is(check: Callable[[Path], bool], place: Place, workspace: Workspace) -> bool:
+def _fine(reason: str) -> PermissionDecision:
+    return PermissionDecision("allow", reason)
+
+
+def _is(check: Callable[[Path], bool], place: ResolvedPath, workspace: Workspace) -> bool:
     """Whether the place is of this sort, as written or where it leads; the project's own is not."""
     return any(
         check(path.relative_to(workspace.root) if path.is_relative_to(workspace.root) else path)
@@ -462,25 +481,25 @@ def _is(check: Callable[[Path], bool], place: Place, workspace: Workspace) -> bo
     )
 
 
-def _opens(rule: Rule, kind: str, place: Place, workspace: Workspace) -> bool:
+def _opens(rule: PermissionRule, kind: str, place: ResolvedPath, workspace: Workspace) -> bool:
     """A wide rule does not open what is kept apart; a rule that speaks of it does."""
     if kind == "read":
-        return rule.names_secret or not _is(secret, place, workspace)
-    return rule.names_protected or not _is(protected, place, workspace)
+        return rule.names_secret or not _is(is_secret_file, place, workspace)
+    return rule.names_protected or not _is(is_protected, place, workspace)
 
 
-def _holds(rule: Rule, call: Call, workspace: Workspace) -> bool:
+def _holds(rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:
     """Whether a rule that denies or asks means this call, or might."""
     return any(_holds_at(root, rule, call, workspace) for root in workspace.roots)
 
 
-def _holds_at(root: Path, rule: Rule, call: Call, workspace: Workspace) -> bool:
+def _holds_at(root: Path, rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:
     where = (root, workspace.home)
     if call.kind != "run":
         place = call.places[0] if call.places else None
         return rule.fits(call.use, place, *where, loose=True)
     if rule.tool == "Bash":
-        return rule.about is None or command_rules.holds(rule.about, call.command)
+        return rule.about is None or command_rules.can_contain(rule.about, call.command)
     if rule.about is None or rule.tool not in EDITORS | {"Read"}:
         return False
     if rule.tool in EDITORS and call.read_only:
@@ -490,19 +509,21 @@ def _holds_at(root: Path, rule: Rule, call: Call, workspace: Workspace) -> bool:
     return any(rule.fits(like, place, *where, loose=True) for place in call.places)
 
 
-def _remedies(call: Call, workspace: Workspace) -> tuple[str, ...]:
+def _remedies(call: PermissionCall, workspace: Workspace) -> tuple[str, ...]:
     """The rules that would let this call pass the next time."""
     if call.kind == "run":
         found = call.parts or (call.command,)
-        return tuple(Rule.exactly(part).text for part in found)
+        return tuple(PermissionRule.exactly(part).text for part in found)
     if not call.places:
         return (call.use.name,)
     place = call.places[0].real
     if call.kind == "edit":
-        if place.is_relative_to(workspace.root) and not _is(protected, call.places[0], workspace):
+        if place.is_relative_to(workspace.root) and not _is(
+            is_protected, call.places[0], workspace
+        ):
             return ("Edit(/**)",)
-        return (f"Edit({naming(place, workspace.root)})",)
-    if _is(secret, call.places[0], workspace):
-        return (f"Read({naming(place, workspace.root)})",)
+        return (f"Edit({make_path_pattern(place, workspace.root)})",)
+    if _is(is_secret_file, call.places[0], workspace):
+        return (f"Read({make_path_pattern(place, workspace.root)})",)
     folder = place if place.is_dir() else place.parent
-    return (f"Read({naming(folder, workspace.root, below=True)})",)
+    return (f"Read({make_path_pattern(folder, workspace.root, below=True)})",)

@@ -30,7 +30,7 @@ _PROC: Final = Path("/proc")
 
 
 @dataclass(slots=True)
-class Output:
+class ProcessOutput:
     """The beginning and the end of what was printed, and how much is missing between them."""
 
     most: int = MOST_KEPT
@@ -60,17 +60,17 @@ class Output:
 
 
 @dataclass(slots=True)
-class Ran:
+class ProcessRun:
     """How a program ended: `code` is negative for a signal, None when its time was up."""
 
     code: int | None
-    output: Output
+    output: ProcessOutput
     held: bool
     """Something it started still runs with the output open."""
     group: int
 
 
-async def run(
+async def run_program(
     argv: Sequence[str],
     *,
     cwd: Path,
@@ -78,15 +78,15 @@ async def run(
     seconds: float,
     most: int = MOST_KEPT,
     keep: Sequence[int] = (),
-) -> Ran:
+) -> ProcessRun:
     """Run to the end, or for so many seconds. Cancelled or late, the whole group is ended."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     process: Process | None = None
-    output, at_end = Output(most), anyio.Event()
+    output, at_end = ProcessOutput(most), anyio.Event()
     try:
         try:
-            process = await start(argv, cwd=cwd, env=env, output=writing, keep=keep)
+            process = await start_program(argv, cwd=cwd, env=env, output=writing, keep=keep)
         finally:
             os.close(writing)
         async with anyio.create_task_group() as tasks:
@@ -105,10 +105,10 @@ async def run(
     finally:
         os.close(reading)
     code = None if limit.cancelled_caught else process.returncode
-    return Ran(code, output, not at_end.is_set(), process.pid)
+    return ProcessRun(code, output, not at_end.is_set(), process.pid)
 
 
-async def start(
+async def start_program(
     argv: Sequence[str],
     *,
     cwd: Path,
@@ -129,7 +129,7 @@ async def start(
     )
 
 
-async def _drain(reading: int, output: Output, at_end: anyio.Event) -> None:
+async def _drain(reading: int, output: ProcessOutput, at_end: anyio.Event) -> None:
     while True:
         await anyio.wait_readable(reading)
         with contextlib.suppress(BlockingIOError):
@@ -151,7 +151,7 @@ async def end_groups(groups: Iterable[int]) -> None:
     with anyio.CancelScope(shield=True):
         left = {group for group in groups if signal_group(group, signal.SIGTERM)}
         for _ in range(int(TERM_GRACE / _POLL)):
-            left = {group for group in left if group_lives(group)}
+            left = {group for group in left if is_group_alive(group)}
             if not left:
                 return
             await anyio.sleep(_POLL)
@@ -159,7 +159,7 @@ async def end_groups(groups: Iterable[int]) -> None:
             signal_group(group, signal.SIGKILL)
 
 
-def group_lives(group: int) -> bool:
+def is_group_alive(group: int) -> bool:
     """Whether a process of the group still runs. Those that only wait to be buried do not count:
     in a container nobody may ever bury them.
     """

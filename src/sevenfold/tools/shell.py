@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sevenfold.tools.readonly import READ_ONLY_COMMANDS, check
+from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS, check_read_only
 from sevenfold.tools.shell_syntax import (
     WORD_NODES,
-    Kind,
+    ShellWord,
     UnsureError,
-    Word,
-    decode,
-    describe,
-    names,
+    WordCertainty,
+    decode_word,
+    describe_node,
+    make_name_set,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
 _TEST_PARTS = frozenset({"unary_expression", "binary_expression"})
 _TEST_TOKENS = frozenset({"!", "=", "==", "!="})
 # Words of the shell language that the grammar takes for program names.
-_RESERVED = names(
+_RESERVED = make_name_set(
     """
     ! { } [[ ]] case coproc do done elif else esac fi for function if in select then time until
     while
@@ -65,36 +65,36 @@ _RESERVED = names(
 )
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CommandVerdict(msgspec.Struct, frozen=True):
     """Whether a command only reads, and in one clause why, or what stands in the way."""
 
     read_only: bool
     why: str
 
 
-class _Simple(msgspec.Struct, frozen=True):
+class _SimpleCommand(msgspec.Struct, frozen=True):
     """One simple command: its words, and where it reads its input from if that is redirected."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     inputs: tuple[str, ...] = ()
 
 
-def classify(command: str) -> Verdict:
+def classify_command(command: str) -> CommandVerdict:
     """Whether running this in bash changes nothing; everything uncertain is not read-only."""
     return classify_within(command, READ_ONLY_COMMANDS)
 
 
-def classify_within(command: str, allowed: frozenset[str]) -> Verdict:
-    """Like `classify`, and every program in it must be one of `allowed`."""
+def classify_within(command: str, allowed: frozenset[str]) -> CommandVerdict:
+    """Like `classify_command`, and every program in it must be one of `allowed`."""
     try:
         for simple in _read(command):
-            check(simple.words, allowed)
+            check_read_only(simple.words, allowed)
     except UnsureError as unsure:
-        return Verdict(False, str(unsure))
-    return Verdict(True, "every command in it only reads")
+        return CommandVerdict(False, str(unsure))
+    return CommandVerdict(True, "every command in it only reads")
 
 
-def parts(command: str) -> tuple[str, ...] | None:
+def split_compound(command: str) -> tuple[str, ...] | None:
     """The simple commands of a compound one, or None when they are not certain.
 
     Each is given with single blanks between its words, needless quotes removed and redirects to
@@ -108,17 +108,17 @@ def parts(command: str) -> tuple[str, ...] | None:
         return None
 
 
-def _spelled(simple: _Simple) -> str:
+def _spelled(simple: _SimpleCommand) -> str:
     words = (
         word.text
-        if word.kind is Kind.FIXED and shlex.quote(word.text) == word.text
+        if word.kind is WordCertainty.FIXED and shlex.quote(word.text) == word.text
         else word.source
         for word in simple.words
     )
     return " ".join((*words, *simple.inputs))
 
 
-def _read(command: str) -> list[_Simple]:
+def _read(command: str) -> list[_SimpleCommand]:
     """The simple commands in order, or UnsureError."""
     _check_characters(command)
     source = command.encode("utf-8")
@@ -181,7 +181,7 @@ def _check_tokens(root: Node, source: bytes) -> None:
         raise UnsureError("it cannot be parsed with certainty")
 
 
-def _statements(node: Node, source: bytes, depth: int) -> Iterator[_Simple]:
+def _statements(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
     if depth > _DEEPEST:
         raise UnsureError("it is nested too deeply")
     if node.type in _HOLDERS:
@@ -193,16 +193,16 @@ def _statements(node: Node, source: bytes, depth: int) -> Iterator[_Simple]:
     elif node.type == "test_command":
         yield _bracket(node, source)
     else:
-        raise UnsureError(f"it contains {describe(node.type)}")
+        raise UnsureError(f"it contains {describe_node(node.type)}")
 
 
-def _held(node: Node, source: bytes, depth: int) -> Iterator[_Simple]:
+def _held(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
     if node.type == "subshell" and source.startswith(b"((", node.start_byte):
         raise UnsureError("it contains `((`")
     before: Node | None = None
     for child in node.children:
         if not child.is_named and child.type not in _HOLDERS[node.type]:
-            raise UnsureError(f"it contains {describe(child.type)}")
+            raise UnsureError(f"it contains {describe_node(child.type)}")
         _check_separated(node, before, child, source)
         if child.is_named and child.type != "comment":
             yield from _statements(child, source, depth + 1)
@@ -216,29 +216,29 @@ def _check_separated(holder: Node, before: Node | None, child: Node, source: byt
     gap = (before.end_byte, child.start_byte)
     ends = child.is_named or child.type == "}"
     if before.is_named and ends and not _BETWEEN_STATEMENTS.fullmatch(source, *gap):
-        raise UnsureError(f"the commands of {describe(holder.type)} run into each other")
+        raise UnsureError(f"the commands of {describe_node(holder.type)} run into each other")
     if before.type in {"{", "!"} and gap[0] == gap[1]:
         raise UnsureError(f"a word begins with `{before.type}`")
     if before.type in {"{", "("} and not child.is_named:
         raise UnsureError("an empty group")
 
 
-def _redirected(node: Node, source: bytes, depth: int) -> Iterator[_Simple]:
+def _redirected(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
     body, *redirects = node.children
     end = body.end_byte
     inputs: list[str] = []
     for redirect in redirects:
         if redirect.type not in _REDIRECTS:
-            raise UnsureError(f"it contains {describe(redirect.type)}")
+            raise UnsureError(f"it contains {describe_node(redirect.type)}")
         _check_gap(source, end, redirect.start_byte, needed=False)
         inputs += _redirect(redirect, source)
         end = redirect.end_byte
     for simple in _statements(body, source, depth + 1):
-        yield _Simple(simple.words, (*simple.inputs, *inputs))
+        yield _SimpleCommand(simple.words, (*simple.inputs, *inputs))
 
 
-def _simple(node: Node, source: bytes) -> _Simple:
-    words: list[Word] = []
+def _simple(node: Node, source: bytes) -> _SimpleCommand:
+    words: list[ShellWord] = []
     inputs: list[str] = []
     end: int | None = None
     for child in node.children:
@@ -251,40 +251,40 @@ def _simple(node: Node, source: bytes) -> _Simple:
         elif child.type == "command_name":
             words.append(_program(child))
         elif child.type in WORD_NODES:
-            words.append(decode(child))
+            words.append(decode_word(child))
         else:
-            raise UnsureError(f"it contains {describe(child.type)}")
+            raise UnsureError(f"it contains {describe_node(child.type)}")
     if not words:
         raise UnsureError("it contains a redirect without a command")
-    return _Simple(tuple(words), tuple(inputs))
+    return _SimpleCommand(tuple(words), tuple(inputs))
 
 
-def _program(node: Node) -> Word:
+def _program(node: Node) -> ShellWord:
     if node.child_count != 1 or node.children[0].type != "word":
         raise UnsureError("the name of a command is quoted or worked out")
-    word = decode(node.children[0])
-    if word.kind is not Kind.FIXED or word.text != word.source or word.text in _RESERVED:
+    word = decode_word(node.children[0])
+    if word.kind is not WordCertainty.FIXED or word.text != word.source or word.text in _RESERVED:
         raise UnsureError(f"the command name `{word.source}` is not a plain program name")
     return word
 
 
-def _bracket(node: Node, source: bytes) -> _Simple:
+def _bracket(node: Node, source: bytes) -> _SimpleCommand:
     """`[ … ]` as the command it is."""
     tokens = list(_test_tokens(node))
     if tokens[0].type != "[" or tokens[-1].type != "]":
         raise UnsureError("it contains `[[` or `((`")
-    words: list[Word] = []
+    words: list[ShellWord] = []
     end: int | None = None
     for token in tokens:
         if end is not None:
             _check_gap(source, end, token.start_byte, needed=True)
         end = token.end_byte
         if token.type in WORD_NODES:
-            words.append(decode(token))
+            words.append(decode_word(token))
         else:
             text = source[token.start_byte : token.end_byte].decode("utf-8")
-            words.append(Word(text, text))
-    return _Simple(tuple(words))
+            words.append(ShellWord(text, text))
+    return _SimpleCommand(tuple(words))
 
 
 def _test_tokens(node: Node) -> Iterator[Node]:
@@ -294,7 +294,7 @@ def _test_tokens(node: Node) -> Iterator[Node]:
         elif child.type in WORD_NODES | _TEST_TOKENS | {"[", "]", "test_operator"}:
             yield child
         else:
-            raise UnsureError(f"a test contains {describe(child.type)}")
+            raise UnsureError(f"a test contains {describe_node(child.type)}")
 
 
 def _check_gap(source: bytes, start: int, end: int, *, needed: bool) -> None:
@@ -313,23 +313,23 @@ def _redirect(node: Node, source: bytes) -> list[str]:
     _check_gap(source, operator.end_byte, targets[0].start_byte, needed=False)
     if descriptors and node.children[0].text not in {b"0", b"1", b"2"}:
         raise UnsureError("a redirect of another stream than the standard ones")
-    target = decode(targets[0])
+    target = decode_word(targets[0])
     if not _harmless_redirect(operator.type, target):
         raise UnsureError(f"the redirect `{operator.type} {target.source}`")
     return [f"{operator.type} {target.source}"] if operator.type.startswith("<") else []
 
 
-def _harmless_redirect(operator: str, target: Word) -> bool:
+def _harmless_redirect(operator: str, target: ShellWord) -> bool:
     match operator:
         case ">" | ">>" | "&>" | "&>>":
-            return target.kind is Kind.FIXED and target.text == "/dev/null"
+            return target.kind is WordCertainty.FIXED and target.text == "/dev/null"
         case ">&":
-            return target.kind is Kind.FIXED and target.text in {"1", "2"}
+            return target.kind is WordCertainty.FIXED and target.text in {"1", "2"}
         case "<":
             # bash opens a connection for /dev/tcp/HOST/PORT
             device = "dev/" in target.text and target.text != "/dev/null"
-            return target.kind <= Kind.PATH and bool(target.text) and not device
+            return target.kind <= WordCertainty.PATH and bool(target.text) and not device
         case "<<<":
-            return target.kind <= Kind.PATH
+            return target.kind <= WordCertainty.PATH
         case _:
             return False

@@ -22,7 +22,7 @@ class UnsureError(Exception):
     """A command, or a part of one, that is not certain to be harmless; the text says which."""
 
 
-class Kind(enum.IntEnum):
+class WordCertainty(enum.IntEnum):
     """How far the text of a word is certain; a word made of pieces is as bad as its worst."""
 
     FIXED = 0  # exactly its text
@@ -32,20 +32,20 @@ class Kind(enum.IntEnum):
     UNKNOWN = 4  # the value of a variable we know nothing about
 
 
-class Word(msgspec.Struct, frozen=True):
+class ShellWord(msgspec.Struct, frozen=True):
     """One word of a command: the text after quote removal, the source text, the certainty."""
 
     text: str
     source: str
-    kind: Kind = Kind.FIXED
+    kind: WordCertainty = WordCertainty.FIXED
 
 
-class _Piece(msgspec.Struct, frozen=True):
+class _WordPiece(msgspec.Struct, frozen=True):
     """A part of a word; in `shape` every quoted character is blanked, so syntax stands out."""
 
     text: str
     shape: str
-    kind: Kind = Kind.FIXED
+    kind: WordCertainty = WordCertainty.FIXED
 
 
 WORD_NODES = frozenset(
@@ -79,7 +79,7 @@ _TILDE = re.compile(r"(?:\A|[=:])~")  # bash expands `name=~` in arguments too
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
-def decode(node: Node) -> Word:
+def decode_word(node: Node) -> ShellWord:
     """The word that a node of the syntax tree stands for."""
     pieces = list(_pieces(node))
     source = _source(node)
@@ -88,7 +88,7 @@ def decode(node: Node) -> Word:
     text = "".join(piece.text for piece in pieces)
     shape = "".join(piece.shape for piece in pieces)
     kind = max(piece.kind for piece in pieces)
-    return Word(text, source, max(kind, _kind_of_shape(shape)))
+    return ShellWord(text, source, max(kind, _kind_of_shape(shape)))
 
 
 def _source(node: Node) -> str:
@@ -98,15 +98,15 @@ def _source(node: Node) -> str:
     return text.decode("utf-8")
 
 
-def _kind_of_shape(shape: str) -> Kind:
+def _kind_of_shape(shape: str) -> WordCertainty:
     if "{" in _IDLE_BRACES.sub("", shape):
-        return Kind.LOOSE
+        return WordCertainty.LOOSE
     if any(mark in shape for mark in "*?["):
-        return Kind.GLOB
-    return Kind.PATH if _TILDE.search(shape) else Kind.FIXED
+        return WordCertainty.GLOB
+    return WordCertainty.PATH if _TILDE.search(shape) else WordCertainty.FIXED
 
 
-def _pieces(node: Node) -> Iterator[_Piece]:
+def _pieces(node: Node) -> Iterator[_WordPiece]:
     if node.type != "concatenation":
         yield _piece(node)
         return
@@ -118,26 +118,26 @@ def _pieces(node: Node) -> Iterator[_Piece]:
         yield _piece(child)
 
 
-def _piece(node: Node) -> _Piece:
+def _piece(node: Node) -> _WordPiece:
     source = _source(node)
     match node.type:
         case "word":
             return _unquoted(source)
         case "number" if _NUMBER.fullmatch(source):
-            return _Piece(source, source)
+            return _WordPiece(source, source)
         case "raw_string" if re.fullmatch(r"'[^']*'", source):
-            return _Piece(source[1:-1], "_" * max(1, len(source) - 2))
+            return _WordPiece(source[1:-1], "_" * max(1, len(source) - 2))
         case "string":
             return _double_quoted(node, source)
         case "simple_expansion":
-            return _Piece(source, "_", max(Kind.LOOSE, _variable(source)))
+            return _WordPiece(source, "_", max(WordCertainty.LOOSE, _variable(source)))
         case "brace_expression" if _BRACE_RANGE.fullmatch(source):
-            return _Piece(source, source, Kind.LOOSE)
+            return _WordPiece(source, source, WordCertainty.LOOSE)
         case other:
-            raise UnsureError(f"a word contains {describe(other)}")
+            raise UnsureError(f"a word contains {describe_node(other)}")
 
 
-def describe(node_type: str) -> str:
+def describe_node(node_type: str) -> str:
     """A node type of the grammar as words for a reason."""
     name = node_type.replace("_", " ")
     return (
@@ -145,9 +145,9 @@ def describe(node_type: str) -> str:
     )
 
 
-def _unquoted(source: str) -> _Piece:
+def _unquoted(source: str) -> _WordPiece:
     if source in _LONE_BANG:
-        return _Piece(source, "_" * len(source))
+        return _WordPiece(source, "_" * len(source))
     text, shape, at = "", "", 0
     while at < len(source):
         if _PLAIN.match(source, at):
@@ -156,13 +156,13 @@ def _unquoted(source: str) -> _Piece:
             text, shape, at = text + found[1], shape + "_", found.end()
         else:
             raise UnsureError(f"`{source[at : at + 2]}` outside quotes")
-    return _Piece(text, shape)
+    return _WordPiece(text, shape)
 
 
-def _double_quoted(node: Node, source: str) -> _Piece:
+def _double_quoted(node: Node, source: str) -> _WordPiece:
     if len(source) < 2 or source[0] != '"' or source[-1] != '"':
         raise UnsureError("a string is not closed")
-    text, kind, at = "", Kind.FIXED, 1
+    text, kind, at = "", WordCertainty.FIXED, 1
     raw = source.encode("utf-8")
     for child in node.children:
         if child.type == "simple_expansion":
@@ -171,9 +171,9 @@ def _double_quoted(node: Node, source: str) -> _Piece:
             expansion = raw[start:end].decode("utf-8")
             text, kind, at = text + expansion, max(kind, _variable(expansion)), end
         elif child.type not in {'"', "$", "string_content"}:
-            raise UnsureError(f"a string contains {describe(child.type)}")
+            raise UnsureError(f"a string contains {describe_node(child.type)}")
     text += _literal(raw[at:-1].decode("utf-8"), last=True)
-    return _Piece(text, "_" * max(1, len(text)), kind)
+    return _WordPiece(text, "_" * max(1, len(text)), kind)
 
 
 def _literal(content: str, *, last: bool) -> str:
@@ -186,11 +186,11 @@ def _literal(content: str, *, last: bool) -> str:
     return _QUOTED_ESCAPE.sub(r"\1", content)
 
 
-def _variable(expansion: str) -> Kind:
+def _variable(expansion: str) -> WordCertainty:
     found = _EXPANSION.fullmatch(expansion)
     if found is None:
         raise UnsureError(f"the expansion `{expansion}`")
-    return Kind.PATH if found[1] in _HARMLESS_VARIABLES else Kind.UNKNOWN
+    return WordCertainty.PATH if found[1] in _HARMLESS_VARIABLES else WordCertainty.UNKNOWN
 
 
 _ENTRY = re.compile(r"(-[^=\[\s]+)(==|=|\[=\])?")
@@ -200,7 +200,7 @@ _BARE_NUMBER = re.compile(r"-[0-9]+")
 _Given = list[tuple[str, str | None]]  # option names, each with its value if one is known
 
 
-class Options(msgspec.Struct, frozen=True):
+class ProgramOptions(msgspec.Struct, frozen=True):
     """The options a program is allowed, and how strictly its words are read."""
 
     takes: dict[str, str]
@@ -210,27 +210,27 @@ class Options(msgspec.Struct, frozen=True):
     attached: bool = True  # a short option may carry its value in the same word
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedWords(msgspec.Struct, frozen=True):
     """What the words of a call turned out to be."""
 
-    operands: tuple[Word, ...]
+    operands: tuple[ShellWord, ...]
     names: frozenset[str]
     values: tuple[tuple[str, str], ...]
 
 
-def names(text: str) -> frozenset[str]:
+def make_name_set(text: str) -> frozenset[str]:
     """The words of a text as a set, so that a long list stays readable."""
     return frozenset(text.split())
 
 
-def options(
+def parse_options(
     spec: str,
     *,
     most: int | None = None,
     first: bool = False,
     clusters: bool = True,
     attached: bool = True,
-) -> Options:
+) -> ProgramOptions:
     """Read a table of options from its string form."""
     takes: dict[str, str] = {}
     for entry in spec.split():
@@ -238,12 +238,12 @@ def options(
         if found is None:
             raise ValueError(f"{entry!r} is not an entry of an option table")
         takes[found[1]] = found[2] or ""
-    return Options(takes, most, first, clusters, attached)
+    return ProgramOptions(takes, most, first, clusters, attached)
 
 
-def parse(words: Sequence[Word], table: Options) -> Parsed:
+def parse_words(words: Sequence[ShellWord], table: ProgramOptions) -> ParsedWords:
     """Tell options, their values and operands apart; unsure about anything not in the table."""
-    operands: list[Word] = []
+    operands: list[ShellWord] = []
     given: _Given = []
     at = 0
     while at < len(words):
@@ -252,11 +252,11 @@ def parse(words: Sequence[Word], table: Options) -> Parsed:
         dashed = word.text != "-" and word.text.startswith("-")
         if table.first and operands and dashed:
             raise UnsureError(f"the option `{word.text}` after an operand")
-        if word.text == "--" and word.kind is Kind.FIXED:
-            operands += [operand(rest, after_dashes=True) for rest in words[at:]]
+        if word.text == "--" and word.kind is WordCertainty.FIXED:
+            operands += [check_operand(rest, after_dashes=True) for rest in words[at:]]
             break
         if not dashed:
-            operands.append(operand(word))
+            operands.append(check_operand(word))
             continue
         found, follow = _option(word, table)
         given += found
@@ -264,48 +264,57 @@ def parse(words: Sequence[Word], table: Options) -> Parsed:
         at += follow
     if table.most is not None:
         _check_count(operands, table.most)
-    return Parsed(
+    return ParsedWords(
         tuple(operands),
         frozenset(name for name, _ in given),
         tuple((name, value) for name, value in given if value is not None),
     )
 
 
-def _check_count(operands: Sequence[Word], most: int) -> None:
+def _check_count(operands: Sequence[ShellWord], most: int) -> None:
     if len(operands) > most:
         raise UnsureError(f"`{operands[most].source}` is one operand too many")
     for word in operands:
-        if word.kind is Kind.GLOB:
+        if word.kind is WordCertainty.GLOB:
             raise UnsureError(f"`{word.source}` may match more than one file")
 
 
-def operand(word: Word, *, after_dashes: bool = False) -> Word:
+def check_operand(word: ShellWord, *, after_dashes: bool = False) -> ShellWord:
     """The word itself when it cannot turn into an option."""
-    if word.kind > Kind.GLOB:
+    if word.kind > WordCertainty.GLOB:
         raise UnsureError(f"`{word.source}` may expand to options")
-    if word.kind is Kind.GLOB and not after_dashes and word.text[:1] in {"*", "?", "[", "-"}:
+    if (
+        word.kind is WordCertainty.GLOB
+        and not after_dashes
+        and word.text[:1] in {"*", "?", "[", "-"}
+    ):
         raise UnsureError(f"`{word.source}` may match a file whose name is an option (use `./`)")
-    if word.kind is not Kind.GLOB and after_dashes and len(word.text) > 1 and word.text[0] == "-":
+    if (
+        word.kind is not WordCertainty.GLOB
+        and after_dashes
+        and len(word.text) > 1
+        and word.text[0] == "-"
+    ):
         raise UnsureError(f"`{word.source}` looks like an option")
     return word
 
 
-def fixed(word: Word) -> str:
+def find_fixed_text(word: ShellWord) -> str:
     """The text of a word that cannot expand to anything else."""
-    if word.kind is not Kind.FIXED:
+    if word.kind is not WordCertainty.FIXED:
         raise UnsureError(f"`{word.source}` is not literal")
     return word.text
 
 
-def _separate_value(option: Word, value: Word) -> str:
-    if value.kind is not Kind.FIXED or value.text.startswith("-"):
+def _separate_value(option: ShellWord, value: ShellWord) -> str:
+    if value.kind is not WordCertainty.FIXED or value.text.startswith("-"):
         raise UnsureError(f"`{value.source}` as the value of `{option.source}`")
     return value.text
 
 
-def _option(word: Word, table: Options) -> tuple[_Given, int]:
+def _option(word: ShellWord, table: ProgramOptions) -> tuple[_Given, int]:
     """The options in one word, and how many of the following words are values."""
-    text = fixed(word)
+    text = find_fixed_text(word)
     if text in table.takes:
         return [(text, None)], {"=": 1, "==": 2}.get(table.takes[text], 0)
     if text.startswith("--"):
@@ -318,7 +327,7 @@ def _option(word: Word, table: Options) -> tuple[_Given, int]:
     return _cluster(text, table)
 
 
-def _cluster(text: str, table: Options) -> tuple[_Given, int]:
+def _cluster(text: str, table: ProgramOptions) -> tuple[_Given, int]:
     """The options in a word such as `-nrk2`: every letter must be known."""
     given: _Given = []
     for place, letter in enumerate(text[1:], start=2):

@@ -13,15 +13,15 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 import msgspec
 
-from sevenfold.errors import Mistake, StorageFailure
-from sevenfold.events import Denied, Emit
-from sevenfold.messages import Block, Json, Text, ToolResult, ToolUse, whole_characters
-from sevenfold.protocols import Tool, ToolFailed, Tools
-from sevenfold.tools.bash import Bash
-from sevenfold.tools.edit import Edit, Write
-from sevenfold.tools.permissions import Decision, Permissions
-from sevenfold.tools.read import Read
-from sevenfold.tools.search import Glob, Grep
+from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.core.events import Denied, Emit
+from sevenfold.core.messages import Block, Json, Text, ToolResult, ToolUse, strip_half_characters
+from sevenfold.core.protocols import Tool, ToolFailed, Tools
+from sevenfold.tools.bash_tool import BashTool
+from sevenfold.tools.edit_tool import EditTool, WriteTool
+from sevenfold.tools.permissions import PermissionDecision, Permissions
+from sevenfold.tools.read_tool import ReadTool
+from sevenfold.tools.search_tools import GlobTool, GrepTool
 from sevenfold.tools.workspace import Workspace
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -35,18 +35,18 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 _SHOWN: Final = 60
 
 
-def cleaned(value: Any) -> Any:
+def clean_arguments(value: Any) -> Any:
     """The same without halves of characters, which no file and no command line can hold."""
     if isinstance(value, str):
-        return whole_characters(value)
+        return strip_half_characters(value)
     if isinstance(value, dict):
-        return {whole_characters(key): cleaned(item) for key, item in value.items()}
+        return {strip_half_characters(key): clean_arguments(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [cleaned(item) for item in value]
+        return [clean_arguments(item) for item in value]
     return value
 
 
-def problem(schema: Json, args: Json) -> str | None:
+def find_argument_problem(schema: Json, args: Json) -> str | None:
     """What is wrong with these arguments, in one sentence that names the field; None: nothing.
 
     Only the plain part of JSON Schema is checked; what is beyond it is for the tool to say.
@@ -93,12 +93,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-Asked: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
+ApproveCall: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
 """Asked before a tool runs: None lets it, a text is why not."""
 _NUL: Final = "\N{SYMBOL FOR NULL}"
 
 
-def checked(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+def check_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     """These tools, if they are tools; else a `Mistake` that says what one lacks."""
     given = tuple(tools)
     for tool in given:
@@ -117,7 +117,7 @@ def checked(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 class Toolbox:
     """Implements `protocols.Tools`. A call is always answered; only cancellation leaves it."""
 
-    def __init__(self, tools: Iterable[Tool], gate: Asked, emit: Emit) -> None:
+    def __init__(self, tools: Iterable[Tool], gate: ApproveCall, emit: Emit) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._gate, self._emit = gate, emit
 
@@ -128,8 +128,8 @@ class Toolbox:
 
     def safe(self, use: ToolUse) -> bool:
         """Whether it may run beside others. A call that will only be refused may."""
-        tool, args = self._tools.get(use.name), cleaned(use.input)
-        if tool is None or problem(tool.schema["input_schema"], args):
+        tool, args = self._tools.get(use.name), clean_arguments(use.input)
+        if tool is None or find_argument_problem(tool.schema["input_schema"], args):
             return True
         return tool.safe(args)
 
@@ -138,8 +138,8 @@ class Toolbox:
         if tool is None:
             names = ", ".join(self._tools) or "none"
             return _failed(use, f"there is no tool {use.name}; the tools are: {names}")
-        use = msgspec.structs.replace(use, input=cleaned(use.input))
-        if wrong := problem(tool.schema["input_schema"], use.input):
+        use = msgspec.structs.replace(use, input=clean_arguments(use.input))
+        if wrong := find_argument_problem(tool.schema["input_schema"], use.input):
             return _failed(use, f"{use.name} was not run: {wrong}")
         if (reason := await self._gate(use)) is not None:
             self._emit(Denied(use, reason))
@@ -168,7 +168,7 @@ def _plain(content: str | tuple[Block, ...]) -> str | tuple[Block, ...]:
 
 
 def _plain_text(text: str) -> str:
-    return whole_characters(text).replace("\0", _NUL)
+    return strip_half_characters(text).replace("\0", _NUL)
 
 
 def _sentence(error: OSError) -> str:
@@ -179,28 +179,28 @@ def _sentence(error: OSError) -> str:
 _check: type[Tools] = Toolbox
 
 
-def standard_tools(workspace: Workspace) -> list[Tool]:
+def make_standard_tools(workspace: Workspace) -> list[Tool]:
     """Read, Write, Edit, Bash, Grep and Glob over one workspace."""
     return [
-        Read(workspace),
-        Write(workspace),
-        Edit(workspace),
-        Bash(workspace),
-        Grep(workspace),
-        Glob(workspace),
+        ReadTool(workspace),
+        WriteTool(workspace),
+        EditTool(workspace),
+        BashTool(workspace),
+        GrepTool(workspace),
+        GlobTool(workspace),
     ]
 
 
-Answer: TypeAlias = bool | Literal["always"]
-Ask: TypeAlias = Callable[[ToolUse, str, tuple[str, ...]], Awaitable[Answer]]
+PermissionAnswer: TypeAlias = bool | Literal["always"]
+AskPermission: TypeAlias = Callable[[ToolUse, str, tuple[str, ...]], Awaitable[PermissionAnswer]]
 """Asks the person: what is to run, why it is asked, and the rules that "always" adds for this session."""
 
 
-class Gate:
+class ToolGate:
     """Callable: None lets a call through, a text is why not. Questions are put one at a time."""
 
     def __init__(
-        self, permissions: Permissions, workspace: Workspace, ask: Ask | None = None
+        self, permissions: Permissions, workspace: Workspace, ask: AskPermission | None = None
     ) -> None:
         self.permissions, self._workspace, self._ask = permissions, workspace, ask
         self._asking = anyio.Lock()
@@ -217,12 +217,12 @@ class Gate:
         workspace: Workspace,
         who: str,
         asks: Callable[[], bool],
-    ) -> Gate:
+    ) -> ToolGate:
         """For an agent: the same person, asked one question at a time and told who wants to know.
 
         `asks` says whether anybody watches it at this moment.
         """
-        gate = Gate(permissions, workspace, self._ask)
+        gate = ToolGate(permissions, workspace, self._ask)
         gate._asking, gate._who, gate._asks = self._asking, who, asks
         return gate
 
@@ -239,12 +239,12 @@ class Gate:
         self._approved.discard(use_id)
         self._confirm.pop(use_id, None)
 
-    def decide(self, use: ToolUse) -> Decision:
+    def decide(self, use: ToolUse) -> PermissionDecision:
         """What the rules say, with what was approved or is to be confirmed."""
         decision = self.permissions.decide(use, self._workspace)
         why = self._confirm.get(use.id)
         if why is not None and decision.behaviour == "allow":
-            return Decision("ask", why)
+            return PermissionDecision("ask", why)
         if why is None and use.id in self._approved and decision.behaviour == "ask":
             return msgspec.structs.replace(decision, behaviour="allow", reason="it was approved")
         return decision
@@ -266,7 +266,9 @@ class Gate:
             return None
         return decision.reason if decision.behaviour == "deny" else _unasked(decision)
 
-    async def _put(self, use: ToolUse, decision: Decision, ask: Ask) -> str | None:
+    async def _put(
+        self, use: ToolUse, decision: PermissionDecision, ask: AskPermission
+    ) -> str | None:
         why = f"{self._who}: {decision.reason}" if self._who else decision.reason
         answer = await ask(use, why, decision.remedies)
         if answer == "always":
@@ -275,7 +277,7 @@ class Gate:
         return None if answer else "the person said no to it"
 
 
-def _unasked(decision: Decision) -> str:
+def _unasked(decision: PermissionDecision) -> str:
     if not decision.remedies:
         return f"{decision.reason}; it must be confirmed, and nobody is here to be asked"
     rules = " ".join(f"--allow {_quoted(rule)}" for rule in decision.remedies)

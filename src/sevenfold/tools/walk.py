@@ -35,7 +35,7 @@ _LONG_LINE = 4000
 _GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*+|\?|\[!?\]?[^\]/]*\]|[{},]|\\.|.", re.DOTALL)
 
 
-def translate(glob: str) -> str:
+def translate_glob(glob: str) -> str:
     """A glob as a regular expression for whole paths: `*`, `?`, `[…]`, `{a,b}`, `**` over folders."""
     braces = glob.count("{") == glob.count("}")
     depth, out = 0, []
@@ -84,7 +84,7 @@ def _character_class(token: str) -> str:
     return expression
 
 
-class Ignore(NamedTuple):
+class IgnoreRule(NamedTuple):
     """One line of a `.gitignore`, bound to the folder it stands in."""
 
     folder: str
@@ -93,7 +93,7 @@ class Ignore(NamedTuple):
     folders_only: bool
 
 
-def ignores(folder: str) -> list[Ignore]:
+def read_gitignore(folder: str) -> list[IgnoreRule]:
     """The lines of a folder's `.gitignore`; no file, no lines."""
     path = Path(folder, ".gitignore")
     try:
@@ -106,7 +106,7 @@ def ignores(folder: str) -> list[Ignore]:
     return [line for raw in text.splitlines() if (line := _ignore(folder, raw))]
 
 
-def _ignore(folder: str, raw: str) -> Ignore | None:
+def _ignore(folder: str, raw: str) -> IgnoreRule | None:
     line = raw.rstrip()
     if not line or line.startswith("#"):
         return None
@@ -115,15 +115,15 @@ def _ignore(folder: str, raw: str) -> Ignore | None:
     folders_only = line.endswith("/")
     line = line.rstrip("/")
     anchored = "/" in line
-    expression = translate(line.lstrip("/"))
+    expression = translate_glob(line.lstrip("/"))
     try:
         pattern = re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL)
     except re.error:
         return None
-    return Ignore(folder, pattern, keeps, folders_only) if line else None
+    return IgnoreRule(folder, pattern, keeps, folders_only) if line else None
 
 
-def _ignored(path: str, is_folder: bool, lines: list[Ignore]) -> bool:
+def _ignored(path: str, is_folder: bool, lines: list[IgnoreRule]) -> bool:
     for line in reversed(lines):  # the last that fits decides
         if line.folders_only and not is_folder:
             continue
@@ -132,24 +132,24 @@ def _ignored(path: str, is_folder: bool, lines: list[Ignore]) -> bool:
     return False
 
 
-def _ignores_above(root: str) -> list[Ignore]:
+def _ignores_above(root: str) -> list[IgnoreRule]:
     """What the folders above say, up to the repository's own."""
     if Path(root, ".git").exists():
         return []
-    above: list[Ignore] = []
+    above: list[IgnoreRule] = []
     for folder in Path(root).parents:
-        above = ignores(str(folder)) + above
+        above = read_gitignore(str(folder)) + above
         if Path(folder, ".git").exists():
             return above
     return []
 
 
-def walk(root: str, *, every: bool = False) -> Iterator[os.DirEntry[str]]:
+def walk_files(root: str, *, every: bool = False) -> Iterator[os.DirEntry[str]]:
     """Files and links below a folder, in order of their names; links are never followed.
 
     What git ignores is left out unless `every`.
     """
-    waiting: list[tuple[os.DirEntry[str] | str, list[Ignore]]]
+    waiting: list[tuple[os.DirEntry[str] | str, list[IgnoreRule]]]
     waiting = [(root, [] if every else _ignores_above(root))]
     while waiting:
         at, lines = waiting.pop()
@@ -158,11 +158,11 @@ def walk(root: str, *, every: bool = False) -> Iterator[os.DirEntry[str]]:
                 yield at
             continue
         folder = at if isinstance(at, str) else at.path
-        lines = lines if every else lines + ignores(folder)
+        lines = lines if every else lines + read_gitignore(folder)
         waiting += [(entry, lines) for entry in reversed(_entries(folder, lines))]
 
 
-def _entries(folder: str, lines: list[Ignore]) -> list[os.DirEntry[str]]:
+def _entries(folder: str, lines: list[IgnoreRule]) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -176,19 +176,19 @@ def _entries(folder: str, lines: list[Ignore]) -> list[os.DirEntry[str]]:
     return kept
 
 
-def relative(path: str, root: str) -> str:
+def find_relative_path(path: str, root: str) -> str:
     return path[len(root) :].lstrip("/")
 
 
 # --- listing ----------------------------------------------------------------------------------------
 
 
-def files(root: str, pattern: str, *, every: bool, limit: int) -> Iterator[dict[str, Any]]:
+def find_files(root: str, pattern: str, *, every: bool, limit: int) -> Iterator[dict[str, Any]]:
     """The newest files whose path below the folder fits the pattern, then how many there are."""
-    expression = re.compile(translate(pattern), re.DOTALL)
+    expression = re.compile(translate_glob(pattern), re.DOTALL)
     found = []
-    for entry in walk(root, every=every):
-        if expression.fullmatch(relative(entry.path, root)):
+    for entry in walk_files(root, every=every):
+        if expression.fullmatch(find_relative_path(entry.path, root)):
             try:
                 modified = entry.stat(follow_symlinks=False).st_mtime_ns
             except OSError:
@@ -203,7 +203,7 @@ def files(root: str, pattern: str, *, every: bool, limit: int) -> Iterator[dict[
 # --- searching --------------------------------------------------------------------------------------
 
 
-class Span(NamedTuple):
+class MatchSpan(NamedTuple):
     """Lines that belong to one match, and where in the first of them it begins."""
 
     first: int
@@ -211,7 +211,7 @@ class Span(NamedTuple):
     start: int
 
 
-class Lines:
+class TextLines:
     """The lines of a text by number, without a list of them: of a large text there may be millions."""
 
     def __init__(self, text: str) -> None:
@@ -231,7 +231,7 @@ class Lines:
         return self._text[self._at : end if end >= 0 else None]
 
 
-def search(
+def search_files(
     root: str,
     pattern: str,
     *,
@@ -243,41 +243,41 @@ def search(
     most: int = sys.maxsize,  # of one file; the others are counted
 ) -> Iterator[dict[str, Any]]:
     """Every match below a folder, or in one file, as `rg --json` would say it; and what is too large."""
-    expression = compiled(pattern, ignore_case=ignore_case, multiline=multiline)
+    expression = compile_pattern(pattern, ignore_case=ignore_case, multiline=multiline)
     named = not Path(root).is_dir()
     for path in [root] if named else _searched(root, glob):
         if named and not multiline:
             told = _streamed(path, expression, context)
-        elif (text := text_of(path, named=named)) is None:
+        elif (text := read_text(path, named=named)) is None:
             told = iter([{"type": "large", "data": {"path": {"text": path}}}])
         elif _may_match(expression, pattern, text):
             spans = (_spans_across if multiline else _spans)(expression, text)
-            told = _told(path, Lines(text), spans, context)
+            told = _told(path, TextLines(text), spans, context)
         else:
             continue
         yield from islice(told, 1) if first_only else _counted(path, told, most)
 
 
-def compiled(pattern: str, *, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
+def compile_pattern(pattern: str, *, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
     flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0) | (re.DOTALL if multiline else 0)
     return re.compile(pattern, flags)
 
 
 def _searched(root: str, glob: str | None) -> Iterator[str]:
-    wanted = re.compile(translate(glob), re.DOTALL) if glob else None
-    for entry in walk(root):
-        if not entry.is_symlink() and fits(wanted, relative(entry.path, root)):
+    wanted = re.compile(translate_glob(glob), re.DOTALL) if glob else None
+    for entry in walk_files(root):
+        if not entry.is_symlink() and is_glob_match(wanted, find_relative_path(entry.path, root)):
             yield entry.path
 
 
-def fits(wanted: re.Pattern[str] | None, path: str) -> bool:
+def is_glob_match(wanted: re.Pattern[str] | None, path: str) -> bool:
     """A glob without a folder in it is meant for the name alone."""
     if wanted is None or wanted.fullmatch(path):
         return True
     return wanted.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def text_of(path: str, *, named: bool) -> str | None:
+def read_text(path: str, *, named: bool) -> str | None:
     """The text of a file; empty if it is not text or cannot be read, None if it is too large."""
     most = LARGEST_NAMED if named else LARGEST
     try:
@@ -331,15 +331,15 @@ def _streamed(path: str, expression: re.Pattern[str], around: int) -> Iterator[d
                 before.append(line[:_LONG_LINE])
 
 
-def _spans(expression: re.Pattern[str], text: str) -> Iterator[Span]:
+def _spans(expression: re.Pattern[str], text: str) -> Iterator[MatchSpan]:
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else ()):
         if match := expression.search(line.removesuffix("\r")):
-            yield Span(number, number, match.start())
+            yield MatchSpan(number, number, match.start())
 
 
-def _spans_across(expression: re.Pattern[str], text: str) -> Iterator[Span]:
+def _spans_across(expression: re.Pattern[str], text: str) -> Iterator[MatchSpan]:
     """Matches may cross lines; those that share a line are told as one."""
-    found: Span | None = None
+    found: MatchSpan | None = None
     number = at = 0
     for match in expression.finditer(text):
         if match.end() == match.start():
@@ -352,14 +352,16 @@ def _spans_across(expression: re.Pattern[str], text: str) -> Iterator[Span]:
             continue
         if found:
             yield found
-        found = Span(number, last, at - text.rfind("\n", 0, at) - 1)
+        found = MatchSpan(number, last, at - text.rfind("\n", 0, at) - 1)
     if found:
         yield found
 
 
-def _told(path: str, lines: Lines, spans: Iterable[Span], around: int) -> Iterator[dict[str, Any]]:
+def _told(
+    path: str, lines: TextLines, spans: Iterable[MatchSpan], around: int
+) -> Iterator[dict[str, Any]]:
     told, end = -1, len(lines)
-    for span, following in pairwise(chain(spans, [Span(end, end, 0)])):
+    for span, following in pairwise(chain(spans, [MatchSpan(end, end, 0)])):
         for number in range(max(told + 1, span.first - around), span.first):
             yield _line("context", path, number, lines[number][:_LONG_LINE])
         rest = range(span.first + 1, min(span.last, span.first + MOST_LINES) + 1)
@@ -385,11 +387,11 @@ def _line(kind: str, path: str, number: int, text: str) -> dict[str, Any]:
     return {"type": kind, "data": data}
 
 
-def answer(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def answer_request(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Do what one request asks for."""
-    return files(**asked) if asked.pop("do") == "files" else search(**asked)
+    return find_files(**asked) if asked.pop("do") == "files" else search_files(**asked)
 
 
 if __name__ == "__main__":
-    for said in answer(json.load(sys.stdin)):
+    for said in answer_request(json.load(sys.stdin)):
         sys.stdout.write(json.dumps(said) + "\n")

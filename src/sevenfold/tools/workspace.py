@@ -18,13 +18,13 @@ import anyio
 import msgspec
 from anyio.abc import Process
 
-from sevenfold.protocols import Clock, ToolFailed
-from sevenfold.tokens import REFERENCE_WINDOW
-from sevenfold.tools.paths import absolute, real, secret, similar
-from sevenfold.tools.processes import MOST_KEPT, TERM_GRACE, end_groups, group_lives
+from sevenfold.core.protocols import Clock, ToolFailed
+from sevenfold.core.tokens import REFERENCE_WINDOW
+from sevenfold.tools.paths import is_secret_file, make_absolute, resolve_path, suggest_similar
+from sevenfold.tools.processes import MOST_KEPT, TERM_GRACE, end_groups, is_group_alive
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenFile(msgspec.Struct, frozen=True):
     """What a file looked like when the model last read or wrote it."""
 
     at: float
@@ -34,13 +34,13 @@ class Seen(msgspec.Struct, frozen=True):
     digest: str = ""
     """Empty for a file too large to be worth it; then size and time have to do."""
 
-    def still(self, now: Seen) -> bool:
+    def still(self, now: SeenFile) -> bool:
         if self.digest and now.digest:
             return self.digest == now.digest
         return (self.size, self.modified) == (now.size, now.modified)
 
 
-class Keeper(Protocol):
+class FileKeeper(Protocol):
     """Looks after files that are more than files: memory, for instance."""
 
     def keeps(self, path: Path) -> bool:
@@ -64,7 +64,7 @@ class Keeper(Protocol):
         ...
 
 
-class _Nobody:
+class _NoKeeper:
     def keeps(self, path: Path) -> bool:
         return False
 
@@ -95,15 +95,15 @@ class Workspace:
     clock: Clock
     trusted: bool = False
     """Whether the user trusts this folder: only then may git do what its files say, unasked."""
-    seen: dict[Path, Seen] = field(default_factory=dict)
+    seen: dict[Path, SeenFile] = field(default_factory=dict)
     """By real path, least recently used first."""
     background: list[Process] = field(default_factory=list)
     """Commands that were started in the background."""
     leftovers: set[int] = field(default_factory=set)
     """Process groups of commands that ended and left something running."""
-    hidden: Callable[[Path], bool] = secret
+    hidden: Callable[[Path], bool] = is_secret_file
     """Files that a search over a folder leaves out."""
-    keeper: Keeper = field(default_factory=_Nobody)
+    keeper: FileKeeper = field(default_factory=_NoKeeper)
     """Of files that are more than files."""
     most_output: int = MOST_KEPT
     """Bytes of a command's output held in memory; more is worth it where long results are stored."""
@@ -114,7 +114,7 @@ class Workspace:
     _cwd: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.root = real(self.root)
+        self.root = resolve_path(self.root)
         self._cwd = self.root
 
     @property
@@ -129,11 +129,11 @@ class Workspace:
 
     @cwd.setter
     def cwd(self, folder: Path) -> None:
-        self._cwd = real(folder)
+        self._cwd = resolve_path(folder)
 
     def locate(self, text: str) -> Path:
         """The absolute path that the model means; links are not followed yet."""
-        return absolute(text, self.cwd, self.home)
+        return make_absolute(text, self.cwd, self.home)
 
     def shown(self, path: Path) -> str:
         """The path as short as it can be and still be understood by every tool."""
@@ -141,16 +141,16 @@ class Workspace:
             return "."
         return str(path.relative_to(self.cwd) if path.is_relative_to(self.cwd) else path)
 
-    def remember(self, path: Path, seen: Seen) -> None:
+    def remember(self, path: Path, seen: SeenFile) -> None:
         self.seen.pop(path, None)
         self.seen[path] = seen
 
     @property
     def search_path(self) -> str:
-        return search_path(self.environment)
+        return make_search_path(self.environment)
 
     def program(self, name: str) -> str | None:
-        return program(name, self.environment)
+        return find_program(name, self.environment)
 
     async def close(self) -> None:
         """End everything that still runs."""
@@ -163,19 +163,19 @@ class Workspace:
 
     def forget_ended(self) -> None:
         """Let go of what has ended by itself: its number may soon be somebody else's."""
-        self.background = [p for p in self.background if group_lives(p.pid)]
-        self.leftovers = {group for group in self.leftovers if group_lives(group)}
+        self.background = [p for p in self.background if is_group_alive(p.pid)]
+        self.leftovers = {group for group in self.leftovers if is_group_alive(group)}
 
 
-def search_path(environment: Mapping[str, str]) -> str:
+def make_search_path(environment: Mapping[str, str]) -> str:
     """PATH without folders that depend on where we are: a project must not bring its own `ls`."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
 
 
-def program(name: str, environment: Mapping[str, str]) -> str | None:
+def find_program(name: str, environment: Mapping[str, str]) -> str | None:
     """Where a program is, for whoever is given this environment."""
-    return shutil.which(name, path=search_path(environment))
+    return shutil.which(name, path=make_search_path(environment))
 
 
 LARGEST_DIGEST: Final = 64 << 20
@@ -208,7 +208,7 @@ _MAGIC: Final[tuple[tuple[bytes, str], ...]] = (
 
 def open_ordinary(workspace: Workspace, path: Path) -> BinaryIO:
     """The file, open for reading; anything but an ordinary file is refused, with what it is."""
-    shown, target = workspace.shown(path), real(path)
+    shown, target = workspace.shown(path), resolve_path(path)
     if any(target.is_relative_to(folder) for folder in _SYSTEM):
         raise ToolFailed(f"{shown} belongs to the system and is no ordinary file; use Bash for it")
     try:
@@ -243,10 +243,10 @@ def _elsewhere(workspace: Workspace, path: Path) -> str:
         moved = workspace.root / path.relative_to(workspace.cwd)
         if moved.exists():
             return f" in {workspace.cwd}; did you mean {moved}?"
-    return similar(path)
+    return suggest_similar(path)
 
 
-def kind_of(head: bytes) -> str:
+def describe_binary(head: bytes) -> str:
     """What a binary file is, from its first bytes, in words."""
     if head[4:8] == b"ftyp":
         return "a video or an HEIC/AVIF image"
@@ -255,7 +255,7 @@ def kind_of(head: bytes) -> str:
     return next((kind for magic, kind in _MAGIC if head.startswith(magic)), "binary data")
 
 
-def size_of(size: int) -> str:
+def format_size(size: int) -> str:
     """A number of bytes for people."""
     for limit, unit in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
         if size >= limit:
@@ -263,7 +263,7 @@ def size_of(size: int) -> str:
     return f"{size:,} bytes"
 
 
-def look(file: BinaryIO, at: float) -> Seen:
+def look_at_file(file: BinaryIO, at: float) -> SeenFile:
     """What the open file looks like now."""
     state = os.fstat(file.fileno())
     digest = ""
@@ -274,12 +274,12 @@ def look(file: BinaryIO, at: float) -> Seen:
             running.update(chunk)
             left -= len(chunk)
         digest = running.hexdigest()
-    return Seen(at, state.st_size, state.st_mtime_ns, digest)
+    return SeenFile(at, state.st_size, state.st_mtime_ns, digest)
 
 
-def check_unchanged(workspace: Workspace, path: Path, now: Seen, doing: str) -> None:
+def check_unchanged(workspace: Workspace, path: Path, now: SeenFile, doing: str) -> None:
     """Refuse to change what the model has not seen as it is."""
-    before = workspace.seen.get(real(path))
+    before = workspace.seen.get(resolve_path(path))
     shown = workspace.shown(path)
     if before is None:
         raise ToolFailed(f"{shown} has not been read in this session; Read it before {doing} it")

@@ -10,24 +10,24 @@ from typing import Any
 
 import anyio
 
-from sevenfold.events import AgentEnded, AgentStarted, Event
+from sevenfold.core.events import AgentEnded, AgentStarted, Event
+from sevenfold.core.messages import Json, Message, ToolResult, ToolUse, assistant, user
+from sevenfold.core.protocols import Agent, AgentSpec, Attach, Layers, Spawner, Tool
+from sevenfold.core.request import Frame, Request, find_open_uses
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Mark, Reply, Transcript, View
 from sevenfold.layers.l7_agents.agent_tool import AgentTool
-from sevenfold.layers.l7_agents.definitions import BUILT_IN, Definition
-from sevenfold.layers.l7_agents.forks import PLACEHOLDER, Forks, Used
-from sevenfold.layers.l7_agents.mailbox import Letter, new_letter
-from sevenfold.layers.l7_agents.members import Notices, Parent
+from sevenfold.layers.l7_agents.definitions import BUILT_IN, AgentDefinition
+from sevenfold.layers.l7_agents.forks import PLACEHOLDER, CountedAccounts, ForkRunner
+from sevenfold.layers.l7_agents.mailbox import Letter, make_letter
+from sevenfold.layers.l7_agents.members import AgentNotices, ParentConversation
 from sevenfold.layers.l7_agents.roster import Roster
-from sevenfold.layers.settings import AgentSettings
-from sevenfold.layers.shared.background import Tray, owned_tasks
-from sevenfold.messages import Json, Message, ToolResult, ToolUse, assistant, user
-from sevenfold.protocols import Agent, AgentSpec, Attach, Layers, Spawner, Tool
-from sevenfold.request import Frame, Request, open_uses
-from sevenfold.session.log import Recording
+from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
+from sevenfold.session.log import TranscriptFile
+from sevenfold.settings.layers import AgentSettings
 from sevenfold.testing import NoAccounts, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Thresholds, Usage
 from sevenfold.tools.toolbox import Toolbox
-from sevenfold.transcript import Mark, Reply, Transcript, View
 from sevenfold.turn import Turn
 
 
@@ -104,8 +104,8 @@ class Actor:
         own: Callable[[Agent], Sequence[Tool]],
         attach: Sequence[Attach],
     ) -> None:
-        self.spec, self._used = spec, Used(NoAccounts())
-        self.recording = Recording(stage.folder / f"{spec.id}.jsonl", stage.clock, stage.emit)
+        self.spec, self._used = spec, CountedAccounts(NoAccounts())
+        self.recording = TranscriptFile(stage.folder / f"{spec.id}.jsonl", stage.clock, stage.emit)
         self.closed = False
         self.tools = [*own(self), stage.held]
         model = stage.model_of(spec)
@@ -138,7 +138,7 @@ class Actor:
 
     def _branch(self, view: View, stage: Stage) -> Transcript:
         transcript = Transcript.on(view, stage.clock.now)
-        if unanswered := open_uses(view):
+        if unanswered := find_open_uses(view):
             results = tuple(ToolResult(id, PLACEHOLDER) for id in unanswered)
             transcript.add(Message("user", results), by="fork")
         return transcript
@@ -206,19 +206,19 @@ class Stage:
 
     @asynccontextmanager
     async def open(self, view: Transcript | None = None) -> AsyncIterator[Stage]:
-        async with owned_tasks() as tasks:
+        async with open_task_group() as tasks:
             self._fields.setdefault("definitions", dict(BUILT_IN))
             self._fields.setdefault("tools", lambda: ("Agent", "Work", "SendMessage"))
             self._fields.setdefault("settings", AgentSettings())
             self.roster = Roster(
                 spawn=self,
-                background=Tray(tasks, self.emit),
+                background=BackgroundTasks(tasks, self.emit),
                 clock=self.clock,
                 emit=self.emit,
                 **self._fields,
             )
             self.tasks = tasks
-            self.parent = Parent("main", 0, lambda: self.turn.request)
+            self.parent = ParentConversation("main", 0, lambda: self.turn.request)
             self.tool = AgentTool(self.roster, self.parent)
             self.turn = self._main(view or Transcript(self.clock.now))
             yield self
@@ -250,7 +250,7 @@ class Stage:
         return await self.tool.run({"description": "a task", "prompt": "do it", **args}, "u")
 
     def letter(self, text: str, sender: str = "peer", **fields: Any) -> Letter:
-        return new_letter(sender, text, "a summary", self.clock, **fields)
+        return make_letter(sender, text, "a summary", self.clock, **fields)
 
     @property
     def results(self) -> list[ToolResult]:
@@ -260,7 +260,7 @@ class Stage:
     def told(self) -> list[str]:
         """The notices that stand in the main conversation."""
         view = self.turn.transcript.view
-        return [placed.message.text for placed in view if placed.by == Notices.__name__]
+        return [placed.message.text for placed in view if placed.by == AgentNotices.__name__]
 
     @property
     def ended(self) -> list[tuple[str, str]]:
@@ -270,9 +270,9 @@ class Stage:
     def started(self) -> list[str]:
         return [e.name for e in self.events if isinstance(e, AgentStarted)]
 
-    def forker(self) -> Forks:
+    def forker(self) -> ForkRunner:
         """Asks beside an agent, with the agent's own model."""
-        return Forks(
+        return ForkRunner(
             lambda: self.scripts["status"],
             NoAccounts(),
             self.clock,
@@ -295,10 +295,10 @@ def work(id: str = "w") -> Message:
     return assistant(ToolUse(id, "Work", {}))
 
 
-def defined(name: str, **fields: Any) -> dict[str, Definition]:
+def defined(name: str, **fields: Any) -> dict[str, AgentDefinition]:
     """The built-in definitions and one more."""
     fields = {"description": "for a test", "prompt": "You test.", "path": Path("x.md"), **fields}
-    return {**BUILT_IN, name: Definition(name=name, **fields)}
+    return {**BUILT_IN, name: AgentDefinition(name=name, **fields)}
 
 
 def marks(transcript: Transcript, name: str) -> list[Any]:

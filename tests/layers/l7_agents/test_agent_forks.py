@@ -10,14 +10,14 @@ import pytest
 from kit import extends
 from layers.l7_agents.stage import Stage, agent, agent_use, defined, settled, until, work
 
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
+from sevenfold.core.messages import Text, assistant
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.core.request import encode_prefix
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER
-from sevenfold.layers.l7_agents.members import Order, Parent, check_depth
-from sevenfold.layers.settings import AgentSettings
-from sevenfold.messages import Text, assistant
+from sevenfold.layers.l7_agents.members import AgentOrder, ParentConversation, check_depth
 from sevenfold.models.directives import parse_directive
-from sevenfold.protocols import ToolFailed
-from sevenfold.request import prefix
+from sevenfold.settings.layers import AgentSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def test_a_fork_waits_until_the_reply_it_stands_in_is_written(tmp_path: Pa
 async def test_a_fork_is_not_waited_for_without_end(tmp_path: Path) -> None:
     """A reply that was cut off is only written when its tools are done."""
     async with Stage(tmp_path).open() as stage:
-        hasty = Parent("main", 0, lambda: stage.turn.request, patience=0.02)
+        hasty = ParentConversation("main", 0, lambda: stage.turn.request, patience=0.02)
         with pytest.raises(ToolFailed, match="was cut off: ask for it again"):
             await hasty.written("u")
 
@@ -188,8 +188,8 @@ async def test_a_fork_that_is_over_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_depth_is_refused_by_its_number() -> None:
-    order = Order(description="d", prompt="p")
-    deep = Parent("a", 3, lambda: pytest.fail("never asked"))
+    order = AgentOrder(description="d", prompt="p")
+    deep = ParentConversation("a", 3, lambda: pytest.fail("never asked"))
 
     with pytest.raises(ToolFailed, match=r"3 deep at most \(agents\.depth\), and this one is at 3"):
         check_depth(order, deep, 3)
@@ -205,4 +205,4 @@ async def test_agents_of_one_kind_share_what_their_requests_begin_with(tmp_path:
 
     one, two = model.seen
     assert one[:2] == two[:2], "tools and system"
-    assert prefix(model.requests[0]) != prefix(model.requests[1])
+    assert encode_prefix(model.requests[0]) != encode_prefix(model.requests[1])

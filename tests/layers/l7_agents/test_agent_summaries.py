@@ -8,11 +8,11 @@ import pytest
 from kit import extends
 from layers.l7_agents.stage import Stage, settled, work
 
-from sevenfold.errors import Refused, UnknownModel
-from sevenfold.events import Event, Failed, Progress
-from sevenfold.layers.l7_agents.run import KIND, status_words
-from sevenfold.layers.settings import AgentSettings
+from sevenfold.core.errors import Refused, UnknownModel
+from sevenfold.core.events import Event, Failed, Progress
+from sevenfold.layers.l7_agents.agent_run import KIND, extract_status
 from sevenfold.models.directives import parse_directive
+from sevenfold.settings.layers import AgentSettings
 from sevenfold.testing.doubles import Line
 
 pytestmark = pytest.mark.anyio
@@ -156,4 +156,4 @@ async def test_they_can_be_switched_off(tmp_path: Path) -> None:
     ],
 )
 def test_a_status_is_one_short_line(text: str, words: str) -> None:
-    assert status_words(text) == words
+    assert extract_status(text) == words

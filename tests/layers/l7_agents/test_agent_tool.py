@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from layers.l7_agents.stage import Stage, agent, agent_use, defined, settled, work
 
-from sevenfold.errors import UnknownModel
-from sevenfold.events import AgentEnded, AgentStarted, Notice
-from sevenfold.layers.l7_agents.agent_tool import MOST_TOKENS, MOST_TYPES, schema_of
-from sevenfold.layers.l7_agents.definitions import BUILT_IN, Definition
-from sevenfold.layers.l7_agents.members import awaited, free_name, read_order
-from sevenfold.layers.settings import AgentSettings
-from sevenfold.messages import Text, ToolUse, assistant
-from sevenfold.protocols import ToolFailed
+from sevenfold.core.errors import UnknownModel
+from sevenfold.core.events import AgentEnded, AgentStarted, Notice
+from sevenfold.core.messages import Text, ToolUse, assistant
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.core.tokens import MessageSize, Usage, estimate_tokens
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.l7_agents.agent_tool import MOST_TOKENS, MOST_TYPES, make_schema
+from sevenfold.layers.l7_agents.definitions import BUILT_IN, AgentDefinition
+from sevenfold.layers.l7_agents.members import find_awaited_agents, make_free_name, read_order
+from sevenfold.settings.layers import AgentSettings
 from sevenfold.testing.doubles import Line
-from sevenfold.tokens import Size, Usage, estimate
-from sevenfold.transcript import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -141,7 +141,7 @@ async def test_an_agent_that_takes_long_goes_on_in_the_background(tmp_path: Path
         assert not result.is_error
         [listed] = stage.roster.agents
         assert listed.background
-        assert awaited(stage.turn.transcript.view.marks) == [listed.id]
+        assert find_awaited_agents(stage.turn.transcript.view.marks) == [listed.id]
 
         stage.held.let_go.set()
         await stage.roster.wait()
@@ -365,15 +365,16 @@ async def test_what_is_asked_for_goes_before_the_definition(tmp_path: Path) -> N
 
 def test_the_tool_costs_few_tokens() -> None:
     """Every request of every session carries it."""
-    schema = schema_of(BUILT_IN)
-    assert Size(text=len(msgspec.json.encode(schema))).tokens() < 450
+    schema = make_schema(BUILT_IN)
+    assert MessageSize(text=len(msgspec.json.encode(schema))).tokens() < 450
 
 
 def test_many_types_are_cut_and_named() -> None:
     many = {
-        f"t{n}": Definition(name=f"t{n}", description="x " * 200, prompt="p") for n in range(70)
+        f"t{n}": AgentDefinition(name=f"t{n}", description="x " * 200, prompt="p")
+        for n in range(70)
     }
-    about = schema_of(many)["description"]
+    about = make_schema(many)["description"]
     described = about.count("\n- t")
     assert 20 < described < MOST_TYPES
     assert f"and {70 - described} more: t{described}, " in about
@@ -383,12 +384,12 @@ def test_many_types_are_cut_and_named() -> None:
 @pytest.mark.parametrize(("letter", "length"), [("x", 600), ("x", 1), ("字", 600)])
 def test_three_thousand_types_cost_no_more_than_a_few(letter: str, length: int) -> None:
     many = {
-        f"kind-{n}": Definition(name=f"kind-{n}", description=letter * length, prompt="p")
+        f"kind-{n}": AgentDefinition(name=f"kind-{n}", description=letter * length, prompt="p")
         for n in range(3_000)
     }
-    about = schema_of(many)["description"]
-    few = schema_of(BUILT_IN)["description"]
-    assert estimate(about) - estimate(few) <= MOST_TOKENS
+    about = make_schema(many)["description"]
+    few = make_schema(BUILT_IN)["description"]
+    assert estimate_tokens(about) - estimate_tokens(few) <= MOST_TOKENS
     assert about.count("\n- kind-") <= MOST_TYPES
     assert " more: kind-" in about
 
@@ -399,7 +400,7 @@ def test_a_fork_is_a_fork_in_whatever_case() -> None:
 
 
 def test_an_agent_without_a_name_gets_none_that_is_somebody_elses() -> None:
-    assert free_name("Code Reviewer", ()) == "code-reviewer-1"
-    assert free_name("fork", ["fork-1"]) == "fork-2"
-    assert free_name("user", ()) == "agent-1"
-    assert free_name("team lead", ["agent-1"]) == "agent-2"
+    assert make_free_name("Code Reviewer", ()) == "code-reviewer-1"
+    assert make_free_name("fork", ["fork-1"]) == "fork-2"
+    assert make_free_name("user", ()) == "agent-1"
+    assert make_free_name("team lead", ["agent-1"]) == "agent-2"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from layers.l7_agents.stage import Stage, agent, defined, until, work
 
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.core.request import Request
 from sevenfold.layers.l7_agents.worktrees import Worktrees
-from sevenfold.protocols import ToolFailed
-from sevenfold.request import Request
 
 GIT = shutil.which("git")
 pytestmark = [

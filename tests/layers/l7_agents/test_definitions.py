@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.errors import Mistake
+from sevenfold.core.errors import Mistake
 from sevenfold.layers.l7_agents.definitions import (
     BUILT_IN,
     DESCRIPTION,
     LARGEST,
     MOST,
-    Definition,
-    Found,
-    chosen,
-    definition_folders,
+    AgentDefinition,
+    AgentDefinitions,
+    choose_definition,
+    explain_bad_name,
     find_definitions,
-    fitted,
-    parsed,
-    wrong_name,
+    fit_definition,
+    list_definition_folders,
+    parse_definition,
 )
 
 Put = Callable[..., Path]
@@ -56,11 +56,11 @@ def put(tmp_path: Path) -> Put:
 
 
 @pytest.fixture
-def find(tmp_path: Path) -> Callable[[], Found]:
-    return lambda: find_definitions(definition_folders(tmp_path / "home", tmp_path / "tree"))
+def find(tmp_path: Path) -> Callable[[], AgentDefinitions]:
+    return lambda: find_definitions(list_definition_folders(tmp_path / "home", tmp_path / "tree"))
 
 
-def only(found: Found) -> Definition:
+def only(found: AgentDefinitions) -> AgentDefinition:
     [one] = [one for one in found.definitions.values() if one.path is not None]
     return one
 
@@ -80,11 +80,11 @@ You review changes.
 """
 
 
-def test_every_key_is_understood(put: Put, find: Callable[[], Found]) -> None:
+def test_every_key_is_understood(put: Put, find: Callable[[], AgentDefinitions]) -> None:
     path = put("r.md", FULL)
     found = find()
     assert found.problems == ()
-    assert only(found) == Definition(
+    assert only(found) == AgentDefinition(
         name="reviewer",
         description="Reads a change and says what is wrong with it",
         prompt="You review changes.",
@@ -98,7 +98,9 @@ def test_every_key_is_understood(put: Put, find: Callable[[], Found]) -> None:
     )
 
 
-def test_what_is_left_out_is_as_the_session_has_it(put: Put, find: Callable[[], Found]) -> None:
+def test_what_is_left_out_is_as_the_session_has_it(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     put("plain.md", "---\nname: plain\ndescription: d\nmodel: inherit\n---\nwork")
     one = only(find())
     assert (one.tools, one.model, one.memory, one.isolation) == (None, None, None, None)
@@ -123,7 +125,7 @@ def test_what_is_left_out_is_as_the_session_has_it(put: Put, find: Callable[[], 
     ],
 )
 def test_tools_are_a_list_or_a_text_and_never_more_than_was_written(
-    put: Put, find: Callable[[], Found], written: str, meant: tuple[str, ...] | None
+    put: Put, find: Callable[[], AgentDefinitions], written: str, meant: tuple[str, ...] | None
 ) -> None:
     put("a.md", f"---\nname: a\ndescription: d\n{written}\n---\nwork")
     found = find()
@@ -134,7 +136,7 @@ def test_tools_are_a_list_or_a_text_and_never_more_than_was_written(
 
 @pytest.mark.parametrize("key", ["maxTurns", "max-turns", "max_turns", "MaxTurns", "max turns"])
 def test_keys_may_be_spelled_as_other_programs_do(
-    put: Put, find: Callable[[], Found], key: str
+    put: Put, find: Callable[[], AgentDefinitions], key: str
 ) -> None:
     put("a.md", f"---\nname: a\ndescription: d\n{key}: 3\n---\nwork")
     found = find()
@@ -151,7 +153,7 @@ permissionMode: default"""
 
 
 def test_what_other_programs_have_in_their_files_is_no_reason_to_complain(
-    put: Put, find: Callable[[], Found]
+    put: Put, find: Callable[[], AgentDefinitions]
 ) -> None:
     put("a.md", f"---\nname: a\ndescription: d\n{ELSEWHERE}\n---\nwork")
     found = find()
@@ -168,7 +170,7 @@ def test_what_other_programs_have_in_their_files_is_no_reason_to_complain(
     ],
 )
 def test_what_would_hold_an_agent_back_elsewhere_is_said_not_to(
-    put: Put, find: Callable[[], Found], line: str, key: str
+    put: Put, find: Callable[[], AgentDefinitions], line: str, key: str
 ) -> None:
     path = put("a.md", f"---\nname: a\ndescription: d\n{line}\n---\nwork")
     found = find()
@@ -178,7 +180,7 @@ def test_what_would_hold_an_agent_back_elsewhere_is_said_not_to(
 
 
 def test_unknown_keys_are_one_line_for_a_folder_and_one_for_each_file_in_the_list(
-    put: Put, find: Callable[[], Found]
+    put: Put, find: Callable[[], AgentDefinitions]
 ) -> None:
     for number in range(5):
         head = f"name: a{number}\ndescription: d\ncolour: red\nkey{number}: x\nk\u202e: y"
@@ -197,7 +199,7 @@ def test_unknown_keys_are_one_line_for_a_folder_and_one_for_each_file_in_the_lis
 
 
 def test_much_that_is_wrong_is_few_lines_at_the_beginning_of_a_session(
-    put: Put, find: Callable[[], Found]
+    put: Put, find: Callable[[], AgentDefinitions]
 ) -> None:
     for number in range(40):
         put(f"a{number:02}.md", f"---\nname: a{number}\nmemory: global\n---\nwork")
@@ -214,14 +216,16 @@ def test_much_that_is_wrong_is_few_lines_at_the_beginning_of_a_session(
     assert "37 more stand in place of others" in found.notes[3]
 
 
-def test_without_a_name_it_is_called_like_its_file(put: Put, find: Callable[[], Found]) -> None:
+def test_without_a_name_it_is_called_like_its_file(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     put("db-expert.md", "---\ndescription: Knows the database\n---\nwork")
     found = find()
     assert (only(found).name, found.problems) == ("db-expert", ())
 
 
 def test_without_a_description_it_is_said_and_can_be_used(
-    put: Put, find: Callable[[], Found]
+    put: Put, find: Callable[[], AgentDefinitions]
 ) -> None:
     put("a.md", "---\nname: a\n---\nwork")
     found = find()
@@ -229,7 +233,9 @@ def test_without_a_description_it_is_said_and_can_be_used(
     assert "no description" in found.problems[0]
 
 
-def test_a_text_without_any_head_is_a_definition_too(put: Put, find: Callable[[], Found]) -> None:
+def test_a_text_without_any_head_is_a_definition_too(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     put("poet.md", "Write in verse.")
     put("README.md", "What these files are for.")
     found = find()
@@ -247,7 +253,7 @@ def test_a_text_without_any_head_is_a_definition_too(put: Put, find: Callable[[]
     ],
 )
 def test_a_broken_head_is_said_and_what_can_be_read_counts(
-    put: Put, find: Callable[[], Found], head: str
+    put: Put, find: Callable[[], AgentDefinitions], head: str
 ) -> None:
     path = put("a.md", f"---\n{head}\n---\nwork")
     found = find()
@@ -272,7 +278,7 @@ def test_a_broken_head_is_said_and_what_can_be_read_counts(
     ],
 )
 def test_a_value_that_makes_no_sense_is_said_and_does_not_count(
-    put: Put, find: Callable[[], Found], line: str, said: str
+    put: Put, find: Callable[[], AgentDefinitions], line: str, said: str
 ) -> None:
     put("a.md", f"---\nname: a\ndescription: d\n{line}\n---\nwork")
     found = find()
@@ -293,7 +299,7 @@ def test_a_value_that_makes_no_sense_is_said_and_does_not_count(
     ids=["empty", "no body", "binary", "huge"],
 )
 def test_what_cannot_be_a_definition_is_left_out_with_the_reason(
-    put: Put, find: Callable[[], Found], data: bytes, said: str
+    put: Put, find: Callable[[], AgentDefinitions], data: bytes, said: str
 ) -> None:
     path, _ = put("bad.md", data), put("good.md", FULL)
     found = find()
@@ -303,7 +309,9 @@ def test_what_cannot_be_a_definition_is_left_out_with_the_reason(
     assert said in problem
 
 
-def test_bytes_that_are_no_characters_are_said(put: Put, find: Callable[[], Found]) -> None:
+def test_bytes_that_are_no_characters_are_said(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     put("a.md", b"---\nname: a\ndescription: d\n---\nna\xefve")
     found = find()
     assert "na\ufffdve" in only(found).prompt
@@ -311,7 +319,7 @@ def test_bytes_that_are_no_characters_are_said(put: Put, find: Callable[[], Foun
 
 
 def test_a_definition_saved_by_a_windows_editor_is_read(
-    put: Put, find: Callable[[], Found]
+    put: Put, find: Callable[[], AgentDefinitions]
 ) -> None:
     put("a.md", FULL.replace("\n", "\r\n").encode("utf-8-sig"))
     put("b.md", FULL.replace("reviewer", "second").encode("utf-16"))
@@ -321,7 +329,7 @@ def test_a_definition_saved_by_a_windows_editor_is_read(
 
 
 def test_a_link_out_of_the_folder_is_left_out(
-    put: Put, find: Callable[[], Found], tmp_path: Path
+    put: Put, find: Callable[[], AgentDefinitions], tmp_path: Path
 ) -> None:
     good = put("good.md", FULL)
     (tmp_path / "secret.md").write_text(FULL.replace("reviewer", "thief"), encoding="utf-8")
@@ -345,7 +353,7 @@ def test_a_link_out_of_the_folder_is_left_out(
     ["../../etc/passwd", "a/b", "a\u202eb", "-x", "x" * 65, "fork", "Fork", "~", "a\\b"],
 )
 def test_a_name_that_cannot_be_one_falls_back_to_the_file(
-    put: Put, find: Callable[[], Found], name: str
+    put: Put, find: Callable[[], AgentDefinitions], name: str
 ) -> None:
     put("plain.md", f"---\nname: '{name}'\ndescription: d\n---\nwork")
     found = find()
@@ -356,7 +364,7 @@ def test_a_name_that_cannot_be_one_falls_back_to_the_file(
 
 @pytest.mark.parametrize("stem", ["fork", "-x", "a\u200bb"])
 def test_a_file_whose_own_name_is_odd_is_left_out(
-    put: Put, find: Callable[[], Found], stem: str
+    put: Put, find: Callable[[], AgentDefinitions], stem: str
 ) -> None:
     put(f"{stem}.md", "---\ndescription: d\n---\nwork")
     found = find()
@@ -367,7 +375,7 @@ def test_a_file_whose_own_name_is_odd_is_left_out(
 
 @pytest.mark.parametrize("name", ["Code Reviewer", "plugin:agent", "数据库-专家", "a.b_c"])
 def test_ordinary_names_of_all_sorts_are_taken(
-    put: Put, find: Callable[[], Found], name: str
+    put: Put, find: Callable[[], AgentDefinitions], name: str
 ) -> None:
     put("x.md", f"---\nname: {name}\ndescription: d\n---\nwork")
     found = find()
@@ -375,7 +383,7 @@ def test_ordinary_names_of_all_sorts_are_taken(
 
 
 def test_later_folders_go_before_earlier_ones_and_that_is_said(
-    put: Put, find: Callable[[], Found]
+    put: Put, find: Callable[[], AgentDefinitions]
 ) -> None:
     user = put("a.md", "---\nname: x\ndescription: user\n---\nwork")
     other = put("b.md", "---\nname: X\ndescription: other\n---\nwork", "tree/.claude/agents")
@@ -389,7 +397,7 @@ def test_later_folders_go_before_earlier_ones_and_that_is_said(
     )
 
 
-def test_what_is_built_in_can_be_replaced(put: Put, find: Callable[[], Found]) -> None:
+def test_what_is_built_in_can_be_replaced(put: Put, find: Callable[[], AgentDefinitions]) -> None:
     put("e.md", "---\nname: explore\ndescription: mine\n---\nwork")
     found = find()
     assert found.definitions["explore"].prompt == "work"
@@ -398,7 +406,9 @@ def test_what_is_built_in_can_be_replaced(put: Put, find: Callable[[], Found]) -
     assert BUILT_IN["explore"].prompt != "work"
 
 
-def test_two_of_one_name_in_a_folder_are_a_problem(put: Put, find: Callable[[], Found]) -> None:
+def test_two_of_one_name_in_a_folder_are_a_problem(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     first = put("a.md", "---\nname: x\ndescription: first\n---\nwork")
     second = put("b.md", "---\nname: x\ndescription: second\n---\nwork")
     found = find()
@@ -410,25 +420,29 @@ def test_two_of_one_name_in_a_folder_are_a_problem(put: Put, find: Callable[[], 
 
 def test_a_folder_that_is_the_users_and_the_projects_is_read_once(tmp_path: Path, put: Put) -> None:
     put("a.md", FULL, "me/.claude/agents")
-    found = find_definitions(definition_folders(tmp_path / "me/.claude", tmp_path / "me"))
+    found = find_definitions(list_definition_folders(tmp_path / "me/.claude", tmp_path / "me"))
     assert (only(found).name, found.notes, found.problems) == ("reviewer", (), ())
 
 
 def test_without_a_tree_nothing_of_the_project_is_loaded(tmp_path: Path, put: Put) -> None:
     put("a.md", FULL, "tree/.sevenfold/agents")
     put("b.md", FULL, "tree/.claude/agents")
-    assert find_definitions(definition_folders(tmp_path / "home", None)) == Found(dict(BUILT_IN))
+    assert find_definitions(list_definition_folders(tmp_path / "home", None)) == AgentDefinitions(
+        dict(BUILT_IN)
+    )
 
 
 def test_folders_that_are_not_there_or_not_folders_harm_nothing(
-    tmp_path: Path, find: Callable[[], Found]
+    tmp_path: Path, find: Callable[[], AgentDefinitions]
 ) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/agents").write_text("a file", encoding="utf-8")
-    assert find() == Found(dict(BUILT_IN))
+    assert find() == AgentDefinitions(dict(BUILT_IN))
 
 
-def test_more_files_than_anybody_has_are_not_all_read(put: Put, find: Callable[[], Found]) -> None:
+def test_more_files_than_anybody_has_are_not_all_read(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     for number in range(MOST + 3):
         put(f"a{number:03}.md", f"---\nname: a{number}\ndescription: d\n---\nwork")
     found = find()
@@ -436,7 +450,9 @@ def test_more_files_than_anybody_has_are_not_all_read(put: Put, find: Callable[[
     assert f"only the first {MOST}" in found.problems[0]
 
 
-def test_a_description_is_one_line_of_a_bounded_length(put: Put, find: Callable[[], Found]) -> None:
+def test_a_description_is_one_line_of_a_bounded_length(
+    put: Put, find: Callable[[], AgentDefinitions]
+) -> None:
     put("a.md", f'---\nname: a\ndescription: "Use it.\\\\n\\\\n{"word " * 500}"\n---\nwork')
     text = only(find()).description
     assert text.startswith("Use it. word")
@@ -453,30 +469,30 @@ def test_the_built_in_agents_are_as_promised() -> None:
 
 
 def test_an_agent_is_found_in_any_case_and_what_comes_close_is_named() -> None:
-    assert chosen(BUILT_IN, "Explore") is BUILT_IN["explore"]
+    assert choose_definition(BUILT_IN, "Explore") is BUILT_IN["explore"]
     said = (
         "there is no agent of the kind 'explorer'; did you mean 'explore'? Those there are: "
         "general-purpose, explore"
     )
     with pytest.raises(Mistake) as error:
-        chosen(BUILT_IN, "explorer")
+        choose_definition(BUILT_IN, "explorer")
     assert str(error.value) == said
     with pytest.raises(Mistake, match=r"'q'; those there are: general-purpose, explore, fork\Z"):
-        chosen(BUILT_IN, "q", also=["fork"])
+        choose_definition(BUILT_IN, "q", also=["fork"])
     with pytest.raises(Mistake, match=r"'forks'; did you mean 'fork'\? Those there are: "):
-        chosen(BUILT_IN, "forks", also=["fork"])
+        choose_definition(BUILT_IN, "forks", also=["fork"])
 
 
 def test_a_mistake_about_a_kind_is_short_however_many_there_are() -> None:
-    many = {f"kind-{n}": Definition(name=f"kind-{n}", prompt="p") for n in range(3_000)}
+    many = {f"kind-{n}": AgentDefinition(name=f"kind-{n}", prompt="p") for n in range(3_000)}
     with pytest.raises(Mistake, match=r", kind-39 and 2,960 more\Z") as error:
-        chosen(many, "x\n" * 9999)
+        choose_definition(many, "x\n" * 9999)
     assert len(str(error.value)) < 600
 
 
-def fit(model: str = "claude-opus-5-5", **fields: Any) -> tuple[Definition, tuple[str, ...]]:
-    one = Definition(name="a", prompt="p", **fields)
-    return fitted(one, TOOLS, model)
+def fit(model: str = "claude-opus-5-5", **fields: Any) -> tuple[AgentDefinition, tuple[str, ...]]:
+    one = AgentDefinition(name="a", prompt="p", **fields)
+    return fit_definition(one, TOOLS, model)
 
 
 def test_a_missing_tool_is_said_and_left_out() -> None:
@@ -514,12 +530,18 @@ def test_tools_that_are_never_to_be_had_are_taken_out_of_all() -> None:
 
 
 def test_a_model_that_is_only_a_size_is_one_of_the_same_provider() -> None:
-    one, said = fitted(Definition(name="a", prompt="p", model="haiku"), TOOLS, "claude-opus-5-5")
+    one, said = fit_definition(
+        AgentDefinition(name="a", prompt="p", model="haiku"), TOOLS, "claude-opus-5-5"
+    )
     assert (one.model, said) == ("claude-haiku-5-5", ())
-    one, said = fitted(Definition(name="a", prompt="p", model="haiku"), TOOLS, "offline")
+    one, said = fit_definition(
+        AgentDefinition(name="a", prompt="p", model="haiku"), TOOLS, "offline"
+    )
     assert one.model is None
     assert "the same model" in said[0]
-    one, said = fitted(Definition(name="a", prompt="p", model="openai:x"), TOOLS, "offline")
+    one, said = fit_definition(
+        AgentDefinition(name="a", prompt="p", model="openai:x"), TOOLS, "offline"
+    )
     assert (one.model, said) == ("openai:x", ())
 
 
@@ -534,12 +556,12 @@ PIECES = st.sampled_from(
 @settings(max_examples=150)
 def test_whatever_a_file_holds_it_is_a_definition_or_a_reason(text: str) -> None:
     path = Path("/agents/a.md")
-    read = parsed(text, path)
+    read = parse_definition(text, path)
     left_out = [said for said in read.problems if " is left out: " in said]
     assert (read.definition is None) is bool(left_out), "its file can always give it a name"
     assert all(said.startswith("/agents/a.md") and said.isprintable() for said in read.problems)
     if read.definition is not None:
-        assert wrong_name(read.definition.name) == ""
+        assert explain_bad_name(read.definition.name) == ""
         assert read.definition.prompt.strip()
         assert all(tool in text for tool in read.definition.tools or ())
         assert read.definition.tools is None or "tools:" in text

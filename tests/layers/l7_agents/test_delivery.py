@@ -10,38 +10,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import make, use
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.events import Event, Failed, Mail
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.core.events import Event, Failed, Mail
+from sevenfold.core.messages import Message, ToolUse, user
+from sevenfold.core.protocols import Layers
+from sevenfold.core.transcript import Mark, Replace, Transcript, Undo
 from sevenfold.layers.l7_agents.mail import (
     BY,
     MARK,
     MOST_AT_ONCE,
     REMEMBERED,
-    Delivery,
-    Queue,
-    id_in,
-    render,
+    MailDelivery,
+    MemoryInbox,
+    find_letter_id,
+    render_letter,
 )
 from sevenfold.layers.l7_agents.mailbox import (
     Letter,
     Mailbox,
     MailboxFull,
     ShutdownRequest,
-    new_letter,
+    make_letter,
 )
-from sevenfold.messages import Message, ToolUse, user
-from sevenfold.protocols import Layers
 from sevenfold.testing import FakeClock, FakeTools
-from sevenfold.transcript import Mark, Replace, Transcript, Undo
 
 CLOCK = FakeClock()
 
 
 def letter(id: str, text: str = "", sender: str = "ada") -> Letter:
-    return new_letter(sender, text or f"text of {id}", f"about {id}", CLOCK, id=id)
+    return make_letter(sender, text or f"text of {id}", f"about {id}", CLOCK, id=id)
 
 
-def post(box: Mailbox | Queue, *ids: str) -> None:
+def post(box: Mailbox | MemoryInbox, *ids: str) -> None:
     for id in ids:
         box.post(letter(id))
 
@@ -58,7 +58,7 @@ class Receiver:
     def open(self) -> None:
         self.box = Mailbox(self.path, CLOCK, self.events.append)
         self.transcript = Transcript.load(self.lines, CLOCK.now, self._write)
-        self.delivery = Delivery([self.box], self.events.append)
+        self.delivery = MailDelivery([self.box], self.events.append)
 
     def _write(self, lines: bytes) -> None:
         self.lines += lines
@@ -71,7 +71,7 @@ class Receiver:
 
     @property
     def delivered(self) -> list[str]:
-        return [id for placed in self.transcript.view if (id := id_in(placed))]
+        return [id for placed in self.transcript.view if (id := find_letter_id(placed))]
 
     @property
     def waiting(self) -> list[str]:
@@ -183,15 +183,15 @@ def test_going_back_in_the_conversation_brings_no_letter_twice_if_the_mark_stays
 
 
 def test_the_mark_stays_short_and_lists_whatever_is_not_settled(tmp_path: Path) -> None:
-    class Stuck(Queue):
+    class Stuck(MemoryInbox):
         """Never gets round to settling."""
 
         def settle(self, ids: Collection[str]) -> None:
             return None
 
-    stuck, queue = Stuck("ada"), Queue("ada", most=1_000)
+    stuck, queue = Stuck("ada"), MemoryInbox("ada", most=1_000)
     transcript = Transcript(CLOCK.now)
-    delivery = Delivery([stuck, queue], lambda event: None)
+    delivery = MailDelivery([stuck, queue], lambda event: None)
     post(stuck, "s1", "s2")
     for number in range(3 * REMEMBERED):
         post(queue, f"q{number}")
@@ -200,20 +200,20 @@ def test_the_mark_stays_short_and_lists_whatever_is_not_settled(tmp_path: Path) 
     marked = transcript.view.marks[MARK]
     assert marked[:2] == ["s1", "s2"]
     assert marked[2:] == [f"q{n}" for n in range(2 * REMEMBERED, 3 * REMEMBERED)]
-    assert [id_in(p) for p in transcript.view].count("s1") == 1
+    assert [find_letter_id(p) for p in transcript.view].count("s1") == 1
 
 
 def test_the_same_letter_in_two_inboxes_is_one(tmp_path: Path) -> None:
-    queue, other = Queue("ada"), Queue("ada")
+    queue, other = MemoryInbox("ada"), MemoryInbox("ada")
     post(queue, "a")
     post(other, "a", "b")
     transcript = Transcript(CLOCK.now)
-    delivery = Delivery([queue, other], lambda event: None)
+    delivery = MailDelivery([queue, other], lambda event: None)
 
     transcript.add(*delivery.attach(transcript.view), by=BY)
     assert delivery.attach(transcript.view) == ()
 
-    assert [id_in(placed) for placed in transcript.view] == ["a", "b"]
+    assert [find_letter_id(placed) for placed in transcript.view] == ["a", "b"]
     assert (queue.waiting(), other.waiting()) == ((), ())
 
 
@@ -237,9 +237,9 @@ def test_more_than_a_request_can_take_in_waits_for_the_next(receiver: Receiver) 
 
 
 def test_arrived_is_told_of_each_letter_once() -> None:
-    queue, told = Queue("ada"), list[Letter]()
-    queue.post(new_letter("lead", "", "end", CLOCK, ShutdownRequest("r1"), id="a"))
-    delivery = Delivery([queue], lambda event: None, told.append)
+    queue, told = MemoryInbox("ada"), list[Letter]()
+    queue.post(make_letter("lead", "", "end", CLOCK, ShutdownRequest("r1"), id="a"))
+    delivery = MailDelivery([queue], lambda event: None, told.append)
     view = Transcript(CLOCK.now).view
 
     delivery.attach(view)
@@ -256,38 +256,38 @@ def test_an_inbox_that_fails_stops_neither_the_turn_nor_the_others() -> None:
         def settle(self, ids: Collection[str]) -> None:
             raise AssertionError
 
-    queue, events = Queue("ada"), list[Event]()
+    queue, events = MemoryInbox("ada"), list[Event]()
     post(queue, "a")
-    delivery = Delivery([Broken(), queue], events.append)
+    delivery = MailDelivery([Broken(), queue], events.append)
     transcript = Transcript(CLOCK.now)
 
     transcript.add(*delivery.attach(transcript.view), by=BY)
     delivery.attach(transcript.view)
 
-    assert [id_in(placed) for placed in transcript.view] == ["a"]
+    assert [find_letter_id(placed) for placed in transcript.view] == ["a"]
     assert [e for e in events if isinstance(e, Failed)] == [
         Failed(BY, "ada.json could not be read: the disk is gone")
     ]
 
 
 def test_an_inbox_that_cannot_be_settled_is_said_once_and_delivers_once() -> None:
-    class Unsettled(Queue):
+    class Unsettled(MemoryInbox):
         def settle(self, ids: Collection[str]) -> None:
             raise Refused("not now")
 
     queue, events = Unsettled("ada"), list[Event]()
     post(queue, "a")
-    delivery, transcript = Delivery([queue], events.append), Transcript(CLOCK.now)
+    delivery, transcript = MailDelivery([queue], events.append), Transcript(CLOCK.now)
 
     for _ in range(3):
         transcript.add(*delivery.attach(transcript.view), by=BY)
 
-    assert [id_in(placed) for placed in transcript.view] == ["a"]
+    assert [find_letter_id(placed) for placed in transcript.view] == ["a"]
     assert events == [Mail("ada", "about a", "a"), Failed(BY, "not now")]
 
 
 def test_a_queue_takes_so_many_and_each_once() -> None:
-    queue = Queue("ada", most=2)
+    queue = MemoryInbox("ada", most=2)
     post(queue, "a", "b")
 
     with pytest.raises(MailboxFull, match="2 messages wait for 'ada' already"):
@@ -339,14 +339,14 @@ def test_any_order_of_posts_steps_and_crashes_delivers_each_once_and_in_order(
 
 @pytest.mark.anyio
 async def test_a_letter_arrives_at_the_next_tool_round_of_a_turn() -> None:
-    queue = Queue("ada")
+    queue = MemoryInbox("ada")
 
     def write(call: ToolUse) -> str:
         queue.post(letter("a", "stop and look at test_b"))
         return "ok"
 
     tools = FakeTools({"Read": write})
-    layers = Layers(attach=(Delivery([queue], lambda event: None),))
+    layers = Layers(attach=(MailDelivery([queue], lambda event: None),))
     turn = make([use("u1"), "done"], layers, tools=tools)
 
     await turn.run(user("go"))
@@ -358,7 +358,7 @@ async def test_a_letter_arrives_at_the_next_tool_round_of_a_turn() -> None:
 
 
 def test_only_what_delivery_appended_counts_as_delivered(receiver: Receiver) -> None:
-    receiver.transcript.add(render(letter("a")), by="user")  # pasted by a person
+    receiver.transcript.add(render_letter(letter("a")), by="user")  # pasted by a person
     post(receiver.box, "a")
 
     assert receiver.step() == 1

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
 from sevenfold.layers.l7_agents.mailbox import (
     LONGEST_TEXT,
-    Frame,
     Letter,
+    LetterFrame,
     PlanApprovalRequest,
     PlanApprovalResponse,
     ShutdownRequest,
     ShutdownResponse,
     TooLong,
-    approval_of,
-    check,
-    checked,
-    checked_name,
-    entry_of,
-    frame_from,
-    kind_of,
-    letter_of,
-    new_letter,
-    shortened,
-    words_of,
+    check_agent_name,
+    check_frame,
+    check_letter,
+    encode_letter,
+    make_letter,
+    name_frame_kind,
+    parse_frame,
+    parse_letter,
+    read_approval,
+    read_frame_text,
+    summarise_text,
 )
 from sevenfold.testing import FakeClock
 
@@ -92,10 +92,10 @@ ASKED = ShutdownRequest("r1", "all is done")
     ],
 )
 def test_a_frame_that_breaks_a_rule_is_refused_by_that_rule(
-    frame: Frame, sender: str, to: str, rule: str
+    frame: LetterFrame, sender: str, to: str, rule: str
 ) -> None:
     with pytest.raises(Refused) as refused:
-        check(frame, sender, to, "lead")
+        check_frame(frame, sender, to, "lead")
     assert str(refused.value) == rule
 
 
@@ -110,8 +110,8 @@ def test_a_frame_that_breaks_a_rule_is_refused_by_that_rule(
         (PlanApprovalResponse("r1", False, "smaller steps"), "lead", "ada"),
     ],
 )
-def test_a_frame_that_keeps_the_rules_passes(frame: Frame, sender: str, to: str) -> None:
-    check(frame, sender, to, "lead")
+def test_a_frame_that_keeps_the_rules_passes(frame: LetterFrame, sender: str, to: str) -> None:
+    check_frame(frame, sender, to, "lead")
 
 
 @pytest.mark.parametrize(
@@ -126,43 +126,46 @@ def test_a_frame_that_keeps_the_rules_passes(frame: Frame, sender: str, to: str)
 )
 def test_a_frame_that_is_none_says_what_is_wrong(fields: dict[str, object], why: str) -> None:
     with pytest.raises(Refused, match=why):
-        frame_from(fields)
+        parse_frame(fields)
 
 
 def test_a_frame_says_its_kind_its_words_and_whether_it_agrees() -> None:
-    frame = frame_from(
+    frame = parse_frame(
         {"type": "plan_approval_response", "request_id": "r", "approve": False, "feedback": "no"}
     )
 
-    assert (kind_of(frame), words_of(frame), approval_of(frame)) == (
+    assert (name_frame_kind(frame), read_frame_text(frame), read_approval(frame)) == (
         "plan_approval_response",
         "no",
         False,
     )
-    assert (words_of(PlanApprovalRequest("r", "plan")), words_of(ASKED)) == ("plan", "all is done")
-    assert approval_of(ASKED) is None
+    assert (read_frame_text(PlanApprovalRequest("r", "plan")), read_frame_text(ASKED)) == (
+        "plan",
+        "all is done",
+    )
+    assert read_approval(ASKED) is None
 
 
 def test_a_letter_becomes_an_entry_and_an_entry_the_same_letter() -> None:
-    plain = new_letter("lead", "look at the tests", "tests", FakeClock(1_700_000_000.5))
-    framed = new_letter("lead", "", "end", FakeClock(), ASKED)
+    plain = make_letter("lead", "look at the tests", "tests", FakeClock(1_700_000_000.5))
+    framed = make_letter("lead", "", "end", FakeClock(), ASKED)
 
-    assert list(entry_of(plain)) == ["id", "from", "text", "timestamp", "read", "summary"]
-    assert entry_of(plain)["timestamp"] == "2023-11-14T22:13:20.500Z"
-    assert letter_of(entry_of(plain)) == plain
-    assert letter_of(entry_of(framed)) == framed
+    assert list(encode_letter(plain)) == ["id", "from", "text", "timestamp", "read", "summary"]
+    assert encode_letter(plain)["timestamp"] == "2023-11-14T22:13:20.500Z"
+    assert parse_letter(encode_letter(plain)) == plain
+    assert parse_letter(encode_letter(framed)) == framed
 
 
 def test_what_is_odd_about_an_entry_is_read_as_well_as_can_be() -> None:
     entry = {"id": "a1", "from": "x", "text": "t", "timestamp": 0, "frame": {"type": "new"}, "z": 1}
 
-    letter = letter_of(entry)
+    letter = parse_letter(entry)
 
     assert letter.timestamp == "1970-01-01T00:00:00.000Z"
     assert letter.frame is None
     assert not letter.read
-    assert letter_of({**entry, "timestamp": 1e300}).timestamp == ""
-    assert letter_of({**entry, "timestamp": None, "summary": 3}).summary == ""
+    assert parse_letter({**entry, "timestamp": 1e300}).timestamp == ""
+    assert parse_letter({**entry, "timestamp": None, "summary": 3}).summary == ""
 
 
 @pytest.mark.parametrize(
@@ -187,14 +190,14 @@ def test_what_is_odd_about_an_entry_is_read_as_well_as_can_be() -> None:
 )
 def test_what_cannot_be_sent_says_why(letter: Letter, why: str) -> None:
     with pytest.raises(Refused) as refused:
-        checked(letter)
+        check_letter(letter)
     assert str(refused.value) == why
 
 
 def test_too_long_is_told_apart_from_other_refusals() -> None:
     with pytest.raises(TooLong):
-        checked(Letter(id="a", sender="x", text="y" * (LONGEST_TEXT + 1)))
-    checked(Letter(id="a", sender="x", text="y" * LONGEST_TEXT))
+        check_letter(Letter(id="a", sender="x", text="y" * (LONGEST_TEXT + 1)))
+    check_letter(Letter(id="a", sender="x", text="y" * LONGEST_TEXT))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +217,7 @@ def test_too_long_is_told_apart_from_other_refusals() -> None:
     ],
 )
 def test_plain_names_are_names(name: str) -> None:
-    assert checked_name(name) == name
+    assert check_agent_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -267,15 +270,15 @@ def test_plain_names_are_names(name: str) -> None:
 )
 def test_names_that_mean_a_place_or_somebody_else_are_refused(name: str) -> None:
     with pytest.raises(Refused, match="cannot be the name of an agent"):
-        checked_name(name)
+        check_agent_name(name)
 
 
 def test_a_message_that_nobody_summed_up_is_listed_by_how_it_begins() -> None:
-    assert shortened(" the build\n is red ") == "the build is red"
-    assert shortened("x" * 60) == "x" * 60
-    assert shortened("word " * 40) == f"{'word ' * 11}word…"
-    assert len(shortened("y" * 500)) == 60
+    assert summarise_text(" the build\n is red ") == "the build is red"
+    assert summarise_text("x" * 60) == "x" * 60
+    assert summarise_text("word " * 40) == f"{'word ' * 11}word…"
+    assert len(summarise_text("y" * 500)) == 60
 
 
 def test_a_team_may_be_called_what_an_agent_may_not() -> None:
-    assert checked_name("user", "a team") == "user"
+    assert check_agent_name("user", "a team") == "user"

@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.locks import RETRIES, Busy, held, pause
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Event, Notice
+from sevenfold.layers.l7_agents.locks import RETRIES, Busy, choose_retry_delay, hold_lock
 from sevenfold.layers.l7_agents.mailbox import (
     MOST_WAITING,
     REMEMBERED,
@@ -24,7 +24,7 @@ from sevenfold.layers.l7_agents.mailbox import (
     Mailbox,
     MailboxFull,
     TooLong,
-    new_letter,
+    make_letter,
 )
 from sevenfold.testing import FakeClock
 
@@ -67,7 +67,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def letter(text: str = "hello", id: str = "", sender: str = "lead") -> Letter:
-    return new_letter(sender, text, f"about {text[:20]}", CLOCK, id=id)
+    return make_letter(sender, text, f"about {text[:20]}", CLOCK, id=id)
 
 
 def good(id: str, **more: Any) -> dict[str, Any]:
@@ -305,7 +305,7 @@ def test_a_link_in_place_of_the_lock_or_of_the_folder_is_refused(tmp_path: Path)
 
 
 def test_a_lock_that_is_held_is_tried_ten_times_more_and_then_said(place: Place) -> None:
-    with held(place.path, place.slept.append), pytest.raises(Busy) as busy:
+    with hold_lock(place.path, place.slept.append), pytest.raises(Busy) as busy:
         place.box.post(letter())
 
     assert str(busy.value) == (
@@ -317,14 +317,14 @@ def test_a_lock_that_is_held_is_tried_ten_times_more_and_then_said(place: Place)
 
 
 def test_the_waits_grow_from_five_to_a_hundred_milliseconds() -> None:
-    assert [pause(n, lambda: 1.0) for n in range(10)] == pytest.approx(
+    assert [choose_retry_delay(n, lambda: 1.0) for n in range(10)] == pytest.approx(
         [0.01, 0.02, 0.04, 0.08] + [0.1] * 6
     )
-    assert pause(9, lambda: 0.0) == 0.005
+    assert choose_retry_delay(9, lambda: 0.0) == 0.005
 
 
 def test_a_lock_that_is_let_go_meanwhile_is_taken(place: Place) -> None:
-    holding = held(place.path, place.slept.append)
+    holding = hold_lock(place.path, place.slept.append)
     holding.__enter__()
 
     def sleep(seconds: float) -> None:
@@ -339,7 +339,7 @@ def test_a_lock_that_is_let_go_meanwhile_is_taken(place: Place) -> None:
 def test_settling_waits_for_nobody_and_is_done_later(place: Place) -> None:
     place.box.post(letter(id="a"))
 
-    with held(place.path, place.slept.append):
+    with hold_lock(place.path, place.slept.append):
         assert not place.box.settle(["a"])
     assert place.slept == []
     assert [one.id for one in place.box.waiting()] == ["a"]
@@ -350,7 +350,7 @@ def test_settling_waits_for_nobody_and_is_done_later(place: Place) -> None:
 def test_damage_is_read_past_while_somebody_else_writes(place: Place) -> None:
     place.holds(good("a"), "damaged")
 
-    with held(place.path, place.slept.append):
+    with hold_lock(place.path, place.slept.append):
         assert [one.id for one in place.box.waiting()] == ["a"]
     assert place.notices == []
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.events import Event, Notice
-from sevenfold.layers.l7_agents.mail import MOST, About, PostOffice, Teammate
-from sevenfold.layers.l7_agents.mailbox import new_letter
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.core.events import Event, Notice
+from sevenfold.layers.l7_agents.mail import MOST, MemberInfo, PostOffice, Teammate
+from sevenfold.layers.l7_agents.mailbox import make_letter
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -30,8 +30,8 @@ def post(tmp_path: Path, events: list[Event]) -> PostOffice:
 
 
 def test_who_joins_is_listed_in_order_until_it_leaves(post: PostOffice, tmp_path: Path) -> None:
-    post.join("boss", About("lead", "s-1"))
-    post.join("ada", About("researcher", "s-1", "running"))
+    post.join("boss", MemberInfo("lead", "s-1"))
+    post.join("ada", MemberInfo("researcher", "s-1", "running"))
     post.join("bob")
     post.say("ada", "idle")
 
@@ -57,7 +57,7 @@ def test_nothing_is_written_before_somebody_joins(post: PostOffice, tmp_path: Pa
 
 async def test_a_letter_goes_into_the_mailbox_of_a_member(post: PostOffice, tmp_path: Path) -> None:
     post.join("ada")
-    letter = new_letter("lead", "hello", "hi", CLOCK)
+    letter = make_letter("lead", "hello", "hi", CLOCK)
 
     assert await post.send("ada", letter)
     assert not await post.send("ada", letter)
@@ -69,7 +69,7 @@ async def test_a_letter_goes_into_the_mailbox_of_a_member(post: PostOffice, tmp_
 
 
 async def test_a_letter_to_nobody_says_who_is_there(post: PostOffice) -> None:
-    letter = new_letter("lead", "hello", "hi", CLOCK)
+    letter = make_letter("lead", "hello", "hi", CLOCK)
 
     with pytest.raises(Refused, match="in the team 'alpha': nobody has joined it yet"):
         await post.send("eve", letter)
@@ -106,7 +106,7 @@ def test_a_team_has_only_so_many_members(post: PostOffice, tmp_path: Path) -> No
 
     with pytest.raises(Refused, match="has 200 members"):
         post.join("one-more")
-    assert post.join("n7", About("again")).kind == "again"
+    assert post.join("n7", MemberInfo("again")).kind == "again"
 
 
 def test_damaged_members_are_set_aside_and_said(

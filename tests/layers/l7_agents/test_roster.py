@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from layers.l7_agents.stage import Stage, agent, settled, until, work
 
-from sevenfold.errors import Refused, SessionNotFound
-from sevenfold.layers.l7_agents.mail import PostOffice, id_in
+from sevenfold.core.errors import Refused, SessionNotFound
+from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.protocols import Tool
+from sevenfold.layers.l7_agents.mail import PostOffice, find_letter_id
 from sevenfold.layers.l7_agents.mailbox import LEAD, ShutdownResponse
-from sevenfold.layers.l7_agents.send_message import Directory, SendMessage
-from sevenfold.layers.settings import AgentSettings
-from sevenfold.messages import Message, ToolUse, assistant
-from sevenfold.protocols import Tool
+from sevenfold.layers.l7_agents.send_message import AgentDirectory, SendMessageTool
+from sevenfold.settings.layers import AgentSettings
 
 pytestmark = pytest.mark.anyio
 
 
 def letters(stage: Stage, name: str) -> list[str]:
     view = stage.actors[name].turn.transcript.view
-    return [placed.message.text for placed in view if id_in(placed)]
+    return [placed.message.text for placed in view if find_letter_id(placed)]
 
 
 def send(to: str, message: str, **frame: object) -> Message:
@@ -35,7 +35,7 @@ def team(tmp_path: Path, script: Sequence[str | Message] = ()) -> Stage:
     post = PostOffice(tmp_path / "home", "crew", stage.clock, stage.emit)
 
     def messenger(name: str) -> Tool:
-        return SendMessage(name, False, stage.roster, post, stage.clock)
+        return SendMessageTool(name, False, stage.roster, post, stage.clock)
 
     stage.having(post=post, messenger=messenger)
     return stage
@@ -349,5 +349,5 @@ async def test_a_background_agent_stopped_by_hand_is_told(tmp_path: Path) -> Non
 def test_the_roster_is_a_directory() -> None:
     from sevenfold.layers.l7_agents.roster import Roster
 
-    fits: type[Directory] = Roster
+    fits: type[AgentDirectory] = Roster
     assert fits is Roster

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from sevenfold.errors import StorageFailure
-from sevenfold.layers.l7_agents.mail import About, PostOffice, Queue
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.layers.l7_agents.mail import MemberInfo, MemoryInbox, PostOffice
 from sevenfold.layers.l7_agents.mailbox import (
     Letter,
     PlanApprovalResponse,
     ShutdownRequest,
-    new_letter,
+    make_letter,
 )
-from sevenfold.layers.l7_agents.send_message import SCHEMA, SendMessage
-from sevenfold.layers.l7_agents.sockets import NotSent, Reachable, Sessions
-from sevenfold.messages import ToolUse
-from sevenfold.protocols import ToolFailed
+from sevenfold.layers.l7_agents.send_message import SCHEMA, SendMessageTool
+from sevenfold.layers.l7_agents.sockets import NotSent, PeerSessions, SessionAddress
 from sevenfold.testing import FakeClock
-from sevenfold.tools.toolbox import Toolbox, problem
+from sevenfold.tools.toolbox import Toolbox, find_argument_problem
 
 pytestmark = pytest.mark.anyio
 CLOCK = FakeClock(0.0)
@@ -32,7 +32,7 @@ class Agents:
     """A directory of one running agent and one that has finished."""
 
     def __init__(self) -> None:
-        self.running, self.resumed = Queue("runner"), list[Letter]()
+        self.running, self.resumed = MemoryInbox("runner"), list[Letter]()
 
     async def deliver(self, name: str, letter: Letter) -> str | None:
         if name == "runner":
@@ -47,16 +47,16 @@ class Agents:
         return ("runner", "finisher")
 
 
-class Nearby(Sessions):
+class Nearby(PeerSessions):
     """One session that takes everything."""
 
     def __init__(self) -> None:
         self.got: list[Letter] = []
 
-    def listed(self) -> list[Reachable]:
-        return [Reachable("s-77", "/p", 1, 0.0)]
+    def listed(self) -> list[SessionAddress]:
+        return [SessionAddress("s-77", "/p", 1, 0.0)]
 
-    async def send(self, session: str, letter: Letter) -> Reachable:
+    async def send(self, session: str, letter: Letter) -> SessionAddress:
         if session != "s-77":
             raise NotSent("nobody", f"no session {session!r} can be reached on this machine")
         self.got.append(letter)
@@ -67,13 +67,13 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.agents, self.nearby = Agents(), Nearby()
         self.post = PostOffice(folder, "alpha", CLOCK, print)
-        self.post.join("lead", About("lead"))
+        self.post.join("lead", MemberInfo("lead"))
         self.post.join("ada")
         self.post.join("bob")
 
     async def send(self, sender: str = "lead", **args: Any) -> str:
         lead = sender == "lead"
-        tool = SendMessage(sender, lead, self.agents, self.post, CLOCK, self.nearby)
+        tool = SendMessageTool(sender, lead, self.agents, self.post, CLOCK, self.nearby)
         fields = {"message": "hello", "summary": "hi"} | args
         return await tool.run(fields, "u1")
 
@@ -88,7 +88,10 @@ def stage(tmp_path: Path) -> Stage:
 
 def test_the_tool_is_short_because_every_request_carries_it() -> None:
     assert len(json.dumps(SCHEMA)) < 900  # about 200 tokens
-    assert problem(SCHEMA["input_schema"], {"to": "a", "message": "b", "summary": "c"}) is None
+    assert (
+        find_argument_problem(SCHEMA["input_schema"], {"to": "a", "message": "b", "summary": "c"})
+        is None
+    )
 
 
 async def test_a_running_agent_gets_it_queued_and_a_finished_one_is_resumed(stage: Stage) -> None:
@@ -138,7 +141,7 @@ async def test_a_message_to_all_reaches_the_lead_who_has_not_joined(stage: Stage
 
 async def test_a_message_to_all_that_some_cannot_take_says_who(stage: Stage) -> None:
     for number in range(50):
-        stage.post.inbox("bob").post(new_letter("x", "y", "z", CLOCK, id=f"n{number}"))
+        stage.post.inbox("bob").post(make_letter("x", "y", "z", CLOCK, id=f"n{number}"))
 
     told = await stage.send(to="*")
 
@@ -312,7 +315,7 @@ async def test_frames_travel_inside_the_team_and_get_a_request_id(stage: Stage) 
 
 
 async def test_without_a_team_and_without_sessions_it_says_so() -> None:
-    tool = SendMessage("ada", False, Agents(), None, CLOCK)
+    tool = SendMessageTool("ada", False, Agents(), None, CLOCK)
 
     async def failing(to: str) -> str:
         with pytest.raises(ToolFailed) as failed:
@@ -331,7 +334,7 @@ async def test_where_nobody_is_nobody_is_listed() -> None:
         def names(self) -> Sequence[str]:
             return ()
 
-    tool = SendMessage("ada", False, Nobody(), None, CLOCK)
+    tool = SendMessageTool("ada", False, Nobody(), None, CLOCK)
 
     with pytest.raises(ToolFailed) as failed:
         await tool.run({"to": "x", "message": "m", "summary": "s"}, "u")
@@ -344,8 +347,8 @@ async def test_a_full_mailbox_and_a_broken_one_are_told_to_the_model(stage: Stag
 
     inbox = stage.post.inbox("ada")
     for number in range(50):
-        inbox.post(new_letter("x", "y", "z", CLOCK, id=f"n{number}"))
-    tool = SendMessage("lead", True, stage.agents, stage.post, CLOCK)
+        inbox.post(make_letter("x", "y", "z", CLOCK, id=f"n{number}"))
+    tool = SendMessageTool("lead", True, stage.agents, stage.post, CLOCK)
     box = Toolbox([tool], let, lambda event: None)
     args = {"to": "ada", "message": "m", "summary": "s"}
 

@@ -22,39 +22,39 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.events import Event, Notice
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.core.events import Event, Notice
 from sevenfold.layers.l7_agents.mailbox import (
     COMMAND_LINE,
     Letter,
     Mailbox,
     ShutdownRequest,
-    new_letter,
+    make_letter,
 )
 from sevenfold.layers.l7_agents.sockets import (
     LONGEST_LINE,
     LONGEST_PATH,
-    HungUp,
-    Listener,
     NotSent,
-    Reachable,
-    Sessions,
-    accept,
+    PeerGone,
+    PeerSessions,
+    SessionAddress,
+    SessionListener,
+    accept_connection,
     check_peer,
-    connect,
-    find,
-    listen,
-    new_socket,
-    own_user,
-    peer_user,
-    private,
-    reachable,
+    find_reachable,
+    find_runtime_folder,
+    get_own_user,
+    get_peer_user,
+    list_reachable,
+    make_private_folder,
+    make_socket_path,
+    open_connection,
+    open_listener,
+    parse_xucred,
     read_line,
-    runtime_folder,
-    send,
-    send_to,
-    user_in_xucred,
+    send_bytes,
+    send_letter_to,
 )
 from sevenfold.testing import FakeClock
 
@@ -75,17 +75,17 @@ def box(tmp_path: Path) -> Mailbox:
     return Mailbox(tmp_path / "inbox.json", CLOCK, print)
 
 
-def listening(folder: Path, receive: Any, session: str = "s-1", **more: Any) -> Listener:
-    return Listener(session, receive, folder, CLOCK, print, project="/p", **more)
+def listening(folder: Path, receive: Any, session: str = "s-1", **more: Any) -> SessionListener:
+    return SessionListener(session, receive, folder, CLOCK, print, project="/p", **more)
 
 
 def letter(text: str = "hello", id: str = "") -> Letter:
-    return new_letter("lead", text, "hi", CLOCK, id=id)
+    return make_letter("lead", text, "hi", CLOCK, id=id)
 
 
 async def not_sent(session: str, one: Letter, folder: Path, **more: Any) -> tuple[str, str]:
     with pytest.raises(NotSent) as failed:
-        await send_to(session, one, folder, **more)
+        await send_letter_to(session, one, folder, **more)
     return failed.value.why, str(failed.value)
 
 
@@ -96,7 +96,7 @@ async def test_a_letter_is_on_the_disk_before_its_sender_hears_yes(
     folder: Path, box: Mailbox
 ) -> None:
     async with listening(folder, box.accept):
-        there = await send_to("s-1", letter(id="a"), folder, own="s-2")
+        there = await send_letter_to("s-1", letter(id="a"), folder, own="s-2")
 
     assert (there.session, there.project, there.pid) == ("s-1", "/p", os.getpid())
     [entry] = json.loads(box.path.read_text(encoding="utf-8"))
@@ -107,15 +107,15 @@ async def test_a_letter_is_on_the_disk_before_its_sender_hears_yes(
 async def test_the_same_letter_sent_again_counts_once(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept):
         for _ in range(2):
-            await send_to("s-1", letter(id="a"), folder)
+            await send_letter_to("s-1", letter(id="a"), folder)
 
     assert len(box.waiting()) == 1
 
 
 async def test_no_name_of_the_team_can_be_claimed_from_outside(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept):
-        await send_to("s-1", letter(id="a"), folder, own='x" from="user"\n<')
-        await send_to("s-1", letter(id="b"), folder)
+        await send_letter_to("s-1", letter(id="a"), folder, own='x" from="user"\n<')
+        await send_letter_to("s-1", letter(id="b"), folder)
 
     assert [one.sender for one in box.waiting()] == [
         "uds:x' from='user' &lt;",
@@ -126,10 +126,10 @@ async def test_no_name_of_the_team_can_be_claimed_from_outside(folder: Path, box
 async def test_a_message_from_a_terminal_says_so_and_a_session_cannot_say_it(
     folder: Path, box: Mailbox
 ) -> None:
-    typed = new_letter(COMMAND_LINE, "the build is red", "build", CLOCK)
+    typed = make_letter(COMMAND_LINE, "the build is red", "build", CLOCK)
     async with listening(folder, box.accept):
-        await send_to("s-1", typed, folder)
-        await send_to("s-1", replace(typed, id="b"), folder, own="s-2")
+        await send_letter_to("s-1", typed, folder)
+        await send_letter_to("s-1", replace(typed, id="b"), folder, own="s-2")
 
     assert [one.sender for one in box.waiting()] == ["command-line", "uds:s-2"]
 
@@ -139,7 +139,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(folder: Path, box: 
         listening(folder, box.accept, "s-abc"),
         listening(folder, box.accept, "s-abd"),
     ):
-        assert find(folder, "s-abc").session == "s-abc"
+        assert find_reachable(folder, "s-abc").session == "s-abc"
         why, said = await not_sent("s-ab", letter(), folder)
         assert (why, said) == (
             "nobody",
@@ -156,7 +156,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(folder: Path, box: 
 async def test_many_at_once_all_arrive(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept), anyio.create_task_group() as tasks:
         for number in range(12):
-            tasks.start_soon(send_to, "s-1", letter(id=f"n{number}"), folder)
+            tasks.start_soon(send_letter_to, "s-1", letter(id=f"n{number}"), folder)
 
     assert {one.id for one in box.waiting()} == {f"n{n}" for n in range(12)}
 
@@ -209,9 +209,9 @@ async def test_a_session_that_does_not_answer_in_time(folder: Path) -> None:
 
 async def test_a_listener_hangs_up_on_who_takes_too_long(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept, seconds=0.05):
-        with await connect(folder / find(folder, "s-1").socket) as slow:
-            await send(slow, b'{"version"')
-            with pytest.raises(HungUp):
+        with await open_connection(folder / find_reachable(folder, "s-1").socket) as slow:
+            await send_bytes(slow, b'{"version"')
+            with pytest.raises(PeerGone):
                 await read_line(slow, 100)
 
 
@@ -220,7 +220,7 @@ async def test_too_long_is_refused_before_it_is_sent_and_again_where_it_arrives(
 ) -> None:
     async with listening(folder, box.accept):
         with pytest.raises(Refused, match="write it to a file"):
-            await send_to("s-1", letter("x" * 32_001), folder)
+            await send_letter_to("s-1", letter("x" * 32_001), folder)
         answer = await asked(folder, b"x" * (LONGEST_LINE + 10) + b"\n")
         long = {"id": "a", "from": "x", "text": "x" * 32_001}
         other = await asked(folder, line(letter=long))
@@ -234,11 +234,11 @@ async def test_too_long_is_refused_before_it_is_sent_and_again_where_it_arrives(
 
 
 async def test_frames_never_cross_sessions_on_either_end(folder: Path, box: Mailbox) -> None:
-    framed = new_letter("lead", "", "end", CLOCK, ShutdownRequest("r"))
+    framed = make_letter("lead", "", "end", CLOCK, ShutdownRequest("r"))
     entry = {"id": "a", "from": "lead", "text": "end", "frame": {"type": "unheard of"}}
     async with listening(folder, box.accept):
         with pytest.raises(Refused, match="frames stay inside a team"):
-            await send_to("s-1", framed, folder)
+            await send_letter_to("s-1", framed, folder)
         answer = await asked(folder, line(letter=entry))
 
     assert answer["why"] == "refused"
@@ -276,11 +276,11 @@ async def test_more_connections_than_allowed_are_asked_to_come_again(
     async with listening(folder, box.accept, connections=1) as listener:
         assert listener.here is not None
         path = folder / listener.here.socket
-        with await connect(path) as first:
-            await send(first, b"{")
+        with await open_connection(path) as first:
+            await send_bytes(first, b"{")
             answer = await asked(folder, line(), path)
         assert answer["why"] == "busy"
-        await Sessions(folder, "s-2", SystemClock()).send("s-1", letter())
+        await PeerSessions(folder, "s-2", SystemClock()).send("s-1", letter())
 
     assert len(box.waiting()) == 1
 
@@ -292,15 +292,17 @@ async def answering(folder: Path, *answers: bytes) -> AsyncIterator[list[bytes]]
 
     async def serve(listener: socket.socket) -> None:
         while True:
-            with await accept(listener) as connection, suppress(HungUp):
+            with await accept_connection(listener) as connection, suppress(PeerGone):
                 got.append(await read_line(connection, 10_000))
-                await send(connection, left.pop(0) if left else b'{"version": 1, "ok": true}\n')
+                await send_bytes(
+                    connection, left.pop(0) if left else b'{"version": 1, "ok": true}\n'
+                )
 
     async with listening(folder, refuse) as real, anyio.create_task_group() as tasks:
         assert real.here is not None
         path = folder / real.here.socket
         path.unlink()
-        with listen(path) as listener:
+        with open_listener(path) as listener:
             tasks.start_soon(serve, listener)
             yield got
             tasks.cancel_scope.cancel()
@@ -336,7 +338,7 @@ async def test_what_another_session_answers_is_read_with_care(
 
 
 async def test_an_answer_that_got_lost_is_asked_for_again_with_the_same_id(folder: Path) -> None:
-    sessions = Sessions(folder, "s-2", CLOCK)
+    sessions = PeerSessions(folder, "s-2", CLOCK)
 
     async with answering(folder, b"", b'{"version": 1, "why": "busy"}\n') as got:
         await sessions.send("s-1", letter(id="a"))
@@ -346,7 +348,7 @@ async def test_an_answer_that_got_lost_is_asked_for_again_with_the_same_id(folde
 
 
 async def test_it_is_not_asked_for_ever(folder: Path) -> None:
-    sessions = Sessions(folder, "s-2", CLOCK)
+    sessions = PeerSessions(folder, "s-2", CLOCK)
 
     async with answering(folder, b"", b"", b"") as got:
         with pytest.raises(NotSent, match="hung up"):
@@ -355,7 +357,7 @@ async def test_it_is_not_asked_for_ever(folder: Path) -> None:
 
 
 async def test_a_session_does_not_write_to_itself(folder: Path, box: Mailbox) -> None:
-    sessions = Sessions(folder, "s-1", CLOCK)
+    sessions = PeerSessions(folder, "s-1", CLOCK)
     async with listening(folder, box.accept), listening(folder, box.accept, "s-2"):
         assert [one.session for one in sessions.listed()] == ["s-2"]
         with pytest.raises(NotSent, match="that is this session itself"):
@@ -369,11 +371,11 @@ async def test_a_listener_of_another_user_is_refused_by_the_sender(
     folder: Path, box: Mailbox
 ) -> None:
     async with listening(folder, box.accept):
-        why, said = await not_sent("s-1", letter(), folder, user=own_user() + 1)
+        why, said = await not_sent("s-1", letter(), folder, user=get_own_user() + 1)
 
     assert why == "refused"
     assert said == (
-        f"the other end belongs to user {own_user()} and not to user {own_user() + 1}: "
+        f"the other end belongs to user {get_own_user()} and not to user {get_own_user() + 1}: "
         "only sessions of the same user talk to each other"
     )
     assert box.waiting() == ()
@@ -382,7 +384,7 @@ async def test_a_listener_of_another_user_is_refused_by_the_sender(
 async def test_a_sender_of_another_user_is_refused_by_the_listener(
     folder: Path, box: Mailbox
 ) -> None:
-    async with listening(folder, box.accept, user=own_user() + 1):
+    async with listening(folder, box.accept, user=get_own_user() + 1):
         why, said = await not_sent("s-1", letter(), folder)
 
     assert why == "refused"
@@ -401,7 +403,7 @@ async def test_a_real_process_of_another_user_gets_nothing_in(folder: Path, box:
         "print(s.recv(1000).decode())"
     )
     async with listening(folder, box.accept):
-        path = folder / find(folder, "s-1").socket
+        path = folder / find_reachable(folder, "s-1").socket
         with pytest.raises(subprocess.CalledProcessError):  # the folder is closed to others
             await run_as_nobody(code, path)
         for place, mode in ((folder.parent, 0o755), (folder, 0o755), (path, 0o666)):
@@ -420,7 +422,7 @@ async def run_as_nobody(code: str, path: Path) -> str:
 def test_who_is_at_the_other_end_is_what_the_system_says() -> None:
     one, other = socket.socketpair(socket.AF_UNIX)
     with one, other:
-        assert peer_user(one) == os.geteuid()
+        assert get_peer_user(one) == os.geteuid()
         check_peer(one, os.geteuid())
         with pytest.raises(Refused, match="only sessions of the same user"):
             check_peer(other, os.geteuid() + 1)
@@ -429,9 +431,9 @@ def test_who_is_at_the_other_end_is_what_the_system_says() -> None:
 def test_credentials_of_macos_are_read_and_an_unknown_version_is_not() -> None:
     told = struct.pack("=IIh", 0, 501, 1) + b"\0" * 66
 
-    assert user_in_xucred(told) == 501
+    assert parse_xucred(told) == 501
     with pytest.raises(struct.error):
-        user_in_xucred(struct.pack("=IIh", 1, 501, 1))
+        parse_xucred(struct.pack("=IIh", 1, 501, 1))
 
 
 # --- where they are -------------------------------------------------------------------------------------
@@ -441,15 +443,15 @@ async def test_what_dead_sessions_left_is_removed_by_whoever_looks(
     folder: Path, box: Mailbox
 ) -> None:
     async with listening(folder, box.accept):
-        dead = Reachable("s-2", "/p", 2**30, 1.0, "", new_socket(folder).name)
-        deaf = Reachable("s-3", "/p", os.getpid(), 1.0, "", new_socket(folder).name)
+        dead = SessionAddress("s-2", "/p", 2**30, 1.0, "", make_socket_path(folder).name)
+        deaf = SessionAddress("s-3", "/p", os.getpid(), 1.0, "", make_socket_path(folder).name)
         for one in (dead, deaf):
             place(folder, one)
             with socket.socket(socket.AF_UNIX) as bound:
                 bound.bind(str(folder / one.socket))
         (folder / "odd.json").write_text("{", encoding="utf-8")
 
-        assert [one.session for one in reachable(folder)] == ["s-1"]
+        assert [one.session for one in list_reachable(folder)] == ["s-1"]
         assert found(folder, ".sock") == 1
         assert found(folder, ".json") == 2, "what is no registration is left alone"
 
@@ -460,22 +462,22 @@ async def test_a_registration_that_points_elsewhere_removes_nothing(
     victim = folder.parent / "precious.sock"
     victim.write_text("precious", encoding="utf-8")
     async with listening(folder, box.accept):
-        place(folder, Reachable("s-2", "/p", 2**30, 1.0, "", "../precious.sock"))
+        place(folder, SessionAddress("s-2", "/p", 2**30, 1.0, "", "../precious.sock"))
 
-        assert len(reachable(folder)) == 1
+        assert len(list_reachable(folder)) == 1
     assert victim.read_text(encoding="utf-8") == "precious"
 
 
 async def test_a_session_that_was_killed_is_reached_again_when_it_is_back(
     folder: Path, box: Mailbox
 ) -> None:
-    private(folder)
-    old = Reachable("s-1", "/p", 2**30, 1.0, "", new_socket(folder).name)
+    make_private_folder(folder)
+    old = SessionAddress("s-1", "/p", 2**30, 1.0, "", make_socket_path(folder).name)
     place(folder, old)
     (folder / old.socket).touch()
 
     async with listening(folder, box.accept):
-        await send_to("s-1", letter(), folder)
+        await send_letter_to("s-1", letter(), folder)
         assert not (folder / old.socket).exists()
 
     assert len(box.waiting()) == 1
@@ -487,23 +489,23 @@ async def test_the_folder_is_private_and_short(folder: Path, box: Mailbox) -> No
         assert listener.here is not None
         assert mode_of(folder / listener.here.socket) == 0o600
     os.chmod(folder, 0o755)  # noqa: PTH101
-    assert mode_of(private(folder)) == 0o700
+    assert mode_of(make_private_folder(folder)) == 0o700
 
 
 def test_where_the_folder_is(tmp_path: Path) -> None:
-    home, user = Path("/home/ada/.sevenfold"), own_user()
+    home, user = Path("/home/ada/.sevenfold"), get_own_user()
 
-    given = runtime_folder(home, {"XDG_RUNTIME_DIR": "/tmp", "TMPDIR": "/var/tmp"})
-    temporary = runtime_folder(home, {"TMPDIR": "/var/tmp", "XDG_RUNTIME_DIR": "/not/there"})
+    given = find_runtime_folder(home, {"XDG_RUNTIME_DIR": "/tmp", "TMPDIR": "/var/tmp"})
+    temporary = find_runtime_folder(home, {"TMPDIR": "/var/tmp", "XDG_RUNTIME_DIR": "/not/there"})
 
     assert given.parent == Path("/tmp")
     assert given.name.startswith("sevenfold-")
     assert temporary == Path(f"/var/tmp/sevenfold-{user}-{given.name[-10:]}")
-    assert runtime_folder(home, {}).parent == Path("/tmp")
-    assert runtime_folder(Path("/other"), {}) != runtime_folder(home, {})
+    assert find_runtime_folder(home, {}).parent == Path("/tmp")
+    assert find_runtime_folder(Path("/other"), {}) != find_runtime_folder(home, {})
     long = tmp_path / ("x" * 100)
-    assert runtime_folder(home, {"TMPDIR": str(long)}).parent == Path("/tmp")
-    assert len(os.fsencode(new_socket(runtime_folder(home, {})))) <= LONGEST_PATH
+    assert find_runtime_folder(home, {"TMPDIR": str(long)}).parent == Path("/tmp")
+    assert len(os.fsencode(make_socket_path(find_runtime_folder(home, {})))) <= LONGEST_PATH
 
 
 async def test_a_session_that_cannot_listen_goes_on_and_says_so(tmp_path: Path) -> None:
@@ -512,11 +514,11 @@ async def test_a_session_that_cannot_listen_goes_on_and_says_so(tmp_path: Path) 
     target.mkdir()
     (tmp_path / "run").symlink_to(target)
 
-    async with Listener("s-1", refuse, tmp_path / "run", CLOCK, events.append) as listener:
+    async with SessionListener("s-1", refuse, tmp_path / "run", CLOCK, events.append) as listener:
         assert listener.here is None
         assert "symbolic link" in listener.problem
     too_long = tmp_path / ("x" * 100)
-    async with Listener("s-1", refuse, too_long, CLOCK, events.append) as listener:
+    async with SessionListener("s-1", refuse, too_long, CLOCK, events.append) as listener:
         assert listener.here is None
 
     assert all(isinstance(event, Notice) for event in events)
@@ -543,7 +545,7 @@ async def refuse(one: Letter) -> None:
     raise AssertionError
 
 
-def place(folder: Path, one: Reachable) -> None:
+def place(folder: Path, one: SessionAddress) -> None:
     """Write a registration as another process would have."""
     name = hashlib.sha256(one.session.encode("utf-8")).hexdigest()[:16]
     (folder / f"{name}.json").write_bytes(msgspec.json.encode(one))
@@ -557,8 +559,8 @@ def line(**more: Any) -> bytes:
 
 async def asked(folder: Path, sent: bytes, path: Path | None = None) -> dict[str, Any]:
     """What the listener answers to these bytes."""
-    with await connect(path or folder / find(folder, "s-1").socket) as connection:
-        with suppress(HungUp):
-            await send(connection, sent)
+    with await open_connection(path or folder / find_reachable(folder, "s-1").socket) as connection:
+        with suppress(PeerGone):
+            await send_bytes(connection, sent)
         answer: dict[str, Any] = json.loads(await read_line(connection, 10_000))
         return answer

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
 
 GIT = shutil.which("git")

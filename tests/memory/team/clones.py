@@ -10,9 +10,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from sevenfold.clock import SystemClock
+from sevenfold.core.clock import SystemClock
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.team.git import Synced
+from sevenfold.memory.team.git import SyncResult
 from sevenfold.memory.team.team import Team
 
 SECRET = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
@@ -98,7 +98,7 @@ class Clone:
     def topics(self) -> set[str]:
         return {file for file in self.files() if file != "MEMORY.md"}
 
-    def sync(self) -> Synced:
+    def sync(self) -> SyncResult:
         synced = self.team.sync()
         assert synced.offline is None, synced.offline
         return synced

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from memory.team.clones import Clone, alike, environment, git, remote_of, settle, team_of
 
-from sevenfold.errors import Refused
-from sevenfold.memory.team.git import Address, Git, GitFailed
-from sevenfold.memory.team.repository import LARGEST, TeamRepository, walked
+from sevenfold.core.errors import Refused
+from sevenfold.memory.team.git import GitFailed, RemoteAddress, TeamGit
+from sevenfold.memory.team.repository import LARGEST, TeamRepository, walk_tree
 
 pytestmark = pytest.mark.real
 
@@ -169,11 +169,11 @@ def test_a_remote_that_sends_without_end_is_cut_off(tmp_path: Path) -> None:
     git(remote, "init", "--bare", "-q")
     noise = random.Random(1).randbytes(3_000_000)
     publish(remote, tree(remote, [("100644", blob(remote, noise), b"noise.bin")]))
-    program = Git(tmp_path / "ours", tmp_path / "state", environment(tmp_path), largest=1 << 20)
+    program = TeamGit(tmp_path / "ours", tmp_path / "state", environment(tmp_path), largest=1 << 20)
     ours = TeamRepository(tmp_path / "ours", program)
     ours.prepare()
     with pytest.raises(GitFailed, match="sends more than a team memory can be"):
-        ours.fetch(Address(str(remote), str(remote)), "main")
+        ours.fetch(RemoteAddress(str(remote), str(remote)), "main")
     ours.prepare()
     assert sum(path.stat().st_size for path in (tmp_path / "ours").rglob("*")) < 1 << 20
 
@@ -273,7 +273,7 @@ def test_a_walk_reads_no_large_folder_and_ends_when_it_is_told_to() -> None:
     def read(ids: Sequence[str]) -> dict[str, bytes]:
         raise AssertionError(ids)
 
-    found = walked("1" * 40, lambda ids: {}, lambda ids: dict.fromkeys(ids, 1 << 30))
+    found = walk_tree("1" * 40, lambda ids: {}, lambda ids: dict.fromkeys(ids, 1 << 30))
     assert found.unread == {b""}
 
     def stop() -> None:
@@ -281,5 +281,5 @@ def test_a_walk_reads_no_large_folder_and_ends_when_it_is_told_to() -> None:
 
     raws = {"1" * 40: b"".join(b"40000 %d\0" % n + b"2" * 20 for n in range(9))}
     with pytest.raises(GitFailed, match="stopped"):
-        walked("1" * 40, lambda ids: raws, lambda ids: dict.fromkeys(ids, 1), stop)
-    assert walked("1" * 40, read, lambda ids: {}).cut == "a folder in it is missing"
+        walk_tree("1" * 40, lambda ids: raws, lambda ids: dict.fromkeys(ids, 1), stop)
+    assert walk_tree("1" * 40, read, lambda ids: {}).cut == "a folder in it is missing"

@@ -12,10 +12,10 @@ import pytest
 from anyio.abc import TaskGroup
 from memory.team.clones import SECRET, git, remote_of, team_of
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Event, Notice
-from sevenfold.memory.team.git import Refusal, Synced
-from sevenfold.memory.team.sync import LATEST, Pushing
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Event, Notice
+from sevenfold.memory.team.git import RefusedFile, SyncResult
+from sevenfold.memory.team.sync import LATEST, SyncScheduler
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ FOLDER = Path("/memory")
 class Double:
     """A team whose syncs end as they are told."""
 
-    answers: list[Synced | Exception] = field(default_factory=list)
+    answers: list[SyncResult | Exception] = field(default_factory=list)
     syncs: int = 0
     stopped: bool = False
     by_hand: bool = False
@@ -37,13 +37,13 @@ class Double:
         with self.counted:
             assert self.counted.wait_for(lambda: self.syncs >= times, 20)
 
-    def sync(self) -> Synced:
+    def sync(self) -> SyncResult:
         if self.gate is not None:
             self.gate.wait(20)
         with self.counted:
             self.syncs += 1
             self.counted.notify_all()
-        answer = self.answers.pop(0) if self.answers else Synced()
+        answer = self.answers.pop(0) if self.answers else SyncResult()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -80,7 +80,7 @@ class ByHand:
         await anyio.wait_all_tasks_blocked()
 
 
-async def until(pushing: Pushing, team: Double, tasks: TaskGroup) -> None:
+async def until(pushing: SyncScheduler, team: Double, tasks: TaskGroup) -> None:
     tasks.start_soon(pushing.run)
     assert await pushing.pulled(20)
     assert team.syncs == 1
@@ -97,7 +97,7 @@ def notices(events: list[Event]) -> list[str]:
 
 async def test_it_pulls_at_once_and_sends_two_seconds_after_the_last_change() -> None:
     team, clock, events = Double(), ByHand(), list[Event]()
-    pushing = Pushing(team, FOLDER, clock, events.append)
+    pushing = SyncScheduler(team, FOLDER, clock, events.append)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
         pushing.wrote(FOLDER / "mine.md")
@@ -119,7 +119,7 @@ async def test_it_pulls_at_once_and_sends_two_seconds_after_the_last_change() ->
 
 async def test_who_never_stops_writing_is_sent_all_the_same() -> None:
     team, clock = Double(), ByHand()
-    pushing = Pushing(team, FOLDER, clock, lambda event: None)
+    pushing = SyncScheduler(team, FOLDER, clock, lambda event: None)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
         pushing.changed()
@@ -133,11 +133,11 @@ async def test_who_never_stops_writing_is_sent_all_the_same() -> None:
 
 
 async def test_trouble_is_said_once_and_the_end_tries_again() -> None:
-    refused = Refusal("key.md", "it looks like a secret", "here")
-    offline = Synced(offline="host: it cannot be reached", refused=(refused,), fresh=(refused,))
-    team = Double([offline, offline, StorageFailure("the disk is full"), Synced()])
+    refused = RefusedFile("key.md", "it looks like a secret", "here")
+    offline = SyncResult(offline="host: it cannot be reached", refused=(refused,), fresh=(refused,))
+    team = Double([offline, offline, StorageFailure("the disk is full"), SyncResult()])
     events = list[Event]()
-    pushing = Pushing(team, FOLDER, FakeClock(), events.append)
+    pushing = SyncScheduler(team, FOLDER, FakeClock(), events.append)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
         for times in (2, 3):
@@ -156,7 +156,7 @@ async def test_trouble_is_said_once_and_the_end_tries_again() -> None:
 
 async def test_the_end_sends_nothing_when_nothing_changed() -> None:
     team = Double()
-    pushing = Pushing(team, FOLDER, FakeClock(), lambda event: None)
+    pushing = SyncScheduler(team, FOLDER, FakeClock(), lambda event: None)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
         await pushing.close(20)
@@ -166,7 +166,7 @@ async def test_the_end_sends_nothing_when_nothing_changed() -> None:
 
 async def test_neither_the_start_nor_the_end_waits_longer_than_it_was_told() -> None:
     team, events = Double(gate=threading.Event()), list[Event]()
-    pushing = Pushing(team, FOLDER, FakeClock(), events.append)
+    pushing = SyncScheduler(team, FOLDER, FakeClock(), events.append)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pushing.run)
         assert not await pushing.pulled(0.01)
@@ -184,8 +184,8 @@ async def test_a_real_team_is_pulled_and_pushed(tmp_path: Path) -> None:
     ann, bob = team_of(tmp_path, "ann", "bob")
     ann.say("a.md", "x")
     ann.sync()
-    told = list[Synced]()
-    pushing = Pushing(
+    told = list[SyncResult]()
+    pushing = SyncScheduler(
         bob.team, bob.store.folder, FakeClock(), lambda event: None, taken=told.append
     )
     async with anyio.create_task_group() as tasks:
@@ -201,7 +201,7 @@ async def test_a_real_team_is_pulled_and_pushed(tmp_path: Path) -> None:
 
 async def test_what_a_hand_changed_is_sent_when_a_turn_is_over_and_at_the_end() -> None:
     team = Double()
-    pushing = Pushing(team, FOLDER, FakeClock(), lambda event: None)
+    pushing = SyncScheduler(team, FOLDER, FakeClock(), lambda event: None)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
         pushing.turned()

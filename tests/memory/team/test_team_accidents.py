@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from memory.team.clones import alike, git, remote_of, settle, still, team_of
 
-from sevenfold.memory.team.files import TOTAL, Incoming, Screen
-from sevenfold.memory.team.push import Offering
-from sevenfold.memory.team.state import Ours, TeamState, id_of_text
+from sevenfold.memory.team.files import TOTAL, IncomingFiles, TeamScreen
+from sevenfold.memory.team.push import PushPlanner
+from sevenfold.memory.team.state import LocalFiles, TeamState, hash_blob
 
 pytestmark = pytest.mark.real
 FILES = [f"n{number}.md" for number in range(4)]
@@ -111,12 +111,12 @@ def test_a_team_that_is_too_large_already_loses_nothing_and_can_shrink(tmp_path:
 def test_what_is_sent_stays_within_the_bytes_that_the_others_take() -> None:
     sizes = {"large.md": TOTAL - 100, "gone.md": 10}
     ids = dict.fromkeys(sizes, "1" * 40)
-    incoming = Incoming(files=dict(ids), sizes=sizes)
+    incoming = IncomingFiles(files=dict(ids), sizes=sizes)
     texts = {"large.md": b"x" * 100, "new.md": b"y" * 105, "newer.md": b"z" * TOTAL}
-    ours = Ours(texts, {file: id_of_text(data) for file, data in texts.items()})
+    ours = LocalFiles(texts, {file: hash_blob(data) for file, data in texts.items()})
     state = TeamState("/remote", agreed=dict(ids))
 
-    offer = Offering(state, incoming, ours, Screen(())).offer("")
+    offer = PushPlanner(state, incoming, ours, TeamScreen(())).offer("")
 
     assert (offer.files, offer.gone) == (("large.md", "new.md"), ("gone.md",))
     [refused] = offer.refused

@@ -20,9 +20,9 @@ from memory.team.clones import (
     topic,
 )
 
-from sevenfold.errors import Mistake
+from sevenfold.core.errors import Mistake
 from sevenfold.memory.team.files import SHARE
-from sevenfold.memory.team.state import suspicious_name, told
+from sevenfold.memory.team.state import describe_sync, explain_suspicious_name
 
 pytestmark = pytest.mark.real
 
@@ -223,7 +223,7 @@ def test_an_index_that_was_refused_is_named_every_time(tmp_path: Path) -> None:
         synced = ann.sync()
         assert [one.file for one in synced.refused] == ["MEMORY.md"]
         assert [one.file for one in synced.fresh] == fresh
-    assert told(synced) == (
+    assert describe_sync(synced) == (
         "nothing more to take or send; 1 file was left out ('sevenfold team status' names it)"
     )
 
@@ -260,8 +260,8 @@ def test_a_name_that_could_be_read_as_a_sentence_is_neither_taken_nor_sent(tmp_p
     ],
 )
 def test_names_are_no_sentences(file: str, why: str) -> None:
-    assert why in suspicious_name(file)
-    assert bool(why) == bool(suspicious_name(file))
+    assert why in explain_suspicious_name(file)
+    assert bool(why) == bool(explain_suspicious_name(file))
 
 
 def test_the_team_has_only_a_share_of_the_quarantine(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from memory.team.clones import Clone, alike, git, remote_of, settle, team_of, topic
 
-from sevenfold.errors import Mistake
+from sevenfold.core.errors import Mistake
 from sevenfold.memory.team.git import NoTeam
-from sevenfold.memory.team.state import told
+from sevenfold.memory.team.state import describe_sync
 
 pytestmark = pytest.mark.real
 LINES = "- Deploys are on Friday\n- Carol approves\n- The rig is in room 4\n- Tests run at night"
@@ -135,10 +135,10 @@ def test_a_removal_goes_through(tmp_path: Path) -> None:
     bob.remove("sub/old.md")
     sent = bob.sync()
     assert (sent.pushed, sent.removed_there) == ((), ("sub/old.md",))
-    assert told(sent) == "sent the removal of sub/old.md"
+    assert describe_sync(sent) == "sent the removal of sub/old.md"
     taken = ann.sync()
     assert (taken.pulled, taken.removed_here) == ((), ("sub/old.md",))
-    assert told(taken) == "removed sub/old.md"
+    assert describe_sync(taken) == "removed sub/old.md"
     assert ann.topics() == {"first.md"}
     assert "old" not in ann.read("MEMORY.md")
     ann.store.undo("team/sub/old.md")

@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 from memory.team.clones import Clone, alike, environment, git, remote_of, settle, still, team_of
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, Refused
-from sevenfold.memory.dreams.lock import alive
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.memory.dreams.lock import is_alive
 from sevenfold.memory.team.git import (
-    Address,
     Behind,
-    Git,
     GitFailed,
-    address_of,
-    failed,
-    without_credentials,
+    RemoteAddress,
+    TeamGit,
+    make_git_error,
+    parse_address,
+    strip_credentials,
 )
 from sevenfold.memory.team.team import Team
 
 pytestmark = pytest.mark.real
-REMOTE = Address("/remote", "/remote")
+REMOTE = RemoteAddress("/remote", "/remote")
 
 
 def test_a_remote_that_is_gone_is_said_and_the_next_sync_carries_everything(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_a_git_that_outlived_its_sync_is_ended_by_the_next(tmp_path: Path) -> No
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     left = int((ann.store.state / "team" / "running").read_text("ascii"))
-    assert alive(left)
+    assert is_alive(left)
     bob.say("b.md", "y")
     bob.sync()
     assert ann.anew().sync().pulled == ("b.md",)
-    assert not alive(left)
+    assert not is_alive(left)
 
 
 def test_without_git_it_says_what_to_install(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_addresses_that_could_run_something_are_refused(tmp_path: Path, address:
 @pytest.mark.parametrize("address", ["", "  ", "a\nb", "x" * 3_000, "https:///x", "file://host/x"])
 def test_what_is_no_address_is_a_mistake(tmp_path: Path, address: str) -> None:
     with pytest.raises(Mistake):
-        address_of(address, tmp_path)
+        parse_address(address, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -258,15 +258,15 @@ def test_what_is_no_address_is_a_mistake(tmp_path: Path, address: str) -> None:
     ],
 )
 def test_an_address_is_shown_without_what_is_secret_in_it(given: str, shown: str) -> None:
-    assert address_of(given, Path("/top/below")).shown == shown
+    assert parse_address(given, Path("/top/below")).shown == shown
 
 
 def test_the_words_of_git_are_told_without_credentials() -> None:
     said = "fatal: unable to frob 'https://ann:tok3n@host/x.git/': weird\n"
-    error = failed(said, Address("https://host/x.git"))
+    error = make_git_error(said, RemoteAddress("https://host/x.git"))
     assert "tok3n" not in str(error)
     assert "weird" in str(error)
-    assert without_credentials("see https://ann:tok3n@host/") == "see https://host/"
+    assert strip_credentials("see https://ann:tok3n@host/") == "see https://host/"
 
 
 @pytest.mark.parametrize(
@@ -284,12 +284,12 @@ def test_the_words_of_git_are_told_without_credentials() -> None:
     ],
 )
 def test_what_git_says_becomes_a_sentence_with_the_fix(said: str, told: str) -> None:
-    assert told in str(failed(said, REMOTE))
+    assert told in str(make_git_error(said, REMOTE))
 
 
 def test_a_push_that_came_too_late_is_known_as_such() -> None:
     said = "!\tabc:refs/heads/main\t[rejected] (fetch first)\nerror: failed to push some refs"
-    assert isinstance(failed(said, REMOTE, pushing=True), Behind)
+    assert isinstance(make_git_error(said, REMOTE, pushing=True), Behind)
 
 
 @pytest.mark.parametrize(
@@ -306,10 +306,10 @@ def test_a_push_that_came_too_late_is_known_as_such() -> None:
     ],
 )
 def test_a_password_is_not_told_however_it_is_written(given: str, shown: str) -> None:
-    address = address_of(given, Path("/top"))
+    address = parse_address(given, Path("/top"))
     assert address.shown == shown
     said = f"fatal: unable to frob '{address.given}/': weird\nfatal: pass"
-    error = str(failed(f"remote: {address.given}\n{said}", address, pushing=True))
+    error = str(make_git_error(f"remote: {address.given}\n{said}", address, pushing=True))
     assert not any(word in error for word in ("it's-me", "p@ss", "pass", "ss@"))
 
 
@@ -334,7 +334,7 @@ def test_what_could_never_be_pushed_to_is_refused_with_the_way_out(tmp_path: Pat
 
 
 def test_a_sync_that_is_stopped_waits_no_longer_for_its_next_try(tmp_path: Path) -> None:
-    program = Git(tmp_path / "ours", tmp_path / "state", environment(tmp_path))
+    program = TeamGit(tmp_path / "ours", tmp_path / "state", environment(tmp_path))
     threading.Timer(0.05, program.stop).start()
     with pytest.raises(GitFailed, match="stopped"):
         program.pause(600)

@@ -11,10 +11,10 @@ from typing import BinaryIO, Final
 import anyio
 from msgspec.structs import replace
 
-from sevenfold.cli.options import ChatOptions, Format
-from sevenfold.cli.output import say
-from sevenfold.cli.surroundings import environment_of
-from sevenfold.errors import Mistake
+from sevenfold.cli.options import ChatOptions, ReplyFormat
+from sevenfold.cli.output import print_message
+from sevenfold.cli.surroundings import read_environment
+from sevenfold.core.errors import Mistake
 
 MOST_PIPED: Final = 600_000
 """Bytes that may be piped in: what a usual window holds, with room for the answer."""
@@ -26,27 +26,27 @@ TICK: Final = 0.25
 WAITING: Final = "waiting for what is piped in; '</dev/null' says that there is nothing"
 
 
-def chat(options: ChatOptions) -> int:
+def run_chat(options: ChatOptions) -> int:
     options = _settled(options)
-    prompt = prompt_of(options.prompt, piped(options))
+    prompt = join_prompt(options.prompt, read_piped_text(options))
     if prompt is not None:
-        from sevenfold.cli.chat.once import once
+        from sevenfold.cli.chat.single_run import ask_once
 
-        return anyio.run(once, options, prompt)
-    if options.format is not Format.text or not sys.stdout.isatty() or not _at_terminal():
+        return anyio.run(ask_once, options, prompt)
+    if options.format is not ReplyFormat.text or not sys.stdout.isatty() or not _at_terminal():
         raise Mistake("there is nothing to ask: give a prompt with -p, or pipe one in")
-    from sevenfold.cli.chat.conversing import converse
+    from sevenfold.cli.chat.conversation import run_conversation
 
-    return anyio.run(converse, options)
+    return anyio.run(run_conversation, options)
 
 
 def _settled(options: ChatOptions) -> ChatOptions:
     if options.resume is not None and options.newest:
         raise Mistake("--resume and --continue name two sessions; use one of them")
-    chosen = options.format or Format.text
-    if options.shared.json and chosen is Format.text:
-        chosen = Format.json
-    no_color = options.shared.no_color or environment_of(options.shared).no_color
+    chosen = options.format or ReplyFormat.text
+    if options.shared.json and chosen is ReplyFormat.text:
+        chosen = ReplyFormat.json
+    no_color = options.shared.no_color or read_environment(options.shared).no_color
     return replace(options, format=chosen, shared=replace(options.shared, no_color=no_color))
 
 
@@ -54,7 +54,7 @@ def _at_terminal() -> bool:
     return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
-def prompt_of(asked: str | None, given: str | None) -> str | None:
+def join_prompt(asked: str | None, given: str | None) -> str | None:
     """What is asked, with what was piped in; None when it is neither."""
     asked = asked if asked and asked.strip() else None
     if given is None or not given.strip():
@@ -71,7 +71,7 @@ def prompt_of(asked: str | None, given: str | None) -> str | None:
 # --- what is piped in -----------------------------------------------------------------------------------
 
 
-def piped(options: ChatOptions) -> str | None:
+def read_piped_text(options: ChatOptions) -> str | None:
     """The text on stdin, unless that is a terminal."""
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return None
@@ -103,5 +103,5 @@ def _read(stdin: BinaryIO, options: ChatOptions) -> bytes:
             continue
         ticks += 1
         if ticks == PATIENCE / TICK and not data:
-            say(options.shared, WAITING)
+            print_message(options.shared, WAITING)
     return bytes(data)

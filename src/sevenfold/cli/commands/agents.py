@@ -12,35 +12,40 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.cli.options import Shared
-from sevenfold.cli.output import count, one_line, result, say
-from sevenfold.cli.surroundings import Surroundings, look
-from sevenfold.clock import SystemClock, run_sync
-from sevenfold.errors import Mistake, Refused
-from sevenfold.events import Event, Failed, Notice
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import format_count, print_message, print_result, to_one_line
+from sevenfold.cli.surroundings import CommandContext, read_command_context
+from sevenfold.core.clock import SystemClock, run_sync
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Event, Failed, Notice
 from sevenfold.layers.l7_agents.definitions import (
-    Definition,
-    Found,
-    chosen,
-    definition_folders,
+    AgentDefinition,
+    AgentDefinitions,
+    choose_definition,
     find_definitions,
-    shown,
+    format_path,
+    list_definition_folders,
 )
 from sevenfold.layers.l7_agents.mail import TEAMS, PostOffice, Teammate
 from sevenfold.layers.l7_agents.mailbox import (
     COMMAND_LINE,
     SESSION,
-    new_letter,
-    refused_address,
-    same_name,
-    shortened,
+    explain_bad_address,
+    is_same_name,
+    make_letter,
+    summarise_text,
 )
-from sevenfold.layers.l7_agents.memory import snapshots_of
-from sevenfold.layers.l7_agents.sockets import Reachable, Sessions, reachable, runtime_folder
-from sevenfold.memory.agents import Offer
+from sevenfold.layers.l7_agents.memory import find_snapshots
+from sevenfold.layers.l7_agents.sockets import (
+    PeerSessions,
+    SessionAddress,
+    find_runtime_folder,
+    list_reachable,
+)
+from sevenfold.memory.agents import SnapshotOffer
 
 
-class Mate(msgspec.Struct, frozen=True):
+class TeammateRow(msgspec.Struct, frozen=True):
     """A teammate, and whose."""
 
     team: str
@@ -49,17 +54,17 @@ class Mate(msgspec.Struct, frozen=True):
     status: str
 
 
-def found(around: Surroundings) -> Found:
+def find_agent_kinds(around: CommandContext) -> AgentDefinitions:
     """The kinds of agents that a session here would have."""
     home = around.environment.shared or around.home
     return find_definitions(
-        definition_folders(home, around.places.tree if around.trusted else None)
+        list_definition_folders(home, around.places.tree if around.trusted else None)
     )
 
 
-def list_all(shared: Shared) -> int:
-    around = look(shared)
-    kinds, sessions = found(around), _sessions(around)
+def list_agents(shared: CommonOptions) -> int:
+    around = read_command_context(shared)
+    kinds, sessions = find_agent_kinds(around), _sessions(around)
     teammates = [*_teammates(around, shared, sessions)]
     _warn(shared, around, kinds.every)
     value = {
@@ -68,17 +73,19 @@ def list_all(shared: Shared) -> int:
         "teammates": teammates,
         "problems": kinds.every,
     }
-    result(shared, "\n".join(_lines(kinds, sessions, teammates)), value)
+    print_result(shared, "\n".join(_lines(kinds, sessions, teammates)), value)
     return 0
 
 
-def _lines(kinds: Found, sessions: list[Reachable], teammates: list[Mate]) -> Iterator[str]:
+def _lines(
+    kinds: AgentDefinitions, sessions: list[SessionAddress], teammates: list[TeammateRow]
+) -> Iterator[str]:
     width = max(map(len, kinds.definitions), default=0)
     for one in kinds.definitions.values():
         most = 100 if sys.stdout.isatty() else len(one.description)
-        yield f"{one.name:<{width}}  {one_line(one.description, most)}"
+        yield f"{one.name:<{width}}  {to_one_line(one.description, most)}"
     if sessions:
-        yield f"\n{count(len(sessions), 'session')} can be written to:"
+        yield f"\n{format_count(len(sessions), 'session')} can be written to:"
         for there in sessions:
             yield f"  {_address(there)}  {there.project}"
     else:
@@ -87,25 +94,25 @@ def _lines(kinds: Found, sessions: list[Reachable], teammates: list[Mate]) -> It
         yield f"  {mate.name} ({mate.kind}, {mate.status}) of {mate.team}"
 
 
-def _address(there: Reachable) -> str:
+def _address(there: SessionAddress) -> str:
     """As 'send' takes it."""
     return f"{SESSION}{there.session}"
 
 
-def show(shared: Shared, name: str) -> int:
-    around = look(shared)
-    kinds = found(around)
+def show_agent(shared: CommonOptions, name: str) -> int:
+    around = read_command_context(shared)
+    kinds = find_agent_kinds(around)
     _warn(shared, around, ())
-    one = chosen(kinds.definitions, name)
+    one = choose_definition(kinds.definitions, name)
     for text in kinds.every:
-        if one.path is not None and text.startswith(f"{shown(one.path)}:"):
-            say(shared, text)
+        if one.path is not None and text.startswith(f"{format_path(one.path)}:"):
+            print_message(shared, text)
     lines = [f"{one.name}: {one.description}", *(f"  {key}: {text}" for key, text in _facts(one))]
-    result(shared, "\n".join([*lines, "", one.prompt.strip()]), _data(one))
+    print_result(shared, "\n".join([*lines, "", one.prompt.strip()]), _data(one))
     return 0
 
 
-def _facts(one: Definition) -> Iterator[tuple[str, str]]:
+def _facts(one: AgentDefinition) -> Iterator[tuple[str, str]]:
     yield "tools", ", ".join(one.tools) if one.tools is not None else "all"
     if one.without:
         yield "disallowedTools", ", ".join(one.without)
@@ -117,15 +124,15 @@ def _facts(one: Definition) -> Iterator[tuple[str, str]]:
     yield "file", str(one.path) if one.path else "built in"
 
 
-def send(shared: Shared, name: str, text: str, summary: str | None) -> int:
-    around = look(shared)
-    letter = new_letter(COMMAND_LINE, text, summary or shortened(text), SystemClock())
+def send_letter(shared: CommonOptions, name: str, text: str, summary: str | None) -> int:
+    around = read_command_context(shared)
+    letter = make_letter(COMMAND_LINE, text, summary or summarise_text(text), SystemClock())
     if not text.strip():
         raise Mistake("there is nothing to send: say what the message is")
-    if why := refused_address(name):
+    if why := explain_bad_address(name):
         raise Refused(why)
     sessions = _sessions(around)
-    mates = [one for one in _teammates(around, shared, sessions) if same_name(one.name, name)]
+    mates = [one for one in _teammates(around, shared, sessions) if is_same_name(one.name, name)]
     if len(mates) > 1:
         teams = ", ".join(one.team for one in mates)
         raise Mistake(
@@ -133,7 +140,7 @@ def send(shared: Shared, name: str, text: str, summary: str | None) -> int:
             f"of these as {SESSION}<session>"
         )
     if mates:
-        post = PostOffice(around.home, mates[0].team, SystemClock(), saying(shared))
+        post = PostOffice(around.home, mates[0].team, SystemClock(), make_notice_printer(shared))
         run_sync(post.send, mates[0].name, letter)
         told = f"{mates[0].name} of {mates[0].team}"
     else:
@@ -141,41 +148,45 @@ def send(shared: Shared, name: str, text: str, summary: str | None) -> int:
         if there is None:
             raise Refused("no session can be reached: the path of its socket would be too long")
         told = f"{SESSION}{run_sync(there.send, name.removeprefix(SESSION), letter).session}"
-    result(shared, f"sent to {told}", {"to": told, "id": letter.id, "summary": letter.summary})
+    print_result(
+        shared, f"sent to {told}", {"to": told, "id": letter.id, "summary": letter.summary}
+    )
     return 0
 
 
-def _others(around: Surroundings) -> Sessions | None:
+def _others(around: CommandContext) -> PeerSessions | None:
     folder = _sockets(around)
-    return Sessions(folder, "", SystemClock()) if folder is not None else None
+    return PeerSessions(folder, "", SystemClock()) if folder is not None else None
 
 
-def _sockets(around: Surroundings) -> Path | None:
+def _sockets(around: CommandContext) -> Path | None:
     try:
-        return runtime_folder(around.home, around.environment.variables)
+        return find_runtime_folder(around.home, around.environment.variables)
     except Refused:
         return None
 
 
-def _sessions(around: Surroundings) -> list[Reachable]:
+def _sessions(around: CommandContext) -> list[SessionAddress]:
     folder = _sockets(around)
-    return reachable(folder) if folder is not None else []
+    return list_reachable(folder) if folder is not None else []
 
 
-def _teammates(around: Surroundings, shared: Shared, sessions: list[Reachable]) -> Iterator[Mate]:
+def _teammates(
+    around: CommandContext, shared: CommonOptions, sessions: list[SessionAddress]
+) -> Iterator[TeammateRow]:
     """Those of the sessions that are open: the others' would not be read soon."""
     for one in sessions:
         if not (around.home / TEAMS / one.session).is_dir():
             continue
-        post = PostOffice(around.home, one.session, SystemClock(), saying(shared))
+        post = PostOffice(around.home, one.session, SystemClock(), make_notice_printer(shared))
         yield from (_mate(one.session, member) for member in post.members())
 
 
-def _mate(team: str, member: Teammate) -> Mate:
-    return Mate(team, member.name, member.kind, member.status)
+def _mate(team: str, member: Teammate) -> TeammateRow:
+    return TeammateRow(team, member.name, member.kind, member.status)
 
 
-def _data(one: Definition) -> dict[str, Any]:
+def _data(one: AgentDefinition) -> dict[str, Any]:
     return {
         "name": one.name,
         "description": one.description,
@@ -191,38 +202,38 @@ def _data(one: Definition) -> dict[str, Any]:
     }
 
 
-def _warn(shared: Shared, around: Surroundings, problems: Iterable[str]) -> None:
+def _warn(shared: CommonOptions, around: CommandContext, problems: Iterable[str]) -> None:
     for text in problems:
-        say(shared, text)
-    hidden = definition_folders(around.home, around.places.tree)[1:]
+        print_message(shared, text)
+    hidden = list_definition_folders(around.home, around.places.tree)[1:]
     if not around.trusted and any(folder.is_dir() for folder in hidden):
-        say(
+        print_message(
             shared,
             "the agents of this folder are left out: it is not trusted ('sevenfold trust' does)",
         )
 
 
-def saying(shared: Shared) -> Any:
+def make_notice_printer(shared: CommonOptions) -> Any:
     def tell(event: Event) -> None:
         if isinstance(event, Notice | Failed):
-            say(shared, event.text if isinstance(event, Notice) else event.cause)
+            print_message(shared, event.text if isinstance(event, Notice) else event.cause)
 
     return tell
 
 
-def snapshot(shared: Shared, name: str, *, accept: bool, decline: bool) -> int:
+def handle_snapshot(shared: CommonOptions, name: str, *, accept: bool, decline: bool) -> int:
     if accept and decline:
         raise Mistake("--accept and --decline: say one of them")
-    around = look(shared)
-    definition = chosen(found(around).definitions, name)
-    snapshots = snapshots_of(
+    around = read_command_context(shared)
+    definition = choose_definition(find_agent_kinds(around).definitions, name)
+    snapshots = find_snapshots(
         definition,
         home=around.environment.shared or around.home,
         tree=around.places.tree,
         state_home=around.home,
         trusted=around.trusted,
         clock=SystemClock(),
-        emit=saying(shared),
+        emit=make_notice_printer(shared),
     )
     if snapshots is None:
         raise Mistake(
@@ -239,11 +250,11 @@ def snapshot(shared: Shared, name: str, *, accept: bool, decline: bool) -> int:
         snapshots.decline()
         told = "declined; a newer one is offered again"
     value = {"name": definition.name, "action": action, "updated": offer.updated, "said": told}
-    result(shared, told, value)
+    print_result(shared, told, value)
     return 0
 
 
-def _offered(offer: Offer, name: str) -> str:
+def _offered(offer: SnapshotOffer, name: str) -> str:
     if offer.action != "initialise":
         return offer.said or "there is nothing to take over"
     return (

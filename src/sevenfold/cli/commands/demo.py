@@ -22,12 +22,12 @@ from typing import Any, Final
 import anyio
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.options import Shared
-from sevenfold.cli.output import result
-from sevenfold.cli.surroundings import environment_of
-from sevenfold.clock import SystemClock, run_sync
-from sevenfold.errors import Mistake
-from sevenfold.events import (
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import print_result
+from sevenfold.cli.surroundings import read_environment
+from sevenfold.core.clock import SystemClock, run_sync
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import (
     Acted,
     AgentEnded,
     Event,
@@ -39,15 +39,15 @@ from sevenfold.events import (
     Surfaced,
     ToolStarted,
 )
-from sevenfold.layers.l6_dreaming.run import Dreams
-from sevenfold.layers.l6_dreaming.workers import ByRule
-from sevenfold.layers.savings import Saved, savings
-from sevenfold.offline import reply_to_wire
-from sevenfold.request import Request, prefix
+from sevenfold.core.request import Request, encode_prefix
+from sevenfold.core.tokens import Usage
+from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
+from sevenfold.layers.l6_dreaming.workers import RuleDreamer
+from sevenfold.layers.savings import LayerSavings, compute_savings
+from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
-from sevenfold.simulator.ledger import Ledger
+from sevenfold.simulator.ledger import SimulatorLedger
 from sevenfold.simulator.server import Simulator
-from sevenfold.tokens import Usage
 
 BEGUN: Final = "read README.md, config.toml and sales.txt"
 FORKED: Final = (
@@ -65,7 +65,7 @@ LONGEST: Final = 60.0
 """Seconds that the agent is waited for."""
 
 
-async def with_agents(
+async def run_agents_part(
     line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
 ) -> dict[str, Any]:
     """One session that hands work on. What is told of each agent is what the provider counted for it."""
@@ -147,7 +147,7 @@ ASKED: Final = ("do we round the prices, or keep them in whole cents?",)
 DAY: Final = 86_400.0
 
 
-class Later(SystemClock):
+class ShiftedClock(SystemClock):
     """The same clock, so many days on."""
 
     def __init__(self, days: int) -> None:
@@ -157,7 +157,7 @@ class Later(SystemClock):
         return super().now() + self._ahead
 
 
-async def two_days(
+async def run_two_days(
     line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
 ) -> dict[str, Any]:
     """Teach something on one day, ask about it on the next, and dream in between."""
@@ -165,7 +165,7 @@ async def two_days(
     async def talk(prompts: tuple[str, ...], days: int) -> tuple[list[Event], str]:
         heard: list[Event] = []
         said = ""
-        options: dict[str, Any] = {"home": folder, "environ": environ, "clock": Later(days)}
+        options: dict[str, Any] = {"home": folder, "environ": environ, "clock": ShiftedClock(days)}
         async with Session(model, project, interactive=True, **options) as session:
             session.subscribe(heard.append)
             for prompt in prompts:
@@ -175,10 +175,10 @@ async def two_days(
                 await session.tray.drain(30)
             store, places = session.knowledge.store, session.places
         assert store is not None
-        dreams[0] = Dreams(store, places.project, Later(days), lambda event: None)
+        dreams[0] = DreamRunner(store, places.project, ShiftedClock(days), lambda event: None)
         return heard, said
 
-    dreams: list[Dreams | None] = [None]
+    dreams: list[DreamRunner | None] = [None]
     line("Another conversation, in which something is said that should last:\n")
     learned, _ = await talk(TAUGHT, 0)
     saved = [one.name for one in learned if isinstance(one, Remembered)]
@@ -192,7 +192,7 @@ async def two_days(
     found = [name for one in asked if isinstance(one, Surfaced) for name in one.names]
     line(f"    recalled: {', '.join(found)}\n")
     assert dreams[0] is not None
-    dreamt = await dreams[0].dream(ByRule(Later(1), lambda: 0.0), by_hand=True)
+    dreamt = await dreams[0].dream(RuleDreamer(ShiftedClock(1), lambda: 0.0), by_hand=True)
     line(
         f"  > sevenfold dream --now\n    {dreamt.status}: {dreamt.files_before} memories before, "
         f"{dreamt.files_after} after, {len(dreamt.lost)} facts lost\n"
@@ -251,7 +251,7 @@ SALES: Final = "".join(
 """Long enough that notes are begun, short enough to stay in the window."""
 
 
-def lay_out(folder: Path) -> None:
+def write_demo_project(folder: Path) -> None:
     """Write the project into an empty folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {**FILES, "sales.txt": SALES}.items():
@@ -286,10 +286,10 @@ ALLOWED: Final = (
 
 
 @dataclass
-class Told:
+class DemoOutput:
     """What the demo has to say, line by line, on the screen unless it ends up as JSON."""
 
-    shared: Shared
+    shared: CommonOptions
     turns: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self, text: str = "") -> None:
@@ -320,7 +320,7 @@ class Told:
                 )
 
 
-def run(shared: Shared) -> int:
+def run_demo(shared: CommonOptions) -> int:
     """Everything in a folder that is thrown away, unless `--home` names one to keep."""
     with _place(shared.home) as folder:
         return run_sync(_demo, shared, folder)
@@ -335,13 +335,13 @@ def _place(home: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _demo(shared: Shared, folder: Path) -> int:
-    told = Told(shared)
+async def _demo(shared: CommonOptions, folder: Path) -> int:
+    told = DemoOutput(shared)
     project = folder / "demo-project"
-    lay_out(project)
-    async with Simulator(replies=reply_to_wire) as simulator:
+    write_demo_project(project)
+    async with Simulator(replies=encode_reply) as simulator:
         environ = {
-            **environment_of(shared).variables,
+            **read_environment(shared).variables,
             "ANTHROPIC_API_KEY": "any-key-will-do",
             "ANTHROPIC_BASE_URL": simulator.url,
         }
@@ -351,33 +351,33 @@ async def _demo(shared: Shared, folder: Path) -> int:
         told.line("\nThe session is closed. From here on it is resumed from its file alone.\n")
         after = await _talk(told, folder, project, environ, SECOND, resume=before.session)
         same = _compare(told, before, after)
-        days = await two_days(told.line, MODEL, folder, project, environ)
-        agents = await with_agents(told.line, MODEL, folder, project, environ)
+        days = await run_two_days(told.line, MODEL, folder, project, environ)
+        agents = await run_agents_part(told.line, MODEL, folder, project, environ)
         _ledger(told, simulator.ledger)
         _saved(told, after.saved)
     _goodbye(told, shared, folder)
     found = {"turns": told.turns, "resume": same, "days": days, "agents": agents}
-    result(shared, "", {**found, "total": _total(simulator.ledger)})
+    print_result(shared, "", {**found, "total": _total(simulator.ledger)})
     return 0 if same["identical"] else 1
 
 
 @dataclass
-class Talked:
+class DemoTalk:
     session: str
     first: Request
     last: Request
     """The first and the last request as they went out, to be compared byte for byte."""
-    saved: tuple[Saved, ...]
+    saved: tuple[LayerSavings, ...]
 
 
 async def _talk(
-    told: Told,
+    told: DemoOutput,
     folder: Path,
     project: Path,
     environ: Mapping[str, str],
     prompts: tuple[str, ...],
     resume: str | None = None,
-) -> Talked:
+) -> DemoTalk:
     settings = {"permissions": {"allow": list(ALLOWED)}}
     session = Session(
         MODEL, project, resume=resume, home=folder, settings=settings, environ=environ
@@ -393,18 +393,18 @@ async def _talk(
             for prompt in AFTER:
                 await _ask(told, session, prompt)
         price, log = Prices.load().of(MODEL), session.turn.transcript
-        saved = savings(log.entries, log.view.calibration, price)
-        return Talked(session.id, sent[0], sent[-1], saved)
+        saved = compute_savings(log.entries, log.view.calibration, price)
+        return DemoTalk(session.id, sent[0], sent[-1], saved)
 
 
-async def _ask(told: Told, session: Session, prompt: str) -> None:
+async def _ask(told: DemoOutput, session: Session, prompt: str) -> None:
     told.line(f"  > {prompt}")
     reply = await session.ask(prompt)
     told.turns.append({"prompt": prompt, "reply": reply.message.text})
     told.line()
 
 
-async def _compact(told: Told, session: Session) -> None:
+async def _compact(told: DemoOutput, session: Session) -> None:
     """Summarised by hand, as `/compact` does it; the summary is asked for on what is in the cache."""
     told.line("  > /compact")
     report = await session.compact()
@@ -425,9 +425,9 @@ def _note(event: Event, session: Session, sent: list[Request]) -> None:
         sent.append(session.request)
 
 
-def _compare(told: Told, before: Talked, after: Talked) -> dict[str, Any]:
+def _compare(told: DemoOutput, before: DemoTalk, after: DemoTalk) -> dict[str, Any]:
     """Whether what the resumed session sent first begins with all that was sent last before."""
-    old, new = prefix(before.last), prefix(after.first)
+    old, new = encode_prefix(before.last), encode_prefix(after.first)
     identical = new[: len(old)] == old
     digests = [hashlib.sha256(b"\n".join(one[: len(old)])).hexdigest() for one in (old, new)]
     told.line("\nThe last request before the resume, and the beginning of the first one after it:")
@@ -437,7 +437,7 @@ def _compare(told: Told, before: Talked, after: Talked) -> dict[str, Any]:
     return {"identical": identical, "parts": len(old), "sha256": digests}
 
 
-def _ledger(told: Told, ledger: Ledger) -> None:
+def _ledger(told: DemoOutput, ledger: SimulatorLedger) -> None:
     told.line(f"The simulator's ledger (simulated cost, prices of {MODEL}):")
     told.line("  request   sent  from cache  written  new  out      cost")
     for row in ledger.rows:
@@ -459,7 +459,7 @@ def _ledger(told: Told, ledger: Ledger) -> None:
     )
 
 
-def _saved(told: Told, saved: tuple[Saved, ...]) -> None:
+def _saved(told: DemoOutput, saved: tuple[LayerSavings, ...]) -> None:
     for one in saved:
         cost = one.cost or 0.0
         gain = "saved" if cost >= 0 else "lost by it"
@@ -469,7 +469,7 @@ def _saved(told: Told, saved: tuple[Saved, ...]) -> None:
         )
 
 
-def _total(ledger: Ledger) -> dict[str, Any]:
+def _total(ledger: SimulatorLedger) -> dict[str, Any]:
     total, price = ledger.total, Prices.load().of(MODEL)
     t = total.tokens
     sent = t.input + t.cache_write_5m + t.cache_write_1h + t.cache_read
@@ -483,7 +483,7 @@ def _total(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _goodbye(told: Told, shared: Shared, folder: Path) -> None:
+def _goodbye(told: DemoOutput, shared: CommonOptions, folder: Path) -> None:
     told.line()
     if shared.home is not None:
         told.line(f"Kept: {folder}. The transcript is plain text below projects/.")

@@ -17,30 +17,30 @@ import msgspec
 
 from sevenfold import __version__
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.options import Shared
-from sevenfold.cli.output import count, moment, result
-from sevenfold.cli.surroundings import Surroundings, look
-from sevenfold.clock import SystemClock
-from sevenfold.context.memory import Memory
-from sevenfold.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
-from sevenfold.layers.settings import Switches
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import format_count, format_time, print_result
+from sevenfold.cli.surroundings import CommandContext, read_command_context
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
+from sevenfold.memory.api import Memory
 from sevenfold.memory.index import CHARACTERS, LINES
 from sevenfold.memory.store import HISTORY
-from sevenfold.models import connect
-from sevenfold.models.capabilities import host_of
-from sevenfold.session.place import MemoryPlace
-from sevenfold.session.project import Workplace, unknown_tools
-from sevenfold.settings import Loaded
+from sevenfold.models import connect_model
+from sevenfold.models.capabilities import parse_host
+from sevenfold.session.project import Project, find_unknown_tools
+from sevenfold.settings import LoadedSettings
 from sevenfold.settings.checks import NEVER
 from sevenfold.settings.environment import Environment
-from sevenfold.tools.toolbox import standard_tools
+from sevenfold.settings.layers import Switches
+from sevenfold.settings.place import MemoryPlace
+from sevenfold.tools.toolbox import make_standard_tools
 from sevenfold.tools.workspace import Workspace
 
 CONNECT_SECONDS: Final = 2.0
 PORTS: Final = {"https": 443, "http": 80}
 
 
-class Check(msgspec.Struct, frozen=True):
+class DoctorCheck(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     name: str
@@ -49,15 +49,15 @@ class Check(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def doctor(shared: Shared) -> int:
+def run_doctor(shared: CommonOptions) -> int:
     """Exit 1 when something has to be fixed before a chat can work."""
-    checks = list(examine(shared))
+    checks = list(run_checks(shared))
     wrong = [check for check in checks if check.state == "problem"]
-    result(shared, _drawn(checks), {"ok": not wrong, "checks": checks})
+    print_result(shared, _drawn(checks), {"ok": not wrong, "checks": checks})
     return 1 if wrong else 0
 
 
-def _drawn(checks: list[Check]) -> str:
+def _drawn(checks: list[DoctorCheck]) -> str:
     width = max(len(check.name) for check in checks)
     signs = {"ok": "ok  ", "note": "note", "problem": "FIX "}
     lines = []
@@ -68,29 +68,29 @@ def _drawn(checks: list[Check]) -> str:
     return "\n".join(lines)
 
 
-def examine(shared: Shared) -> Iterator[Check]:
-    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()}")
-    yield Check("sevenfold", "ok", __version__)
+def run_checks(shared: CommonOptions) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("python", "ok", f"{platform.python_version()} on {platform.system()}")
+    yield DoctorCheck("sevenfold", "ok", __version__)
     try:
-        around = look(shared)
+        around = read_command_context(shared)
     except Mistake as error:
-        yield Check("project", "problem", str(error), "correct it and run this again")
+        yield DoctorCheck("project", "problem", str(error), "correct it and run this again")
         return
     yield _home(around.home)
-    yield Check("project", "ok", f"{around.places.root} (kept as {around.places.slug})")
+    yield DoctorCheck("project", "ok", f"{around.places.root} (kept as {around.places.slug})")
     if around.places.note:
-        yield Check("project", "note", around.places.note)
+        yield DoctorCheck("project", "note", around.places.note)
     yield _trust(around)
     try:
         loaded = around.settings()
         prices = Prices.load(loaded.settings.prices)
     except SettingsError as error:
-        yield Check("settings", "problem", str(error), "correct the file and run this again")
+        yield DoctorCheck("settings", "problem", str(error), "correct the file and run this again")
         return
     try:
-        at = Workplace.open(shared.project, around.environment, {}, lambda event: None)
+        at = Project.open(shared.project, around.environment, {}, lambda event: None)
     except Mistake as error:
-        yield Check("memory", "problem", str(error), "correct it and run this again")
+        yield DoctorCheck("memory", "problem", str(error), "correct it and run this again")
         return
     yield from _settings(around, loaded)
     yield from _rules(at)
@@ -101,130 +101,136 @@ def examine(shared: Shared) -> Iterator[Check]:
     yield _flags(loaded.settings.flags)
 
 
-def _home(home: Path) -> Check:
+def _home(home: Path) -> DoctorCheck:
     if not home.exists():
-        return Check("home", "ok", f"{home} (made when first needed)")
+        return DoctorCheck("home", "ok", f"{home} (made when first needed)")
     if not os.access(home, os.W_OK | os.X_OK):
-        return Check("home", "problem", f"{home} cannot be written", f"chmod u+rwx {home}")
+        return DoctorCheck("home", "problem", f"{home} cannot be written", f"chmod u+rwx {home}")
     mode = stat.S_IMODE(home.stat().st_mode)
     if mode & 0o077 and os.name == "posix":
-        return Check("home", "note", f"{home} is open to others ({mode:o})", f"chmod 700 {home}")
-    return Check("home", "ok", str(home))
+        return DoctorCheck(
+            "home", "note", f"{home} is open to others ({mode:o})", f"chmod 700 {home}"
+        )
+    return DoctorCheck("home", "ok", str(home))
 
 
-def _trust(around: Surroundings) -> Check:
+def _trust(around: CommandContext) -> DoctorCheck:
     if around.trust.problem:
-        return Check("trust", "problem", around.trust.problem)
+        return DoctorCheck("trust", "problem", around.trust.problem)
     if around.trusted:
-        return Check(
+        return DoctorCheck(
             "trust", "ok", f"trusted, because {around.trust.covering(around.places.root)} is"
         )
-    return Check("trust", "note", "not trusted: its settings can only restrict", "sevenfold trust")
+    return DoctorCheck(
+        "trust", "note", "not trusted: its settings can only restrict", "sevenfold trust"
+    )
 
 
-def _settings(around: Surroundings, loaded: Loaded) -> Iterator[Check]:
+def _settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[DoctorCheck]:
     read = (
         ", ".join(str(path) for path in loaded.files_read) or "no file: everything is the default"
     )
-    yield Check("settings", "ok", read)
+    yield DoctorCheck("settings", "ok", read)
     for warning in loaded.warnings:
-        yield Check("settings", "note", warning)
+        yield DoctorCheck("settings", "note", warning)
     for ignored in loaded.ignored:
         helps = not (around.trusted or ignored.endswith(NEVER))
         fix = "sevenfold trust, if you know where it comes from" if helps else ""
-        yield Check("settings", "note", f"ignored: {ignored}", fix)
+        yield DoctorCheck("settings", "note", f"ignored: {ignored}", fix)
 
 
-def _rules(at: Workplace) -> Iterator[Check]:
+def _rules(at: Project) -> Iterator[DoctorCheck]:
     """Rules about tools that are not there; the workspace is never worked in."""
     nowhere = Workspace(at.places.tree, at.environment.home, {}, at.places.tree, SystemClock())
-    for text in unknown_tools(at.settings.permissions, standard_tools(nowhere)):
-        yield Check("settings", "note", text)
+    for text in find_unknown_tools(at.settings.permissions, make_standard_tools(nowhere)):
+        yield DoctorCheck("settings", "note", text)
 
 
 # --- memory -----------------------------------------------------------------------------------------
 
 
-def _memory(place: MemoryPlace) -> Iterator[Check]:
+def _memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     """Where it is, whether it is on, and what is wrong with it; nothing is written."""
     if place.note:
-        yield Check("memory", "note", place.note)
+        yield DoctorCheck("memory", "note", place.note)
     if place.off is not None:
-        yield Check("memory", "ok", f"off, because {place.off}; it would be in {place.folder}")
+        yield DoctorCheck(
+            "memory", "ok", f"off, because {place.off}; it would be in {place.folder}"
+        )
         return
     if not place.folder.is_dir():
-        yield Check("memory", "ok", f"{place.folder} (made when first needed)")
+        yield DoctorCheck("memory", "ok", f"{place.folder} (made when first needed)")
         return
     try:
         with Memory.at(place) as memory:
             index, findings = memory.index_text(), memory.check()
-            memories = count(len(memory.listing().topics), "memory", "memories")
+            memories = format_count(len(memory.listing().topics), "memory", "memories")
     except SevenfoldError as error:
-        yield Check("memory", "problem", str(error), "mend that and run this again")
+        yield DoctorCheck("memory", "problem", str(error), "mend that and run this again")
         return
     size = f"index {index.count(chr(10)):,} of {LINES} lines, {len(index):,} of {CHARACTERS:,} characters"
-    yield Check("memory", "ok", f"{place.folder}: {memories}, {size}")
+    yield DoctorCheck("memory", "ok", f"{place.folder}: {memories}, {size}")
     if findings:
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(f.kind for f in findings).items())
-        yield Check("memory", "note", f"to look at: {kinds}", "sevenfold memory check")
+        yield DoctorCheck("memory", "note", f"to look at: {kinds}", "sevenfold memory check")
     yield _history(place.state / HISTORY)
 
 
-def _history(repository: Path) -> Check:
-    from sevenfold.memory.history.history import History
+def _history(repository: Path) -> DoctorCheck:
+    from sevenfold.memory.history.history import MemoryHistory
 
-    history = History(repository)
+    history = MemoryHistory(repository)
     try:
         revisions = history.log(limit=1)
         if revisions:
             history.at(revisions[0].id)
     except StorageFailure as error:
         fix = "the next change sets it aside and begins a new one"
-        return Check("memory", "note", f"the history is damaged: {error}", fix)
+        return DoctorCheck("memory", "note", f"the history is damaged: {error}", fix)
     if not revisions:
-        return Check("memory", "ok", "the history is empty: it begins with the next change")
-    return Check("memory", "ok", f"the history is whole up to {moment(revisions[0].at)}")
+        return DoctorCheck("memory", "ok", "the history is empty: it begins with the next change")
+    return DoctorCheck("memory", "ok", f"the history is whole up to {format_time(revisions[0].at)}")
 
 
 # --- the model ----------------------------------------------------------------------------------------
 
 
-def _model(at: Workplace) -> Iterator[Check]:
+def _model(at: Project) -> Iterator[DoctorCheck]:
     name, why, access, environment = at.default_model, _why(at), at.access, at.environment
     try:
-        connect(name, access)
+        connect_model(name, access)
     except Mistake as error:
-        yield Check("model", "problem", f"{name}, because {why}", str(error))
+        yield DoctorCheck("model", "problem", f"{name}, because {why}", str(error))
     else:
-        yield Check("model", "ok", f"{name}, because {why}")
+        yield DoctorCheck("model", "ok", f"{name}, because {why}")
     for variable, key in (
         ("ANTHROPIC_API_KEY", environment.anthropic_key),
         ("ANTHROPIC_AUTH_TOKEN", environment.anthropic_token),
         ("OPENAI_API_KEY", environment.openai_key),
     ):
-        yield Check("key", "ok", f"{variable} is {'set' if key else 'not set'}")
+        yield DoctorCheck("key", "ok", f"{variable} is {'set' if key else 'not set'}")
     if name == "offline":
         fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME"
-        yield Check("endpoint", "ok", "none: the offline engine answers by rules", fix)
+        yield DoctorCheck("endpoint", "ok", "none: the offline engine answers by rules", fix)
         return
     if name.startswith("local:"):
-        yield Check("endpoint", "ok", "none: llama.cpp runs the file on this machine")
+        yield DoctorCheck("endpoint", "ok", "none: llama.cpp runs the file on this machine")
         return
     url = access.openai_base_url if name.startswith("openai:") else access.anthropic_base_url
     yield _endpoint(url, environment)
 
 
-def _why(at: Workplace) -> str:
+def _why(at: Project) -> str:
     if at.settings.model:
         return "the settings say so"
     return "there is no key" if at.default_model == "offline" else "there is a key"
 
 
-def _endpoint(url: str, environment: Environment) -> Check:
+def _endpoint(url: str, environment: Environment) -> DoctorCheck:
     """Only whether somebody listens there: nothing is sent."""
-    where = host_of(url)
+    where = parse_host(url)
     if any(environment.variables.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
-        return Check("endpoint", "note", f"{where}, through a proxy; not tried")
+        return DoctorCheck("endpoint", "note", f"{where}, through a proxy; not tried")
     parts = urlsplit(url)
     try:
         port = parts.port or PORTS.get(parts.scheme, 443)
@@ -234,14 +240,14 @@ def _endpoint(url: str, environment: Environment) -> Check:
         fix = (
             "check the address, the network and whether the server runs; --model offline needs none"
         )
-        return Check("endpoint", "problem", f"{where} cannot be reached: {why}", fix)
-    return Check("endpoint", "ok", f"{where} can be reached")
+        return DoctorCheck("endpoint", "problem", f"{where} cannot be reached: {why}", fix)
+    return DoctorCheck("endpoint", "ok", f"{where} can be reached")
 
 
 # --- the machine --------------------------------------------------------------------------------------
 
 
-def _programs(environment: Environment) -> Iterator[Check]:
+def _programs(environment: Environment) -> Iterator[DoctorCheck]:
     needed = (
         ("bash", "problem", "commands cannot be run: install bash"),
         ("git", "note", "install git; without it worktrees and history are not seen"),
@@ -251,23 +257,23 @@ def _programs(environment: Environment) -> Iterator[Check]:
     for name, state, fix in needed:
         found = shutil.which(name, path=path)
         if found:
-            yield Check(name, "ok", found)
+            yield DoctorCheck(name, "ok", found)
         elif state == "problem":
-            yield Check(name, "problem", "not found", fix)
+            yield DoctorCheck(name, "problem", "not found", fix)
         else:
-            yield Check(name, "note", "not found", fix)
+            yield DoctorCheck(name, "note", "not found", fix)
 
 
-def _prices(prices: Prices, model: str) -> Check:
+def _prices(prices: Prices, model: str) -> DoctorCheck:
     known, price = sum(1 for _ in prices), prices.of(model)
     dated = f"{model} as of {price.as_of}" if price else f"none is known for {model}"
-    return Check("prices", "ok", f"{known} models; {dated}")
+    return DoctorCheck("prices", "ok", f"{known} models; {dated}")
 
 
-def _flags(flags: Switches) -> Check:
+def _flags(flags: Switches) -> DoctorCheck:
     changed = [
         f"{name} {'on' if getattr(flags, name) else 'off'}"
         for name in Switches.__struct_fields__
         if getattr(flags, name) != getattr(Switches(), name)
     ]
-    return Check("flags", "ok", ", ".join(changed) or "all as they come")
+    return DoctorCheck("flags", "ok", ", ".join(changed) or "all as they come")

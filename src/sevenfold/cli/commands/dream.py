@@ -9,23 +9,39 @@ import sys
 import anyio
 import msgspec
 
-from sevenfold.cli.chat.tasks import dreaming_of
-from sevenfold.cli.commands.memory_read import opened
-from sevenfold.cli.failing import INTERRUPTED
-from sevenfold.cli.open import open_session
-from sevenfold.cli.options import ChatOptions, Shared
-from sevenfold.cli.output import Aside, Telling, printable, result, say
-from sevenfold.cli.surroundings import look
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake
-from sevenfold.events import Emit, Event, Progress
-from sevenfold.layers.l6_dreaming.review import accept, newest, reject, shown
-from sevenfold.layers.l6_dreaming.run import Dreams, Dreamt, How, sentence
-from sevenfold.layers.l6_dreaming.workers import ByRule
-from sevenfold.memory.dreams.plan import Outcome
+from sevenfold.cli.chat.tasks import find_dreaming_layer
+from sevenfold.cli.commands.memory_display import open_memory
+from sevenfold.cli.failures import INTERRUPTED
+from sevenfold.cli.options import ChatOptions, CommonOptions
+from sevenfold.cli.output import (
+    EventPrinter,
+    SideOutput,
+    make_printable,
+    print_message,
+    print_result,
+)
+from sevenfold.cli.startup import open_session
+from sevenfold.cli.surroundings import read_command_context
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import Emit, Event, Progress
+from sevenfold.layers.l6_dreaming.dream_run import (
+    DreamMode,
+    DreamResult,
+    DreamRunner,
+    describe_result,
+)
+from sevenfold.layers.l6_dreaming.review import (
+    accept_review,
+    find_newest_review,
+    preview_review,
+    reject_review,
+)
+from sevenfold.layers.l6_dreaming.workers import RuleDreamer
+from sevenfold.memory.dreams.plan import DreamOutcome
 from sevenfold.memory.store import MemoryStore
 from sevenfold.models.capabilities import OFFLINE
-from sevenfold.session.project import Workplace
+from sevenfold.session.project import Project
 
 GATES = ("off", "time", "scan", "sessions")
 """Those that --now goes around."""
@@ -33,18 +49,20 @@ _UNDO = "'sevenfold dream undo'"
 _REVIEW = "'sevenfold dream --review'"
 
 
-def run(shared: Shared, *, now: bool, dry_run: bool, review: bool, model: str | None = None) -> int:
+def run_dream(
+    shared: CommonOptions, *, now: bool, dry_run: bool, review: bool, model: str | None = None
+) -> int:
     if dry_run and review:
         raise Mistake(
             "--dry-run changes nothing, so there is nothing to review: leave one of them out"
         )
-    with opened(shared) as memory:
+    with open_memory(shared) as memory:
         if memory.folder.is_dir():
             memory.claim()
-        waits = newest(memory.state)
+        waits = find_newest_review(memory.state)
         if review and waits is not None:
-            return _reviewed(shared, memory, waits, Dreamt(status="completed", review=waits))
-        how: How | None = "preview" if dry_run else "review" if review else None
+            return _reviewed(shared, memory, waits, DreamResult(status="completed", review=waits))
+        how: DreamMode | None = "preview" if dry_run else "review" if review else None
         ended = _dreamt(shared, memory, by_hand=now or dry_run or review, how=how, model=model)
         if ended.review is not None and review:
             return _reviewed(shared, memory, ended.review, ended)
@@ -52,10 +70,17 @@ def run(shared: Shared, *, now: bool, dry_run: bool, review: bool, model: str | 
 
 
 def _dreamt(
-    shared: Shared, memory: MemoryStore, *, by_hand: bool, how: How | None, model: str | None
-) -> Dreamt:
-    at = Workplace.open(shared.project, look(shared).environment, {}, lambda event: None)
-    heard = Telling(Aside(quiet=shared.quiet, color=not shared.no_color))
+    shared: CommonOptions,
+    memory: MemoryStore,
+    *,
+    by_hand: bool,
+    how: DreamMode | None,
+    model: str | None,
+) -> DreamResult:
+    at = Project.open(
+        shared.project, read_command_context(shared).environment, {}, lambda event: None
+    )
+    heard = EventPrinter(SideOutput(quiet=shared.quiet, color=not shared.no_color))
 
     def telling(event: Event) -> None:
         """How it ended is the command's own last word."""
@@ -65,11 +90,11 @@ def _dreamt(
     if (model or at.default_model) != OFFLINE:
         return anyio.run(_by_model, shared, model, by_hand, how, telling)
     clock = SystemClock()
-    dreams = Dreams(memory, at.places.project, clock, telling, at.settings.dream)
+    dreams = DreamRunner(memory, at.places.project, clock, telling, at.settings.dream)
 
-    async def by_rule() -> Dreamt:
+    async def by_rule() -> DreamResult:
         return await dreams.dream(
-            ByRule(clock, lambda: dreams.previous),
+            RuleDreamer(clock, lambda: dreams.previous),
             by_hand=by_hand or at.settings.assistant_mode,
             how=how,
         )
@@ -78,13 +103,13 @@ def _dreamt(
 
 
 async def _by_model(
-    shared: Shared, model: str | None, by_hand: bool, how: How | None, telling: Emit
-) -> Dreamt:
+    shared: CommonOptions, model: str | None, by_hand: bool, how: DreamMode | None, telling: Emit
+) -> DreamResult:
     """A conversation in which nothing was said: only its frame is the prefix, and nothing is recorded."""
     options = ChatOptions(shared=shared, model=model)
     async with open_session(options, started_by="dream", interactive=True) as session:
         session.subscribe(telling)
-        layer = dreaming_of(session)
+        layer = find_dreaming_layer(session)
         if layer is None:
             raise Mistake("dreaming is switched off: set the flag 'dream' in the settings")
         return await layer.asked(session.request, by_hand=by_hand, how=how)
@@ -93,25 +118,25 @@ async def _by_model(
 # --- review ---------------------------------------------------------------------------------------------
 
 
-def _reviewed(shared: Shared, memory: MemoryStore, id: str, ended: Dreamt) -> int:
+def _reviewed(shared: CommonOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
     """Show what would change now, and do as the user says; without an answer it goes on waiting."""
-    seen = shown(memory, id)
+    seen = preview_review(memory, id)
     asked = sys.stdin is not None and sys.stdin.isatty()
     if asked or not shared.json:  # the document has it, too
-        print(printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
+        print(make_printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
     answer = _answer() if asked else _piped()
     if answer is None:
         waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
-        say(shared, waits)
+        print_message(shared, waits)
         left = msgspec.structs.replace(_with(ended, seen, review=id), why=waits)
         return _told(shared, left, silent=True)
     if not answer:
-        reject(memory, id)
-        say(shared, "the dream was dropped; nothing is changed")
+        reject_review(memory, id)
+        print_message(shared, "the dream was dropped; nothing is changed")
         return _told(
-            shared, Dreamt(status="skipped", gate="review", why="it was rejected"), silent=True
+            shared, DreamResult(status="skipped", gate="review", why="it was rejected"), silent=True
         )
-    return _told(shared, _with(ended, accept(memory, id)))
+    return _told(shared, _with(ended, accept_review(memory, id)))
 
 
 def _answer() -> bool | None:
@@ -138,7 +163,7 @@ def _yes(line: str) -> bool | None:
     return line.strip().lower() in ("y", "yes") if line else None
 
 
-def _with(ended: Dreamt, outcome: Outcome, review: str | None = None) -> Dreamt:
+def _with(ended: DreamResult, outcome: DreamOutcome, review: str | None = None) -> DreamResult:
     return msgspec.structs.replace(
         ended,
         files_before=outcome.files_before,
@@ -156,17 +181,17 @@ def _with(ended: Dreamt, outcome: Outcome, review: str | None = None) -> Dreamt:
     )
 
 
-def _told(shared: Shared, ended: Dreamt, *, silent: bool = False) -> int:
+def _told(shared: CommonOptions, ended: DreamResult, *, silent: bool = False) -> int:
     text = ""
     if ended.status == "skipped":
         text = f"no dream now: {ended.why}"
         text += "; --now dreams all the same" if ended.gate in GATES else ""
     elif ended.status == "completed":
         text = "\n".join(
-            filter(None, [(ended.diff or "").rstrip("\n"), sentence(ended, _UNDO, _REVIEW)])
+            filter(None, [(ended.diff or "").rstrip("\n"), describe_result(ended, _UNDO, _REVIEW)])
         )
     elif ended.status == "killed":
         text = f"the dream was stopped: {ended.why}"
     value = {**msgspec.structs.asdict(ended), "usage": msgspec.structs.asdict(ended.usage)}
-    result(shared, "" if silent else text, value)
+    print_result(shared, "" if silent else text, value)
     return {"failed": 1, "killed": INTERRUPTED}.get(ended.status, 0)

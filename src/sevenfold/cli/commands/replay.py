@@ -22,39 +22,53 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.options import Shared
-from sevenfold.cli.output import count, one_line, printable, result, say, tokens
-from sevenfold.cli.surroundings import look
-from sevenfold.errors import Mistake
-from sevenfold.messages import Json
-from sevenfold.recordings.find import Found, files_in
-from sevenfold.replay.costs import asked_for
-from sevenfold.replay.outcome import Regret
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import (
+    format_count,
+    format_tokens,
+    make_printable,
+    print_message,
+    print_result,
+    to_one_line,
+)
+from sevenfold.cli.surroundings import read_command_context
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import Json
+from sevenfold.recordings.finder import ReplayFile, find_replay_files
+from sevenfold.replay.costs import find_wanted_model
+from sevenfold.replay.outcome import ReplayRegret
 from sevenfold.replay.policies import (
     BUILT_IN,
     DEFAULT,
     LAYERS,
     Policy,
-    active,
-    in_vain,
-    policy,
-    unheeded,
-    without,
+    describe_unheeded,
+    exclude_layers,
+    find_useless_exclusions,
+    list_active_layers,
+    load_policy,
 )
 from sevenfold.replay.results import (
     CHARGED,
     LOOKS,
     NOT_CHARGED,
-    Cost,
-    Figures,
-    Left,
-    left_in_all,
-    total,
+    LeftBranches,
+    ReplayCost,
+    ReplayFigures,
+    sum_figures,
+    sum_left,
 )
-from sevenfold.replay.run import Job, Progress, Replayed, Underway, replay, terminable
+from sevenfold.replay.run import (
+    FileProgress,
+    ReplayJob,
+    ReplayProgress,
+    ReplayResult,
+    end_on_sigterm,
+    replay_files,
+)
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class PolicyChoice(msgspec.Struct, frozen=True):
     """A policy that is replayed: a row of the table."""
 
     policy: Policy
@@ -62,11 +76,13 @@ class Chosen(msgspec.Struct, frozen=True):
     """What it asks for in vain; empty for most."""
 
 
-def chosen(names: Sequence[str], left_out: Sequence[str], *, compare: bool) -> tuple[Chosen, ...]:
+def choose_policies(
+    names: Sequence[str], left_out: Sequence[str], *, compare: bool
+) -> tuple[PolicyChoice, ...]:
     """The policies; when they are compared, each layer that is left out makes one more."""
     every = compare and not names and not left_out
     wanted = BUILT_IN if every else names or (DEFAULT,)
-    plain = [(policy(name), name not in BUILT_IN) for name in wanted]
+    plain = [(load_policy(name), name not in BUILT_IN) for name in wanted]
     each: list[Sequence[str]] = [(), *([word] for word in left_out)] if compare else [left_out]
     out = [_row(one, less, own=own) for one, own in plain for less in each]
     _check_vain([one for one, _ in plain], left_out)
@@ -76,21 +92,23 @@ def chosen(names: Sequence[str], left_out: Sequence[str], *, compare: bool) -> t
     return tuple(out)
 
 
-def _row(one: Policy, left_out: Sequence[str], *, own: bool) -> Chosen:
-    less = without(one, left_out)
-    said = [unheeded(one)] if own else []
-    if vain := in_vain(one, left_out):
+def _row(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
+    less = exclude_layers(one, left_out)
+    said = [describe_unheeded(one)] if own else []
+    if vain := find_useless_exclusions(one, left_out):
         are = "is" if len(vain) == 1 else "are"
         same = f", so this is {one.name} itself" if len(vain) == len(left_out) else ""
         said.append(f"{', '.join(vain)} {are} off in {one.name}{same}")
-    return Chosen(less, "; ".join(text for text in said if text))
+    return PolicyChoice(less, "; ".join(text for text in said if text))
 
 
 def _check_vain(policies: Sequence[Policy], left_out: Sequence[str]) -> None:
     """`Mistake` for what is off in every policy: its row would be one that is there already."""
     for word in left_out:
-        if all(in_vain(one, [word]) for one in policies):
-            known = [name for name in LAYERS if any(active(one)[name] for one in policies)]
+        if all(find_useless_exclusions(one, [word]) for one in policies):
+            known = [
+                name for name in LAYERS if any(list_active_layers(one)[name] for one in policies)
+            ]
             names = ", ".join(one.name for one in policies)
             raise Mistake(
                 f"{word} is off in {names}, so leaving it out changes nothing; "
@@ -143,18 +161,18 @@ def _is_page(path: Path) -> bool:
 
 
 def write_report(
-    shared: Shared,
+    shared: CommonOptions,
     path: Path,
-    done: Sequence[Replayed],
+    done: Sequence[ReplayResult],
     policies: Sequence[Policy],
     notes: Mapping[str, str],
 ) -> None:
-    from sevenfold.clock import SystemClock
-    from sevenfold.replay.report.page import page
+    from sevenfold.core.clock import SystemClock
+    from sevenfold.replay.report.page import format_page
     from sevenfold.storage.files import write_atomic
 
-    write_atomic(path, page(done, policies, SystemClock().now(), notes).encode("utf-8"))
-    say(shared, f"wrote {path}")
+    write_atomic(path, format_page(done, policies, SystemClock().now(), notes).encode("utf-8"))
+    print_message(shared, f"wrote {path}")
 
 
 LONGEST_NAME: Final = 20
@@ -174,7 +192,7 @@ LEAST_TIME: Final = 0.001
 # --- JSON -----------------------------------------------------------------------------------------------
 
 
-def as_json(done: Sequence[Replayed], notes: Mapping[str, str]) -> Json:
+def replay_to_json(done: Sequence[ReplayResult], notes: Mapping[str, str]) -> Json:
     """The document that INTERFACE promises: with several policies, one object for each.
 
     `notes`: what is to be said of each policy, by its name.
@@ -185,8 +203,8 @@ def as_json(done: Sequence[Replayed], notes: Mapping[str, str]) -> Json:
     return {"policies": {name: _of_policy(done, name, note) for name, note in notes.items()}}
 
 
-def _of_policy(done: Sequence[Replayed], name: str, note: str) -> Json:
-    whole = total([one.by_policy[name] for one in done if name in one.by_policy])
+def _of_policy(done: Sequence[ReplayResult], name: str, note: str) -> Json:
+    whole = sum_figures([one.by_policy[name] for one in done if name in one.by_policy])
     return {
         "policy": name,
         "notes": [note] if note else [],
@@ -195,14 +213,14 @@ def _of_policy(done: Sequence[Replayed], name: str, note: str) -> Json:
         "files": [_file(one, name) for one in done],
         "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
         | {key: value for key, value in _figures(whole).items() if key not in ("breaks",)}
-        | {"breaks": len(whole.breaks), "break_reasons": reasons(whole)}
+        | {"breaks": len(whole.breaks), "break_reasons": count_break_reasons(whole)}
         | {"paid_files": whole.paid_files, "priced_files": whole.priced_files}
-        | {"left_aside": _left(left_in_all(one.left for one in done))},
+        | {"left_aside": _left(sum_left(one.left for one in done))},
     }
 
 
-def _file(one: Replayed, name: str) -> Json:
-    known = one.by_policy.get(name, Figures())
+def _file(one: ReplayResult, name: str) -> Json:
+    known = one.by_policy.get(name, ReplayFigures())
     return {
         "path": one.path,
         "format": one.format or None,
@@ -218,11 +236,11 @@ def _file(one: Replayed, name: str) -> Json:
     }
 
 
-def _left(left: Left) -> Json:
+def _left(left: LeftBranches) -> Json:
     return {"requests": left.requests, "paid_cost": left.paid}
 
 
-def _figures(known: Figures) -> Json:
+def _figures(known: ReplayFigures) -> Json:
     used = known.usage
     return {
         "requests": known.requests,
@@ -249,8 +267,8 @@ def _figures(known: Figures) -> Json:
     }
 
 
-def _regret(known: Figures) -> Json:
-    regret: Regret = known.regret
+def _regret(known: ReplayFigures) -> Json:
+    regret: ReplayRegret = known.regret
     return {
         "cleared": regret.removed,
         "needed_again": regret.needed,
@@ -268,12 +286,12 @@ def _regret(known: Figures) -> Json:
     }
 
 
-def _seconds(known: Figures) -> dict[str, float]:
+def _seconds(known: ReplayFigures) -> dict[str, float]:
     spent = known.spent
     return {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")}
 
 
-def reasons(known: Figures) -> dict[str, int]:
+def count_break_reasons(known: ReplayFigures) -> dict[str, int]:
     """How often the cache broke, by why."""
     return dict(Counter(broke.reason for broke in known.breaks).most_common())
 
@@ -285,7 +303,9 @@ def _rounded(value: float | None) -> float | None:
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-def drawn(done: Sequence[Replayed], names: Sequence[str], width: int | None = None) -> str:
+def format_replay_tables(
+    done: Sequence[ReplayResult], names: Sequence[str], width: int | None = None
+) -> str:
     """Tables, with the columns that a terminal so wide has room for."""
     known = [one for one in done if one.by_policy]
     if not known:
@@ -297,10 +317,10 @@ def drawn(done: Sequence[Replayed], names: Sequence[str], width: int | None = No
     return "\n\n".join(part for part in [*parts, _legend(known, names)] if part)
 
 
-_Column = tuple[str, Callable[[Figures], str]]
+_Column = tuple[str, Callable[[ReplayFigures], str]]
 _COLUMNS: Final[tuple[_Column, ...]] = (
     ("requests", lambda f: f"{f.requests:,}"),
-    ("sent", lambda f: tokens(f.usage.prompt)),
+    ("sent", lambda f: format_tokens(f.usage.prompt)),
     ("hit", lambda f: f"{f.usage.hit_rate:.0%}"),
     ("breaks", lambda f: f"{len(f.breaks):,}"),
     ("cost", lambda f: _cost(f.cost)),
@@ -314,63 +334,63 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
 )
 
 
-def _sessions(known: Sequence[Replayed], name: str, width: int | None) -> str:
+def _sessions(known: Sequence[ReplayResult], name: str, width: int | None) -> str:
     rows = [[_name(one), *_cells(one.by_policy[name])] for one in known if name in one.by_policy]
     if len(rows) > 1:
-        whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+        whole = sum_figures([one.by_policy[name] for one in known if name in one.by_policy])
         rows.append([f"all {len(rows):,}", *_cells(whole)])
     return _fitted(["session", *(head for head, _ in _COLUMNS)], rows, width)
 
 
-def _side_by_side(known: Sequence[Replayed], names: Sequence[str], width: int | None) -> str:
+def _side_by_side(known: Sequence[ReplayResult], names: Sequence[str], width: int | None) -> str:
     rows = []
     for name in names:
-        whole = total([one.by_policy[name] for one in known if name in one.by_policy])
-        rows.append([one_line(name, LONGEST_POLICY), *_cells(whole)])
+        whole = sum_figures([one.by_policy[name] for one in known if name in one.by_policy])
+        rows.append([to_one_line(name, LONGEST_POLICY), *_cells(whole)])
     return _fitted(["policy", *(head for head, _ in _COLUMNS)], rows, width)
 
 
 def _fitted(head: list[str], rows: list[list[str]], width: int | None) -> str:
     """The table without the columns that say least, as many as there is no room for."""
-    table, left_out = columns(head, rows), list[str]()
+    table, left_out = format_columns(head, rows), list[str]()
     for name in FIRST_TO_GO:
         if width is None or max(map(len, table.splitlines())) <= width:
             break
         at = head.index(name)
         head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
         left_out.append(name)
-        table = columns(head, rows)
+        table = format_columns(head, rows)
     if left_out:
         table += f"\n  no room for: {', '.join(left_out)}"
     return table
 
 
-def _counts(known: Sequence[Replayed], names: Sequence[str]) -> str:
+def _counts(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
     """How good our counts are, by the policy that was held against most recorded requests."""
-    wholes = [total([one.by_policy[n] for one in known if n in one.by_policy]) for n in names]
+    wholes = [sum_figures([one.by_policy[n] for one in known if n in one.by_policy]) for n in names]
     name, best = max(zip(names, wholes, strict=True), key=lambda pair: len(pair[1].accounting))
-    return f"  {one_line(name, LONGEST_POLICY)}: {_off(best)}" if best.accounting else ""
+    return f"  {to_one_line(name, LONGEST_POLICY)}: {_off(best)}" if best.accounting else ""
 
 
-def _off(whole: Figures) -> str:
+def _off(whole: ReplayFigures) -> str:
     return (
         f"our count of a request is off the recorded one by {median(whole.accounting):.1%} "
-        f"(median of {count(len(whole.accounting), 'request')} before anything changed)"
+        f"(median of {format_count(len(whole.accounting), 'request')} before anything changed)"
     )
 
 
-def _cells(known: Figures) -> list[str]:
+def _cells(known: ReplayFigures) -> list[str]:
     return [cell(known) for _, cell in _COLUMNS]
 
 
-def _summary(known: Sequence[Replayed], name: str) -> str:
+def _summary(known: Sequence[ReplayResult], name: str) -> str:
     """What the layers did, why the cache broke, and what it took us."""
-    whole = total([one.by_policy[name] for one in known if name in one.by_policy])
+    whole = sum_figures([one.by_policy[name] for one in known if name in one.by_policy])
     rows = [
         [
             layer,
             f"{did.times:,}",
-            tokens(max(0, did.tokens)),
+            format_tokens(max(0, did.tokens)),
             _signed(did.saved),
             _signed(did.cost),
             _signed(did.net),
@@ -379,9 +399,9 @@ def _summary(known: Sequence[Replayed], name: str) -> str:
     ]
     parts = []
     if rows:
-        parts.append(columns(["layer", "times", "removed", "saved", "cost", "net"], rows))
+        parts.append(format_columns(["layer", "times", "removed", "saved", "cost", "net"], rows))
     if whole.breaks:
-        why = ", ".join(f"{reason} {n}" for reason, n in reasons(whole).items())
+        why = ", ".join(f"{reason} {n}" for reason, n in count_break_reasons(whole).items())
         parts.append(f"  cache breaks: {why}")
     if whole.accounting:
         parts.append(f"  {_off(whole)}")
@@ -389,7 +409,7 @@ def _summary(known: Sequence[Replayed], name: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _time(whole: Figures) -> str:
+def _time(whole: ReplayFigures) -> str:
     """What took us so long that it can be seen."""
     spent = whole.spent
     speed = f" ({whole.requests / spent.layers:,.0f} requests/s)" if spent.layers > 0 else ""
@@ -407,8 +427,8 @@ def _took(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1_000 * seconds:.0f} ms"
 
 
-def _legend(known: Sequence[Replayed], names: Sequence[str]) -> str:
-    whole = total([one.by_policy[names[0]] for one in known if names[0] in one.by_policy])
+def _legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
+    whole = sum_figures([one.by_policy[names[0]] for one in known if names[0] in one.by_policy])
     lines = [
         "  cost and paid: input, and output of requests that a policy adds",
         "  k and M: thousand and million base-price tokens",
@@ -429,36 +449,37 @@ def _legend(known: Sequence[Replayed], names: Sequence[str]) -> str:
         )
     if whole.paid_at and whole.paid_files:
         lines.append(
-            f"  paid is what was recorded, priced as {one_line(whole.paid_at, 40)}: not what was paid then"
+            f"  paid is what was recorded, priced as {to_one_line(whole.paid_at, 40)}: "
+            "not what was paid then"
         )
     if 0 < whole.priced_files < whole.files:
         lines.append(
             f"  a price is known for {whole.priced_files:,} of {whole.files:,} sessions: "
             "amounts are of those alone"
         )
-    left = left_in_all(one.left for one in known)
+    left = sum_left(one.left for one in known)
     if left.requests:
         lines.append(
-            f"  left aside: {count(left.requests, 'request')} on branches that were left, "
+            f"  left aside: {format_count(left.requests, 'request')} on branches that were left, "
             f"paid {_cost(left.paid)}; they are in no other figure"
         )
     return "\n".join(lines)
 
 
-def _name(one: Replayed) -> str:
-    return one_line(one.called, LONGEST_NAME)
+def _name(one: ReplayResult) -> str:
+    return to_one_line(one.called, LONGEST_NAME)
 
 
-def _cost(cost: Cost | None) -> str:
+def _cost(cost: ReplayCost | None) -> str:
     if cost is None:
         return "–"
-    units = tokens(round(cost.units))
+    units = format_tokens(round(cost.units))
     return units if cost.amount is None else f"{units} {_amount(cost.amount, cost.currency)}"
 
 
 def _signed(number: float) -> str:
     """Below nothing in the same form as above it."""
-    return f"{'-' if round(number) < 0 else ''}{tokens(abs(round(number)))}"
+    return f"{'-' if round(number) < 0 else ''}{format_tokens(abs(round(number)))}"
 
 
 def _amount(amount: float, currency: str | None) -> str:
@@ -472,7 +493,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}%"
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def format_columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table: the first column to the left, numbers to the right."""
     widths = [max(len(str(row[i])) for row in (head, *rows)) for i in range(len(head))]
     lines = []
@@ -491,7 +512,7 @@ MOST_SAID: Final = 10
 """Files whose troubles are told on the screen; JSON and the report tell all."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for."""
 
     paths: tuple[Path, ...]
@@ -503,13 +524,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int | None = None
 
 
-def run(shared: Shared, wanted: Wanted) -> int:
-    rows = chosen(wanted.policies, wanted.without, compare=wanted.compare)
+def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
+    rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
     policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
-    prices = look(shared).settings().settings.prices
+    prices = read_command_context(shared).settings().settings.prices
     if wanted.price is not None:
-        asked_for(Prices.load(prices), wanted.price)
-    files = list(files_in(wanted.paths))
+        find_wanted_model(Prices.load(prices), wanted.price)
+    files = list(find_replay_files(wanted.paths))
     if wanted.html is not None:
         check_report(wanted.html, [found.path for found in files])
     done = _replayed(shared, wanted, files, policies, prices)
@@ -518,28 +539,30 @@ def run(shared: Shared, wanted: Wanted) -> int:
             "there is no session in what was named; name files, or folders that have some"
         )
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    result(shared, drawn(done, list(notes), width), as_json(done, notes))
+    print_result(
+        shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes)
+    )
     if wanted.html is not None:
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
     return _told(shared, done, notes)
 
 
 def _replayed(
-    shared: Shared,
-    wanted: Wanted,
-    files: Sequence[Found],
+    shared: CommonOptions,
+    wanted: ReplayOptions,
+    files: Sequence[ReplayFile],
     policies: tuple[Policy, ...],
     prices: Path | None,
-) -> list[Replayed]:
+) -> list[ReplayResult]:
     size = sum(found.size for found in files)
     at_once = min(wanted.jobs or _cores(), len(files))
     if wanted.jobs is None and size < FEW:
         at_once = 1
     shows = sys.stderr.isatty() and not shared.quiet and not shared.no_color
-    progress = Progress(sys.stderr, len(files), size) if shows else None
-    done: list[Replayed] = []
+    progress = ReplayProgress(sys.stderr, len(files), size) if shows else None
+    done: list[ReplayResult] = []
 
-    def tell(so_far: Underway) -> None:
+    def tell(so_far: FileProgress) -> None:
         if progress is not None:
             read = files[so_far.number].size * so_far.share
             progress.underway(so_far.number, read, so_far.requests)
@@ -547,12 +570,16 @@ def _replayed(
     try:
         if progress is not None:
             progress.start()
-        with terminable(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+        with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
             jobs = [
-                Job(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
+                ReplayJob(
+                    n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch)
+                )
                 for n, one in enumerate(files)
             ]
-            with closing(replay(jobs, at_once, tell=tell)) as answers:  # an interrupt ends them
+            with closing(
+                replay_files(jobs, at_once, tell=tell)
+            ) as answers:  # an interrupt ends them
                 for one in answers:
                     done.append(one)
                     if progress is not None:
@@ -565,7 +592,7 @@ def _replayed(
     return _each(done)
 
 
-def _each(done: Sequence[Replayed]) -> list[Replayed]:
+def _each(done: Sequence[ReplayResult]) -> list[ReplayResult]:
     """The sessions in the order of the files, each of a file's sub-agents behind it."""
     known = sorted((one for one in done if not one.passed_over), key=lambda one: one.number)
     each = [part for one in known for part in (replace(one, agents=()), *one.agents)]
@@ -578,20 +605,22 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _told(shared: Shared, done: Sequence[Replayed], notes: Mapping[str, str]) -> int:
+def _told(shared: CommonOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
     """Say what is wrong, file by file; the exit code."""
     wrong = [one for one in done if one.errors]
     if shared.json:
         return 1 if wrong else 0
     for one in wrong[:MOST_SAID]:
         more = f" (and {len(one.errors) - 1} more)" if len(one.errors) > 1 else ""
-        said = f"{one_line(one.path, LONGEST_PATH)}: {printable(one.errors[0])}{more}"
+        said = f"{to_one_line(one.path, LONGEST_PATH)}: {make_printable(one.errors[0])}{more}"
         print(f"sevenfold: {said}", file=sys.stderr)
     if len(wrong) > MOST_SAID:
-        print(f"sevenfold: and {count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr)
+        print(
+            f"sevenfold: and {format_count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr
+        )
     for note, number in Counter(note for one in done for note in one.notes).items():
-        say(shared, f"{count(number, 'file')}: {note}")
+        print_message(shared, f"{format_count(number, 'file')}: {note}")
     for name, note in notes.items():
         if note:
-            say(shared, f"policy {one_line(name, LONGEST_PATH)}: {note}")
+            print_message(shared, f"policy {to_one_line(name, LONGEST_PATH)}: {note}")
     return 1 if wrong else 0

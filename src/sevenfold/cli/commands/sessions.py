@@ -14,38 +14,38 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.cli.options import Shared
+from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import (
-    amount,
-    call,
-    count,
-    fitted,
-    moment,
-    one_line,
-    outcome,
-    printable,
-    result,
-    say,
+    fit_line,
+    format_bytes,
+    format_call,
+    format_count,
+    format_outcome,
+    format_time,
+    make_printable,
+    print_message,
+    print_result,
+    to_one_line,
 )
-from sevenfold.cli.surroundings import look, read_transcript
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, Refused
-from sevenfold.messages import Message, Text, Thinking, ToolResult, ToolUse, to_wire
-from sevenfold.storage.cleanup import Cleaned, Limits
-from sevenfold.storage.cleanup import clean as clean_up
-from sevenfold.storage.files import failure
+from sevenfold.cli.surroundings import read_command_context, read_transcript
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, encode_block
+from sevenfold.core.transcript import PlacedMessage
+from sevenfold.storage.cleanup import CleanupReport, StorageLimits
+from sevenfold.storage.cleanup import clean_project as clean_up
+from sevenfold.storage.files import make_storage_failure
 from sevenfold.storage.jsonl import read_log
 from sevenfold.storage.places import (
-    Places,
+    ProjectPaths,
     SessionInfo,
     find_session,
     list_sessions,
     remove_session,
 )
-from sevenfold.transcript import Placed
 
 
-class Summary(msgspec.Struct, frozen=True):
+class SessionRow(msgspec.Struct, frozen=True):
     """One line of the list."""
 
     id: str
@@ -56,31 +56,31 @@ class Summary(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class _What(msgspec.Struct, frozen=True):
+class _EntryPayload(msgspec.Struct, frozen=True):
     type: str = ""
     name: str = ""
     value: Any = None
     content: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _ListedEntry(msgspec.Struct, frozen=True):
     """As much of an entry as the list needs; the rest is not even looked at."""
 
-    what: _What = _What()
+    what: _EntryPayload = _EntryPayload()
     by: str = ""
 
 
-class _Block(msgspec.Struct):
+class _ListedBlock(msgspec.Struct):
     text: str = ""
 
 
 _PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)
 """What `chat` adds to a prompt when something is piped in."""
-_line = msgspec.json.Decoder(_Line)
-_blocks = msgspec.json.Decoder(list[_Block])
+_line = msgspec.json.Decoder(_ListedEntry)
+_blocks = msgspec.json.Decoder(list[_ListedBlock])
 
 
-def summary(info: SessionInfo) -> Summary:
+def summarise_session(info: SessionInfo) -> SessionRow:
     messages, words, title, model = 0, "", "", ""
     for line in _lines(info.path):
         what = line.what
@@ -93,10 +93,12 @@ def summary(info: SessionInfo) -> Summary:
             title = str(what.value)
         elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
             model = str(what.value.get("model", ""))
-    return Summary(info.id, info.at, messages, one_line(title or words, 100), model, info.size)
+    return SessionRow(
+        info.id, info.at, messages, to_one_line(title or words, 100), model, info.size
+    )
 
 
-def _lines(path: Path) -> Iterator[_Line]:
+def _lines(path: Path) -> Iterator[_ListedEntry]:
     for line in read_log(path).split(b"\n"):
         try:
             yield _line.decode(line)
@@ -104,123 +106,129 @@ def _lines(path: Path) -> Iterator[_Line]:
             continue
 
 
-def summaries(places: Places) -> list[Summary]:
+def summarise_sessions(places: ProjectPaths) -> list[SessionRow]:
     """Newest first."""
-    return [summary(info) for info in list_sessions(places)]
+    return [summarise_session(info) for info in list_sessions(places)]
 
 
-def table(known: list[Summary], *, terminal: bool = False) -> str:
+def format_session_table(known: list[SessionRow], *, terminal: bool = False) -> str:
     """The list for people; at a terminal it has a header, and no line is broken."""
     ids = max((len(s.id) for s in known), default=0)
     models = max((len(s.model) for s in known), default=0)
     if terminal:
         ids, models = max(ids, len("session")), max(models, len("model"))
     rows = [
-        f"{s.id:<{ids}}  {moment(s.at)}  {s.messages:>8}  {s.model:<{models}}  {s.first_words}"
+        f"{s.id:<{ids}}  {format_time(s.at)}  {s.messages:>8}  {s.model:<{models}}  {s.first_words}"
         for s in known
     ]
     if not terminal or not known:
         return "\n".join(rows)
     head = f"{'session':<{ids}}  {'last used':<16}  messages  {'model':<{models}}  first words"
     columns = shutil.get_terminal_size().columns
-    return "\n".join(fitted(row, columns) for row in (head, *rows))
+    return "\n".join(fit_line(row, columns) for row in (head, *rows))
 
 
-def show_list(shared: Shared) -> int:
-    places = look(shared).scoped()
-    known = summaries(places)
+def show_list(shared: CommonOptions) -> int:
+    places = read_command_context(shared).scoped()
+    known = summarise_sessions(places)
     if not known:
-        say(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
-    text = table(known, terminal=sys.stdout.isatty())
-    result(shared, text, {"project": str(places.root), "sessions": known})
+        print_message(
+            shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one"
+        )
+    text = format_session_table(known, terminal=sys.stdout.isatty())
+    print_result(shared, text, {"project": str(places.root), "sessions": known})
     return 0
 
 
-def show(shared: Shared, session: str) -> int:
-    path = find_session(look(shared).scoped(), session)
+def show_session(shared: CommonOptions, session: str) -> int:
+    path = find_session(read_command_context(shared).scoped(), session)
     transcript = read_transcript(path)
     for problem in transcript.problems:
-        say(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
+        print_message(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
     said = [_as_json(placed) for placed in transcript.view]
-    text = "\n\n".join(filter(None, conversation(list(transcript.view))))
-    result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
+    text = "\n\n".join(filter(None, format_conversation(list(transcript.view))))
+    print_result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
     return 0
 
 
-def _as_json(placed: Placed) -> dict[str, Any]:
+def _as_json(placed: PlacedMessage) -> dict[str, Any]:
     message = placed.message
-    content = [to_wire(block) for block in message.content]
+    content = [encode_block(block) for block in message.content]
     return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
 
 
-def results_of(view: list[Placed]) -> dict[str, ToolResult]:
+def collect_results(view: list[PlacedMessage]) -> dict[str, ToolResult]:
     return {r.tool_use_id: r for placed in view for r in placed.message.results}
 
 
-def conversation(view: list[Placed], results: dict[str, ToolResult] | None = None) -> Iterator[str]:
+def format_conversation(
+    view: list[PlacedMessage], results: dict[str, ToolResult] | None = None
+) -> Iterator[str]:
     """What was said, readable: words in full, tool calls as one line with what came of them."""
-    results = results_of(view) if results is None else results
+    results = collect_results(view) if results is None else results
     for placed in view:
         if placed.by == "user":
-            yield "\n".join(f"> {line}" for line in printable(placed.message.text).splitlines())
+            yield "\n".join(
+                f"> {line}" for line in make_printable(placed.message.text).splitlines()
+            )
         elif placed.message.role == "assistant":
             yield "\n".join(filter(None, _assistant(placed.message, results)))
         elif placed.message.text:
-            yield f"({placed.by}) {one_line(placed.message.text, 200)}"
+            yield f"({placed.by}) {to_one_line(placed.message.text, 200)}"
 
 
 def _assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str]:
     for block in message.content:
         if isinstance(block, Text):
-            yield printable(block.text.strip())
+            yield make_printable(block.text.strip())
         elif isinstance(block, Thinking) and block.thinking:
-            yield f"(thinking) {one_line(block.thinking, 200)}"
+            yield f"(thinking) {to_one_line(block.thinking, 200)}"
         elif isinstance(block, ToolUse):
             answered = results.get(block.id)
-            yield f"→ {call(block)} · {outcome(answered) if answered else 'no answer'}"
+            yield f"→ {format_call(block)} · {format_outcome(answered) if answered else 'no answer'}"
 
 
-def remove(shared: Shared, session: str, yes: bool) -> int:
-    places = look(shared).scoped()
+def run_remove(shared: CommonOptions, session: str, yes: bool) -> int:
+    places = read_command_context(shared).scoped()
     path = find_session(places, session)
     if not yes:
-        _ask(summary(_info(places, path)))
+        _ask(summarise_session(_info(places, path)))
     remove_session(places, path.stem)
-    say(shared, f"removed session {path.stem}")
-    result(shared, "", {"session": path.stem, "removed": True})
+    print_message(shared, f"removed session {path.stem}")
+    print_result(shared, "", {"session": path.stem, "removed": True})
     return 0
 
 
-def _info(places: Places, path: Path) -> SessionInfo:
+def _info(places: ProjectPaths, path: Path) -> SessionInfo:
     return next(info for info in list_sessions(places) if info.path == path)
 
 
-def _ask(one: Summary) -> None:
+def _ask(one: SessionRow) -> None:
     if not sys.stdin.isatty():
         raise Mistake(f"removing {one.id} has to be confirmed: add --yes")
-    about = f"{count(one.messages, 'message')}, {moment(one.at)}: {one.first_words}"
+    about = f"{format_count(one.messages, 'message')}, {format_time(one.at)}: {one.first_words}"
     print(f"Delete session {one.id} ({about})? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused(f"session {one.id} was kept")
 
 
-def clean(shared: Shared, days: int | None, dry_run: bool) -> int:
-    around = look(shared)
+def run_clean(shared: CommonOptions, days: int | None, dry_run: bool) -> int:
+    around = read_command_context(shared)
     places, settings = around.scoped(), around.settings().settings
-    limits = Limits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)
+    limits = StorageLimits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)
     done = clean_up(places.project, SystemClock().now(), limits, dry_run=dry_run)
     for problem in done.problems:
-        say(shared, problem)
+        print_message(shared, problem)
     value = {"project": str(places.root), "days": limits.days, "dry_run": dry_run}
     text = "\n".join([*(done.removed if dry_run else ()), _cleaned(done, dry_run)])
-    result(shared, text, {**value, **msgspec.structs.asdict(done)})
+    print_result(shared, text, {**value, **msgspec.structs.asdict(done)})
     return 1 if done.problems else 0
 
 
-def _cleaned(done: Cleaned, dry_run: bool) -> str:
-    what = f"{count(done.files, 'file')}, {amount(done.bytes)}"
+def _cleaned(done: CleanupReport, dry_run: bool) -> str:
+    what = f"{format_count(done.files, 'file')}, {format_bytes(done.bytes)}"
     if done.sessions:
-        what = f"{count(len(done.sessions), 'session')}; {what}"
+        what = f"{format_count(len(done.sessions), 'session')}; {what}"
     kept = f"; {done.in_use:,} more still in use and kept" if done.in_use else ""
     return f"{'would remove' if dry_run else 'removed'} {what}{kept}"
 
@@ -236,7 +244,7 @@ _ASIDE: Final = frozenset({"type", "id", "tool_use_id", "signature", "data", "me
 """What stands in a block beside what it says."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class GrepHit(msgspec.Struct, frozen=True):
     """One line in a transcript that has the words."""
 
     session: str
@@ -248,7 +256,7 @@ class Said(msgspec.Struct, frozen=True):
     entry: int
 
 
-class Sought(msgspec.Struct, frozen=True):
+class SearchWords(msgspec.Struct, frozen=True):
     """Words to look for, in any case; quoted ones belong together."""
 
     words: tuple[str, ...]
@@ -277,12 +285,12 @@ class Sought(msgspec.Struct, frozen=True):
         return msgspec.json.encode(longest)[1:-1].lower()
 
 
-def sought(text: str) -> Sought | None:
+def parse_search_words(text: str) -> SearchWords | None:
     """The words of a search; None when there are none."""
     found = re.findall(r'"([^"]+)"|(\S+)', text)
     words = tuple(" ".join((quoted or plain).lower().split()) for quoted, plain in found)
     words = tuple(dict.fromkeys(word for word in words if word))
-    return Sought(words) if words else None
+    return SearchWords(words) if words else None
 
 
 def _caseless(word: str) -> list[str]:
@@ -291,13 +299,13 @@ def _caseless(word: str) -> list[str]:
     return [part for part in "".join(same).split("\0") if part]
 
 
-def said_in(places: Places, wanted: Sought, limit: int) -> Iterator[Said]:
+def grep_transcripts(places: ProjectPaths, wanted: SearchWords, limit: int) -> Iterator[GrepHit]:
     """The newest session first; as many as are asked for, and not more than looked for."""
     needle, given = wanted.on_disk, 0
     if not needle:
         raise Mistake("transcripts cannot be searched for that: give a word with plain letters")
     for session in list_sessions(places):
-        for line in lines_with(session.path, needle):
+        for line in find_lines_with(session.path, needle):
             for said in _matching(line, wanted, session.path):
                 yield said
                 given += 1
@@ -305,7 +313,7 @@ def said_in(places: Places, wanted: Sought, limit: int) -> Iterator[Said]:
                     return
 
 
-def lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
+def find_lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
     """The lines of a file that hold these bytes, which are in lower case."""
     rest = b""
     try:
@@ -316,7 +324,7 @@ def lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
                 yield from _in_block(data[:end], needle)
                 rest = data[end:] if len(data) - end <= LONGEST else b""
     except OSError as error:
-        raise failure(error, path, "read") from error
+        raise make_storage_failure(error, path, "read") from error
     yield from _in_block(rest, needle)
 
 
@@ -330,17 +338,17 @@ def _in_block(data: bytes, needle: bytes) -> Iterator[bytes]:
         at = stop + 1
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _SearchedEntry(msgspec.Struct, frozen=True):
     id: int = 0
     at: float = 0.0
     by: str = ""
     what: dict[str, Any] = {}
 
 
-_entry = msgspec.json.Decoder(_Entry)
+_entry = msgspec.json.Decoder(_SearchedEntry)
 
 
-def _matching(line: bytes, wanted: Sought, path: Path) -> Iterator[Said]:
+def _matching(line: bytes, wanted: SearchWords, path: Path) -> Iterator[GrepHit]:
     try:
         entry = _entry.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -351,7 +359,7 @@ def _matching(line: bytes, wanted: Sought, path: Path) -> Iterator[Said]:
     for text in _texts(entry.what.get("message", entry.what.get("content"))):
         for each in text.split("\n") if wanted.all_in(text) else ():
             if wanted.all_in(each):
-                yield Said(path.stem, entry.at, entry.by, wanted.around(each), path, entry.id)
+                yield GrepHit(path.stem, entry.at, entry.by, wanted.around(each), path, entry.id)
                 given += 1
                 if given == IN_ONE:
                     return

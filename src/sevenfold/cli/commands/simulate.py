@@ -7,21 +7,21 @@ from pathlib import Path
 
 import anyio
 
-from sevenfold.cli.failing import INTERRUPTED
-from sevenfold.cli.options import Shared
-from sevenfold.cli.output import result, say
+from sevenfold.cli.failures import INTERRUPTED
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import print_message, print_result
 
 
-def simulate(
-    shared: Shared, *, port: int, script: Path | None, model: str | None, manual: bool
+def run_simulator(
+    shared: CommonOptions, *, port: int, script: Path | None, model: str | None, manual: bool
 ) -> int:
-    from sevenfold.offline import reply_to_wire
+    from sevenfold.offline import encode_reply
     from sevenfold.simulator.server import ManualClock, Simulator
 
     simulator = Simulator(
         clock=ManualClock() if manual else None,
         script=script,
-        replies=reply_to_wire,
+        replies=encode_reply,
         models=[model] if model else None,
         port=port,
     )
@@ -37,6 +37,6 @@ def simulate(
     return anyio.run(serve)
 
 
-def _ready(shared: Shared, url: str, port: int) -> None:
-    result(shared, f"ready: {url}", {"url": url, "port": port, "ready": True})
-    say(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")
+def _ready(shared: CommonOptions, url: str, port: int) -> None:
+    print_result(shared, f"ready: {url}", {"url": url, "port": port, "ready": True})
+    print_message(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")

@@ -9,18 +9,24 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Price, Prices, own_limits
-from sevenfold.cli.options import Shared
-from sevenfold.cli.output import count, money, percent, result, tokens
-from sevenfold.cli.surroundings import chosen_session, look, read_transcript
-from sevenfold.layers.savings import Saved, read_again, savings
-from sevenfold.layers.shared.boundary import Boundary, last_boundary
-from sevenfold.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
-from sevenfold.request import Frame
-from sevenfold.session.commands import notes_of
+from sevenfold.cache.prices import Price, Prices, read_user_limits
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import (
+    format_count,
+    format_money,
+    format_percent,
+    format_tokens,
+    print_result,
+)
+from sevenfold.cli.surroundings import find_chosen_session, read_command_context, read_transcript
+from sevenfold.core.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
+from sevenfold.core.request import Frame
+from sevenfold.core.tokens import MessageSize, Thresholds, count_bytes, measure_message
+from sevenfold.core.transcript import PlacedMessage, Transcript, View
+from sevenfold.layers.savings import LayerSavings, compute_savings, count_rereads
+from sevenfold.layers.shared.boundary import Boundary, find_last_boundary
+from sevenfold.session.commands import read_notes
 from sevenfold.settings.schema import Settings
-from sevenfold.tokens import Size, Thresholds, byte_length, measure
-from sevenfold.transcript import Placed, Transcript, View
 
 BAR: Final = 60
 """Characters of the bar."""
@@ -44,7 +50,7 @@ KINDS: Final = (
 _LETTER: Final = dict(KINDS)
 
 
-class Part(msgspec.Struct, frozen=True):
+class WindowPart(msgspec.Struct, frozen=True):
     """So much of the window holds this."""
 
     kind: str
@@ -55,7 +61,7 @@ class Part(msgspec.Struct, frozen=True):
     """Of which tool, for results."""
 
 
-class Window(msgspec.Struct, frozen=True):
+class WindowReport(msgspec.Struct, frozen=True):
     session: str
     model: str
     window: int
@@ -67,12 +73,12 @@ class Window(msgspec.Struct, frozen=True):
     reserved: int
     """Kept for the reply."""
     messages: int
-    parts: tuple[Part, ...]
+    parts: tuple[WindowPart, ...]
     by: dict[str, int]
     """Tokens by who put them there: the session itself, the user, the model, its tools, each layer."""
     estimated: bool
     """Whether no reply has said yet how large it really is."""
-    saved: tuple[Saved, ...] = ()
+    saved: tuple[LayerSavings, ...] = ()
     """What each layer that acted has kept out, and what that saved; simulated."""
     read_again: int = 0
     """How often the model asked again for something that had been cleared."""
@@ -83,18 +89,22 @@ class Window(msgspec.Struct, frozen=True):
     """Where the notes on this session are, if there are any."""
 
 
-def window_of(
+def measure_window(
     session: str,
     frame: Frame,
     view: View,
     thresholds: Thresholds,
-    saved: Sequence[Saved] = (),
+    saved: Sequence[LayerSavings] = (),
     currency: str = "USD",
-) -> Window:
+) -> WindowReport:
     """Everything that the next request would send, and what the layers kept out of it."""
     sizes: Counter[tuple[str, str, str]] = Counter()
-    sizes["system", "", "frame"] = _weigh(view, Size(text=sum(map(byte_length, frame.system))))
-    schemas = Size(json=len(msgspec.json.encode(frame.tools))) if frame.tools else Size()
+    sizes["system", "", "frame"] = _weigh(
+        view, MessageSize(text=sum(map(count_bytes, frame.system)))
+    )
+    schemas = (
+        MessageSize(json=len(msgspec.json.encode(frame.tools))) if frame.tools else MessageSize()
+    )
     sizes["tools", "", "frame"] = _weigh(view, schemas)
     names = {use.id: use.name for placed in view for use in placed.message.tool_uses}
     for placed in view:
@@ -105,7 +115,7 @@ def window_of(
     exact = _summing_to(used, sizes)
     t = thresholds
     free = max(0, t.auto_compact - used)
-    return Window(
+    return WindowReport(
         session=session,
         model=frame.model,
         window=t.window,
@@ -118,24 +128,24 @@ def window_of(
         by=_by(exact),
         estimated=not reported,
         saved=tuple(saved),
-        read_again=read_again(view),
+        read_again=count_rereads(view),
         currency=currency,
-        compacted=last_boundary(view),
+        compacted=find_last_boundary(view),
     )
 
 
-def saved_in(transcript: Transcript, price: Price | None) -> tuple[Saved, ...]:
-    return savings(transcript.entries, transcript.view.calibration, price)
+def measure_savings(transcript: Transcript, price: Price | None) -> tuple[LayerSavings, ...]:
+    return compute_savings(transcript.entries, transcript.view.calibration, price)
 
 
-def _weigh(view: View, size: Size) -> int:
+def _weigh(view: View, size: MessageSize) -> int:
     return view.calibration.tokens(size)
 
 
-def _kinds(placed: Placed, names: dict[str, str]) -> Iterable[tuple[str, str, Size]]:
+def _kinds(placed: PlacedMessage, names: dict[str, str]) -> Iterable[tuple[str, str, MessageSize]]:
     ours = placed.by not in PEOPLE
     for block in placed.message.content:
-        size = measure(Message(placed.message.role, (block,)))
+        size = measure_message(Message(placed.message.role, (block,)))
         match block:
             case Text() if placed.message.role == "assistant":
                 yield "assistant words", "", size
@@ -168,14 +178,14 @@ def _summing_to(total: int, sizes: Counter[tuple[str, str, str]]) -> Counter[tup
     return scaled
 
 
-def _parts(exact: Counter[tuple[str, str, str]], window: int) -> tuple[Part, ...]:
+def _parts(exact: Counter[tuple[str, str, str]], window: int) -> tuple[WindowPart, ...]:
     merged: Counter[tuple[str, str]] = Counter()
     for (kind, tool, _), n in exact.items():
         merged[kind, tool] += n
     order = [name for name, _ in KINDS]
     keys = sorted(merged, key=lambda key: (order.index(key[0]), -merged[key], key[1]))
     return tuple(
-        Part(kind, merged[kind, tool], round(100 * merged[kind, tool] / window, 2), tool)
+        WindowPart(kind, merged[kind, tool], round(100 * merged[kind, tool] / window, 2), tool)
         for kind, tool in keys
         if merged[kind, tool]
     )
@@ -191,12 +201,13 @@ def _by(exact: Counter[tuple[str, str, str]]) -> dict[str, int]:
 # --- drawing ------------------------------------------------------------------------------------------
 
 
-def drawn(window: Window) -> str:
+def format_window(window: WindowReport) -> str:
     """The window for people: a bar, then every kind with its tokens and its share."""
     head = (
-        f"{window.session}  {window.model}  {count(window.messages, 'message')}\n"
-        f"{'about ' if window.estimated else ''}{tokens(window.used)} of {tokens(window.window)} tokens "
-        f"({percent(window.used / window.window)})"
+        f"{window.session}  {window.model}  {format_count(window.messages, 'message')}\n"
+        f"{'about ' if window.estimated else ''}{format_tokens(window.used)} of "
+        f"{format_tokens(window.window)} tokens "
+        f"({format_percent(window.used / window.window)})"
     )
     rows = [
         (_LETTER[p.kind], f"{p.kind}: {p.tool}" if p.tool else p.kind, p.tokens)
@@ -209,36 +220,38 @@ def drawn(window: Window) -> str:
     ]
     width = max(len(name) for _, name, _ in rows)
     lines = [
-        f"  {sign}  {name:<{width}}  {tokens(n):>7}  {percent(n / window.window):>4}"
+        f"  {sign}  {name:<{width}}  {format_tokens(n):>7}  {format_percent(n / window.window):>4}"
         for sign, name, n in rows
     ]
-    by = ", ".join(f"{name} {tokens(n)}" for name, n in window.by.items())
+    by = ", ".join(f"{name} {format_tokens(n)}" for name, n in window.by.items())
     lines += [f"  by: {by}"] if by else []
     if window.compacted is not None:
         lines.append(
-            f"  last compacted ({window.compacted.trigger}), {shortened(window.compacted)}"
+            f"  last compacted ({window.compacted.trigger}), {describe_boundary(window.compacted)}"
         )
     lines.append(f"  notes: {window.notes or 'none yet'}")
-    lines += saved_lines(window.saved, window.currency, window.read_again)
-    return "\n".join([head, f"[{bar(window)}]", *lines])
+    lines += format_savings(window.saved, window.currency, window.read_again)
+    return "\n".join([head, f"[{format_bar(window)}]", *lines])
 
 
-def shortened(boundary: Boundary) -> str:
+def describe_boundary(boundary: Boundary) -> str:
     """`summary: 120.3k → 14k tokens · fidelity 93%`"""
-    sizes = f"{tokens(boundary.tokens_before)} → {tokens(boundary.tokens_after)} tokens"
-    score = "" if boundary.fidelity is None else f" · fidelity {percent(boundary.fidelity)}"
+    sizes = (
+        f"{format_tokens(boundary.tokens_before)} → {format_tokens(boundary.tokens_after)} tokens"
+    )
+    score = "" if boundary.fidelity is None else f" · fidelity {format_percent(boundary.fidelity)}"
     return f"{boundary.by}: {sizes}{score}"
 
 
-def saved_lines(saved: Sequence[Saved], currency: str, again: int = 0) -> list[str]:
+def format_savings(saved: Sequence[LayerSavings], currency: str, again: int = 0) -> list[str]:
     """What each layer saved, a line each; nothing when no layer has acted."""
     lines = [
-        f"  layer {one.layer}, {one.what} ({one.times:,}): {tokens(one.tokens_now)} kept out now, "
-        f"{tokens(one.tokens_so_far)} not sent so far{_gain(one.cost, currency)}"
+        f"  layer {one.layer}, {one.what} ({one.times:,}): {format_tokens(one.tokens_now)} kept out now, "
+        f"{format_tokens(one.tokens_so_far)} not sent so far{_gain(one.cost, currency)}"
         for one in saved
     ]
     if again:
-        lines.append(f"  asked for again after it was cleared: {count(again, 'result')}")
+        lines.append(f"  asked for again after it was cleared: {format_count(again, 'result')}")
     if saved:
         lines.append("  (what was saved is simulated: estimated tokens at listed prices)")
     return lines
@@ -247,10 +260,10 @@ def saved_lines(saved: Sequence[Saved], currency: str, again: int = 0) -> list[s
 def _gain(cost: float | None, currency: str) -> str:
     if cost is None:
         return ""
-    return f", {money(abs(cost), currency)} {'saved' if cost >= 0 else 'lost by it'}"
+    return f", {format_money(abs(cost), currency)} {'saved' if cost >= 0 else 'lost by it'}"
 
 
-def bar(window: Window, width: int = BAR) -> str:
+def format_bar(window: WindowReport, width: int = BAR) -> str:
     """Each kind gets its share of the characters; what is there at all is seen at all."""
     parts = Counter[str]()
     for part in window.parts:
@@ -271,34 +284,34 @@ def bar(window: Window, width: int = BAR) -> str:
 # --- the command --------------------------------------------------------------------------------------
 
 
-def show(shared: Shared, session: str | None) -> int:
+def show_window(shared: CommonOptions, session: str | None) -> int:
     """From what is on disk: no model is needed."""
-    around = look(shared)
-    path = chosen_session(around.scoped(), session)
+    around = read_command_context(shared)
+    path = find_chosen_session(around.scoped(), session)
     transcript, settings = read_transcript(path), around.settings().settings
     view = transcript.view
     frame = msgspec.convert(view.marks.get("frame") or {"model": "unknown"}, Frame)
     price = Prices.load(settings.prices).of(frame.model)
-    window = window_of(
+    window = measure_window(
         path.stem,
         frame,
         view,
         _thresholds(frame.model, settings),
-        saved_in(transcript, price),
+        measure_savings(transcript, price),
         price.currency if price else "USD",
     )
-    if found := notes_of(path):
+    if found := read_notes(path):
         window = replace(window, notes=str(found.path))
-    result(shared, drawn(window), window)
+    print_result(shared, format_window(window), window)
     return 0
 
 
 def _thresholds(model: str, settings: Settings) -> Thresholds:
-    from sevenfold.models import capabilities
+    from sevenfold.models import find_capabilities
     from sevenfold.offline import NAME, OfflineEngine
 
-    own, said = own_limits(settings.prices)(model), settings.window
-    known = capabilities(model, betas=settings.betas, window=said, own=own)
+    own, said = read_user_limits(settings.prices)(model), settings.window
+    known = find_capabilities(model, betas=settings.betas, window=said, own=own)
     able = OfflineEngine(known.window).capabilities if model == NAME else known
     return Thresholds.of(
         able.window,

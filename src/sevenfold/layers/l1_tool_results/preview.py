@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.messages import whole_characters
-from sevenfold.protocols import ToolFailed
+from sevenfold.core.messages import strip_half_characters
+from sevenfold.core.protocols import ToolFailed
 from sevenfold.storage.results import BLOCKS
 
 OPENING: Final = "<persisted-output>"
@@ -30,14 +30,14 @@ _HEAD: Final = re.compile(
 )
 
 
-class Pointer(msgspec.Struct, frozen=True):
+class ResultPointer(msgspec.Struct, frozen=True):
     """What an envelope points to."""
 
     characters: int
     path: str
 
 
-def envelope(text: str, path: Path, how: str, preview: int, *, with_tail: bool = False) -> str:
+def make_envelope(text: str, path: Path, how: str, preview: int, *, with_tail: bool = False) -> str:
     """The envelope of a text that is in this file whole, showing at most `preview` bytes of it.
 
     `with_tail` spends half of them on the end, where a command that failed says why.
@@ -45,7 +45,7 @@ def envelope(text: str, path: Path, how: str, preview: int, *, with_tail: bool =
     parts = [
         OPENING,
         f"Too long to show here: {len(text):,} characters, {_lines(text)}. The whole result is in",
-        whole_characters(str(path)),
+        strip_half_characters(str(path)),
     ]
     if path.suffix == BLOCKS:
         parts.append(_AS_BLOCKS)
@@ -56,7 +56,7 @@ def envelope(text: str, path: Path, how: str, preview: int, *, with_tail: bool =
     return "\n".join([*parts, CLOSING])
 
 
-def recognised(text: str) -> Pointer | None:
+def parse_envelope(text: str) -> ResultPointer | None:
     """What this text points to, if it looks like one of our envelopes.
 
     Anyone can write such a text: ask the store whether the path is one of its own.
@@ -64,12 +64,12 @@ def recognised(text: str) -> Pointer | None:
     if not text.startswith(OPENING) or not text.endswith("\n" + CLOSING):
         return None
     found = _HEAD.match(text)
-    return Pointer(int(found[1].replace(",", "")), found[2]) if found else None
+    return ResultPointer(int(found[1].replace(",", "")), found[2]) if found else None
 
 
-def without_middle(text: str, budget: int, why: str) -> str:
+def cut_middle(text: str, budget: int, why: str) -> str:
     """Both ends of a text that is too long for any window and could not be kept either."""
-    head, tail = head_of(text, budget // 2), tail_of(text, budget // 2)
+    head, tail = take_head(text, budget // 2), take_tail(text, budget // 2)
     gone = len(text) - len(head) - len(tail)
     return (
         f"{head}\n[… {gone:,} characters are missing here: the result is too long to show whole,"
@@ -77,7 +77,7 @@ def without_middle(text: str, budget: int, why: str) -> str:
     )
 
 
-def head_of(text: str, budget: int) -> str:
+def take_head(text: str, budget: int) -> str:
     """The first bytes as whole characters, up to a line's end if one is past half-way."""
     data = text[:budget].encode("utf-8", "replace")
     if len(text) <= budget and len(data) <= budget:
@@ -87,7 +87,7 @@ def head_of(text: str, budget: int) -> str:
     return (data[:end] if end > budget // 2 else data).decode("utf-8", "ignore")
 
 
-def tail_of(text: str, budget: int) -> str:
+def take_tail(text: str, budget: int) -> str:
     """The last bytes as whole characters, from a line's beginning if one is before half-way."""
     if budget <= 0:
         return ""
@@ -100,14 +100,14 @@ def tail_of(text: str, budget: int) -> str:
 
 
 def _beginning(text: str, preview: int) -> list[str]:
-    head = head_of(text, preview)
+    head = take_head(text, preview)
     if len(head) == len(text):
         return ["All of it:", _harmless(head)]
     return [_title("first", head, text[len(head)] == "\n"), _harmless(head), "…"]
 
 
 def _both_ends(text: str, preview: int) -> list[str]:
-    head, tail = head_of(text, preview // 2), tail_of(text, preview // 2)
+    head, tail = take_head(text, preview // 2), take_tail(text, preview // 2)
     between = len(text) - len(head) - len(tail)
     if between <= 0:
         return _beginning(text, preview)
@@ -151,7 +151,7 @@ _AROUND: Final = 400
 
 
 @dataclass(slots=True)
-class Answer:
+class NumberedLines:
     """Numbered lines as far as there is room for them."""
 
     lines: list[str] = field(default_factory=list)
@@ -170,10 +170,10 @@ class Answer:
         return "\n".join([*self.lines, f"[{note}]"] if note else self.lines)
 
 
-def page(text: str, first: int, count: int, character: int = 1, most: int = MOST) -> str:
+def format_page(text: str, first: int, count: int, character: int = 1, most: int = MOST) -> str:
     """So many lines from this one on, or from a character of it; and how to go on."""
     at, end = _place(text, first, character)
-    answer, number = Answer(room=most - _NOTES), first
+    answer, number = NumberedLines(room=most - _NOTES), first
     while len(answer.lines) < count:
         if not answer.add(str(number), text[at:end]):
             if answer.lines:
@@ -183,11 +183,11 @@ def page(text: str, first: int, count: int, character: int = 1, most: int = MOST
         if end + 1 >= len(text):
             return answer.told()
         at, end = end + 1, _line_end(text, end + 1)
-    total = lines_in(text)
+    total = count_lines(text)
     return answer.told(f"lines {first}-{number - 1} of {total:,}; go on with offset={number}")
 
 
-def _piece(answer: Answer, text: str, at: int, end: int, number: int, character: int) -> str:
+def _piece(answer: NumberedLines, text: str, at: int, end: int, number: int, character: int) -> str:
     """A part of a line that is longer than an answer."""
     label = f"{number}:{character}"
     shown = answer.room - len(label) - 2
@@ -219,14 +219,14 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-def lines_in(text: str) -> int:
+def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
 
 
 # --- looking for something ---------------------------------------------------------------------------
 
 
-class Wanted:
+class LinePattern:
     """Plain text in any case, `a|b` for either, `a.*b` for both in this order. No other expression:
     so it takes time in proportion to the text, whatever it is.
     """
@@ -250,10 +250,10 @@ def _in_order(part: str) -> list[re.Pattern[str]]:
     return [re.compile(re.escape(piece), re.IGNORECASE) for piece in plain if piece]
 
 
-class Search:
+class PatternSearch:
     """Goes through a text from match to match; each alternative remembers where it is."""
 
-    def __init__(self, text: str, wanted: Wanted, seconds: float) -> None:
+    def __init__(self, text: str, wanted: LinePattern, seconds: float) -> None:
         self._text, self._wanted = text, wanted
         self._until = monotonic() + seconds
         self._next: list[int | None] = [-1] * len(wanted.either)
@@ -283,9 +283,9 @@ class Search:
         return None
 
 
-def matching(
+def format_matches(
     text: str,
-    wanted: Wanted,
+    wanted: LinePattern,
     first: int,
     character: int,
     limit: int,
@@ -294,7 +294,7 @@ def matching(
 ) -> str:
     """The lines that hold what is wanted, from this place on; of long lines the places that do."""
     at, _ = _place(text, first, character)
-    search, answer = Search(text, wanted, seconds), Answer(room=most - _NOTES)
+    search, answer = PatternSearch(text, wanted, seconds), NumberedLines(room=most - _NOTES)
     line, start = first, at - character + 1
     while (found := search.after(at)) is not None:
         line += text.count("\n", start, found)

@@ -9,13 +9,19 @@ from typing import Final
 import anyio.to_thread
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.layers.l1_tool_results.preview import LEAST, MOST, Wanted, matching, page
-from sevenfold.messages import Json, Text, parse_message
-from sevenfold.protocols import Tool, ToolFailed
-from sevenfold.storage.files import failure
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.messages import Json, Text, parse_message
+from sevenfold.core.protocols import Tool, ToolFailed
+from sevenfold.core.tokens import REFERENCE_WINDOW, scale_constant
+from sevenfold.layers.l1_tool_results.preview import (
+    LEAST,
+    MOST,
+    LinePattern,
+    format_matches,
+    format_page,
+)
+from sevenfold.storage.files import make_storage_failure
 from sevenfold.storage.results import BLOCKS, ResultStore
-from sevenfold.tokens import REFERENCE_WINDOW, scaled
 
 LARGEST: Final = 256 << 20
 """Bytes. A result was in memory once, so it is read whole; but nothing larger than this."""
@@ -50,7 +56,7 @@ SCHEMA: Final[Json] = {
 }
 
 
-class ReadResult:
+class ReadResultTool:
     """Reads what is in this store and nothing else. Every answer is bounded."""
 
     name = "ReadResult"
@@ -58,7 +64,7 @@ class ReadResult:
 
     def __init__(self, store: ResultStore, window: int = REFERENCE_WINDOW) -> None:
         self._store = store
-        self._most = max(LEAST, int(scaled(MOST, window)))
+        self._most = max(LEAST, int(scale_constant(MOST, window)))
 
     def safe(self, args: Json) -> bool:
         return True
@@ -69,15 +75,15 @@ class ReadResult:
     def read(self, args: Json) -> str:
         """The same for plain code, which waits for the disk."""
         path = self._located(args)
-        wanted = Wanted(args["pattern"]) if "pattern" in args else None
+        wanted = LinePattern(args["pattern"]) if "pattern" in args else None
         text = self._text(path)
         if not text:
             return "[the result is empty]"
         first, character = args.get("offset", 1), args.get("character", 1)
         if wanted is None:
-            return page(text, first, args.get("limit", MOST_LINES), character, self._most)
+            return format_page(text, first, args.get("limit", MOST_LINES), character, self._most)
         limit = min(args.get("limit", MOST_MATCHES), MOST_MATCHES)
-        return matching(text, wanted, first, character, limit, most=self._most)
+        return format_matches(text, wanted, first, character, limit, most=self._most)
 
     def _located(self, args: Json) -> Path:
         if asked := args.get("path", "").strip():
@@ -103,7 +109,7 @@ class ReadResult:
         except StorageFailure as error:
             raise ToolFailed(str(error)) from error
         except OSError as error:
-            raise ToolFailed(str(failure(error, path, "read"))) from error
+            raise ToolFailed(str(make_storage_failure(error, path, "read"))) from error
         if len(data) > LARGEST:
             raise ToolFailed(f"{path} is larger than {LARGEST:,} bytes; it is not read")
         return _words(path, data) if path.suffix == BLOCKS else data.decode("utf-8", "replace")
@@ -119,4 +125,4 @@ def _words(path: Path, data: bytes) -> str:
     return "\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
-_check: type[Tool] = ReadResult
+_check: type[Tool] = ReadResultTool

@@ -8,15 +8,15 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Failed, Stored
-from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, envelope, without_middle
-from sevenfold.layers.settings import ToolResultSettings
-from sevenfold.messages import Text, ToolResult, whole_characters
-from sevenfold.protocols import Intake
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Failed, Stored
+from sevenfold.core.messages import Text, ToolResult, strip_half_characters
+from sevenfold.core.protocols import Intake
+from sevenfold.core.tokens import REFERENCE_WINDOW, estimate_tokens, scale_constant
+from sevenfold.core.transcript import View
+from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, cut_middle, make_envelope
+from sevenfold.settings.layers import ToolResultSettings
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import REFERENCE_WINDOW, estimate, scaled
-from sevenfold.transcript import View
 
 NAME: Final = "tool results"
 CAPS: Final[dict[str, int]] = {"Bash": 30_000, "Grep": 20_000}
@@ -51,12 +51,12 @@ class ToolResults:
     def intake(self, batch: tuple[ToolResult, ...], view: View) -> tuple[ToolResult, ...]:
         if not batch:
             return batch
-        arrival = _Arrival(batch, view)
+        arrival = _ResultBatch(batch, view)
         for i, result in enumerate(batch):
             tool = arrival.tools[i]
-            if empty(result):
+            if is_empty(result):
                 arrival.shown[i] = replace(result, content=_nothing(tool, result.is_error))
-            elif (limit := self.limit(tool)) is not None and size(result) > limit:
+            elif (limit := self.limit(tool)) is not None and count_characters(result) > limit:
                 self._store_one(arrival, i, f"over {limit:,} characters")
         if self._aggregate:
             self._within_message(arrival)
@@ -72,13 +72,13 @@ class ToolResults:
 
     def _scaled(self, characters: int) -> int:
         """A limit in this window; never so low that an envelope is longer than what it stands for."""
-        return min(characters, max(int(scaled(characters, self._window())), self._least))
+        return min(characters, max(int(scale_constant(characters, self._window())), self._least))
 
     @property
     def _least(self) -> int:
         return self._settings.preview_bytes + _WORDS
 
-    def _within_message(self, arrival: _Arrival) -> None:
+    def _within_message(self, arrival: _ResultBatch) -> None:
         """Bring a message within its limit: the largest go first, what was shown before stays."""
         most, total = self._scaled(self._settings.most_per_message), arrival.total()
         if total <= most:
@@ -87,13 +87,13 @@ class ToolResults:
         for i in arrival.untouched(self._least):
             if total <= most:
                 return
-            before = size(arrival.shown[i])
+            before = count_characters(arrival.shown[i])
             self._store_one(arrival, i, why)
-            total += size(arrival.shown[i]) - before
+            total += count_characters(arrival.shown[i]) - before
 
-    def _store_one(self, arrival: _Arrival, i: int, why: str) -> None:
+    def _store_one(self, arrival: _ResultBatch, i: int, why: str) -> None:
         result, tool = arrival.batch[i], arrival.tools[i]
-        if not storable(result):
+        if not is_storable(result):
             return
         try:
             path = self._store.keep(result.tool_use_id, result.content)
@@ -103,44 +103,48 @@ class ToolResults:
         text = result.text
         with_tail = tool == "Bash" and result.is_error
         preview = self._settings.preview_bytes
-        shown = envelope(text, path, self._how(), preview, with_tail=with_tail)
+        shown = make_envelope(text, path, self._how(), preview, with_tail=with_tail)
         arrival.shown[i] = replace(result, content=shown)
         self._emit(_stored(result.tool_use_id, tool, path, text, shown, why))
 
-    def _refused(self, arrival: _Arrival, i: int, cause: str) -> None:
+    def _refused(self, arrival: _ResultBatch, i: int, cause: str) -> None:
         """The disk said no: the result is shown as it came, unless no window could hold it."""
         result = arrival.batch[i]
         arrival.refused.add(i)
         ending = "the result is shown whole"
-        if size(result) > self._scaled(TOO_LONG_FOR_ANY_WINDOW):
+        if count_characters(result) > self._scaled(TOO_LONG_FOR_ANY_WINDOW):
             ending = "only the beginning and the end of the result are shown"
             budget = self.limit(arrival.tools[i]) or self._scaled(OTHER_CAP)
             budget = min(budget, OTHER_CAP)
-            cut = without_middle(result.text, budget, whole_characters(cause))
+            cut = cut_middle(result.text, budget, strip_half_characters(cause))
             arrival.shown[i] = replace(result, content=cut)
         if (said := f"{cause}; until then {ending}") not in arrival.said:
             arrival.said.add(said)
             self._emit(Failed(NAME, said))
 
 
-class _Arrival:
+class _ResultBatch:
     """One batch of results on its way into the view."""
 
     __slots__ = ("_frozen", "batch", "refused", "said", "shown", "tools")
 
     def __init__(self, batch: tuple[ToolResult, ...], view: View) -> None:
-        names, before = answered(view)
+        names, before = find_answered_calls(view)
         self.batch = batch
         self.shown = list(batch)
         self.tools = [names.get(result.tool_use_id, "") for result in batch]
         self.refused: set[int] = set()
         self.said: set[str] = set()
-        self._frozen = sum(size(r) for r in before if names.get(r.tool_use_id, "") not in UNLIMITED)
+        self._frozen = sum(
+            count_characters(r) for r in before if names.get(r.tool_use_id, "") not in UNLIMITED
+        )
 
     def total(self) -> int:
         """Characters of this message that count: what stands in the view already, and the new."""
         new = zip(self.tools, self.shown, strict=True)
-        return self._frozen + sum(size(shown) for tool, shown in new if tool not in UNLIMITED)
+        return self._frozen + sum(
+            count_characters(shown) for tool, shown in new if tool not in UNLIMITED
+        )
 
     def untouched(self, least: int) -> list[int]:
         """Those that may still be stored and are worth it, the largest first."""
@@ -150,12 +154,12 @@ class _Arrival:
             if self.shown[i] is result
             and i not in self.refused
             and self.tools[i] not in UNLIMITED
-            and size(result) > least
+            and count_characters(result) > least
         ]
-        return sorted(left, key=lambda i: -size(self.batch[i]))
+        return sorted(left, key=lambda i: -count_characters(self.batch[i]))
 
 
-def answered(view: View) -> tuple[dict[str, str], Sequence[ToolResult]]:
+def find_answered_calls(view: View) -> tuple[dict[str, str], Sequence[ToolResult]]:
     """The tools that the last reply called, by use id, and which results stand after it already."""
     before: list[ToolResult] = []
     for at in range(len(view) - 1, -1, -1):
@@ -166,7 +170,7 @@ def answered(view: View) -> tuple[dict[str, str], Sequence[ToolResult]]:
     return {}, before
 
 
-def size(result: ToolResult) -> int:
+def count_characters(result: ToolResult) -> int:
     """Characters of what it says."""
     content = result.content
     if isinstance(content, str):
@@ -174,13 +178,13 @@ def size(result: ToolResult) -> int:
     return sum(len(block.text) for block in content if isinstance(block, Text))
 
 
-def storable(result: ToolResult) -> bool:
+def is_storable(result: ToolResult) -> bool:
     """Text through and through: images, documents and what we do not know stay where they are."""
     content = result.content
     return isinstance(content, str) or all(isinstance(block, Text) for block in content)
 
 
-def empty(result: ToolResult) -> bool:
+def is_empty(result: ToolResult) -> bool:
     content = result.content
     if isinstance(content, str):
         return not content or content.isspace()
@@ -188,13 +192,13 @@ def empty(result: ToolResult) -> bool:
 
 
 def _nothing(tool: str, failed: bool) -> str:
-    name = whole_characters(tool) or "the tool"
+    name = strip_half_characters(tool) or "the tool"
     return f"[{name} failed and said nothing]" if failed else f"[{name} returned nothing]"
 
 
 def _stored(use_id: str, tool: str, path: Path, text: str, shown: str, why: str) -> Stored:
-    spared = max(0, estimate(text) - estimate(shown))
-    return Stored(use_id, tool, whole_characters(str(path)), len(text), spared, why)
+    spared = max(0, estimate_tokens(text) - estimate_tokens(shown))
+    return Stored(use_id, tool, strip_half_characters(str(path)), len(text), spared, why)
 
 
 _check: type[Intake] = ToolResults

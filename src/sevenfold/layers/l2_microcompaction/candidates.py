@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Failed
-from sevenfold.messages import Message, Text, ToolResult, ToolUse
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Failed
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse
+from sevenfold.core.tokens import FRAME, MessageSize, measure_message
+from sevenfold.core.transcript import PlacedMessage, View
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import FRAME, Size, measure
-from sevenfold.transcript import Placed, View
 
 CLEARED: Final = "(cleared: "
 """How the marker begins that stands in place of a cleared result."""
@@ -40,7 +40,7 @@ class Candidate(msgspec.Struct, frozen=True):
     use: ToolUse
     at: int
     """Where its message stands in the view."""
-    size: Size
+    size: MessageSize
     tokens: int
     """By the raw rule."""
     call: int
@@ -53,7 +53,7 @@ class Candidate(msgspec.Struct, frozen=True):
     error: bool
 
 
-class Touched(msgspec.Struct):
+class FileTouch(msgspec.Struct):
     """When a file was last read and last changed, counted in calls and in replies."""
 
     read: int = -1
@@ -61,14 +61,14 @@ class Touched(msgspec.Struct):
     request: int = 0
 
 
-class Gone(msgspec.Struct, frozen=True):
+class ClearedResult(msgspec.Struct, frozen=True):
     """A result that was cleared."""
 
     tokens: int
     call: int
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ClearedPointer(msgspec.Struct, frozen=True):
     """Where a marker says that a cleared result is kept."""
 
     file: str
@@ -77,7 +77,7 @@ class Kept(msgspec.Struct, frozen=True):
     last: int
 
 
-class Again(msgspec.Struct, frozen=True):
+class RepeatedCall(msgspec.Struct, frozen=True):
     """A call that asks again for what had been cleared."""
 
     use: ToolUse
@@ -85,7 +85,7 @@ class Again(msgspec.Struct, frozen=True):
     """What was cleared then."""
 
 
-class Scan:
+class ViewScan:
     """What was seen of a view so far. It follows a view that grows, and one whose results are cleared."""
 
     def __init__(self, tools: Iterable[str], memory: Iterable[Path]) -> None:
@@ -99,17 +99,17 @@ class Scan:
 
     def _begin(self) -> None:
         self.calls = self.requests = self.turns = 0
-        self._items: list[Placed] = []
+        self._items: list[PlacedMessage] = []
         self._weights: list[int] = []
         self._uses: dict[str, tuple[ToolUse, int]] = {}
         self._answered: set[str] = set()
         self._last: dict[_Asked, int] = {}
         """The newest call that asks for each thing."""
         self.found: list[Candidate] = []
-        self.files: dict[str, Touched] = {}
-        self.gone: dict[int, Gone] = {}
+        self.files: dict[str, FileTouch] = {}
+        self.gone: dict[int, ClearedResult] = {}
         """What was cleared, by the number of the call."""
-        self._kept: dict[str, list[tuple[Kept, int]]] = {}
+        self._kept: dict[str, list[tuple[ClearedPointer, int]]] = {}
         """Where that is, by file."""
         self.clearable = 0
         """Tokens of all candidates, by the raw rule."""
@@ -119,9 +119,9 @@ class Scan:
         """How many results of the view are cleared."""
         return len(self.gone)
 
-    def follow(self, view: View) -> list[Again]:
+    def follow(self, view: View) -> list[RepeatedCall]:
         """Take in what is new. Returns the calls in it that ask again for what was cleared."""
-        again: list[Again] = []
+        again: list[RepeatedCall] = []
         if self._newest < 0 and len(view):  # what happened before we looked was reported then
             self._newest = view[-1].id
         if view.buffer is not self._buffer or len(view) < len(self._items):
@@ -174,13 +174,13 @@ class Scan:
         """This one is cleared: what there was, and where it is now."""
         if result.tool_use_id in self._uses:
             _, call = self._uses[result.tool_use_id]
-            self.gone[call] = Gone(cleared_tokens(result.text), call)
-            if kept := kept_at(result.text):
+            self.gone[call] = ClearedResult(parse_cleared_tokens(result.text), call)
+            if kept := parse_marker(result.text):
                 if kept.file not in self._kept:
-                    self._drop(lambda one: file_read(one.use) == kept.file)
+                    self._drop(lambda one: name_of_read_file(one.use) == kept.file)
                 self._kept.setdefault(kept.file, []).append((kept, call))
 
-    def _take(self, at: int, placed: Placed, again: list[Again]) -> None:
+    def _take(self, at: int, placed: PlacedMessage, again: list[RepeatedCall]) -> None:
         self._items.append(placed)
         self._weights.append(_weight(placed.size))
         message = placed.message
@@ -192,7 +192,7 @@ class Scan:
                 asked = _asked(use)
                 if new and (tokens := self._was_cleared(use, asked)) is not None:
                     self._asks_again(use)
-                    again.append(Again(use, tokens))
+                    again.append(RepeatedCall(use, tokens))
                 self._uses[use.id] = use, self.calls
                 self._last[asked] = self.calls
                 self._touch(use)
@@ -200,10 +200,14 @@ class Scan:
         if placed.by == "user" and _speaks(message):
             self.turns += 1
         for result in message.results:
-            size = placed.size if len(message.content) == 1 else measure(Message("user", (result,)))
+            size = (
+                placed.size
+                if len(message.content) == 1
+                else measure_message(Message("user", (result,)))
+            )
             self._answer(at, result, size)
 
-    def _answer(self, at: int, result: ToolResult, size: Size) -> None:
+    def _answer(self, at: int, result: ToolResult, size: MessageSize) -> None:
         id = result.tool_use_id
         if id not in self._uses:
             return
@@ -217,10 +221,10 @@ class Scan:
             self._add(at, use, call, result, size)
 
     def _asks_again(self, use: ToolUse) -> None:
-        what = subject(use)
+        what = describe_subject(use)
         self.asked_again[what] += 1
         if self.asked_again[what] >= OFTEN:
-            self._drop(lambda one: subject(one.use) == what)
+            self._drop(lambda one: describe_subject(one.use) == what)
 
     def _was_cleared(self, use: ToolUse, asked: _Asked) -> int | None:
         """How many tokens of what is asked for were cleared; None when it was not.
@@ -231,14 +235,14 @@ class Scan:
         if last is None:
             return self._kept_tokens(use)
         cleared = self.gone.get(last) if use.name in RETRIEVERS else None
-        touched = self.files.get(path_of(use))
+        touched = self.files.get(find_call_path(use))
         if cleared is None or (touched and touched.changed > cleared.call):
             return None
         return cleared.tokens
 
     def _kept_tokens(self, use: ToolUse) -> int | None:
         """The same for a reader of the file that a marker names."""
-        if not (self._kept and (places := self._kept.get(file_read(use)))):
+        if not (self._kept and (places := self._kept.get(name_of_read_file(use)))):
             return None
         first, count = use.input.get("offset"), use.input.get("limit")
         first = first if isinstance(first, int) else 1
@@ -247,9 +251,9 @@ class Scan:
         return sum(self.gone[call].tokens for call in calls) if calls else None
 
     def _touch(self, use: ToolUse) -> None:
-        path = path_of(use)
+        path = find_call_path(use)
         if path and (use.name in READERS or use.name in WRITERS):
-            touched = self.files.setdefault(path, Touched())
+            touched = self.files.setdefault(path, FileTouch())
             touched.request = self.requests
             if use.name in READERS:
                 touched.read = self.calls
@@ -260,13 +264,15 @@ class Scan:
         if use.name not in self._tools or not _is_text(result) or result.text.startswith(STORED):
             return False
         again = self.asked_again
-        if again and again.get(subject(use), 0) >= OFTEN:  # clearing it would go on for ever
+        if (
+            again and again.get(describe_subject(use), 0) >= OFTEN
+        ):  # clearing it would go on for ever
             return False
-        if self._kept and file_read(use) in self._kept:  # and so would this
+        if self._kept and name_of_read_file(use) in self._kept:  # and so would this
             return False
         return not self._memory or not _names(use, self._memory)
 
-    def _add(self, at: int, use: ToolUse, call: int, result: ToolResult, size: Size) -> None:
+    def _add(self, at: int, use: ToolUse, call: int, result: ToolResult, size: MessageSize) -> None:
         tokens = _weight(size)
         self.found.append(
             Candidate(
@@ -277,23 +283,23 @@ class Scan:
                 call,
                 self.requests,
                 self.turns,
-                path_of(use),
+                find_call_path(use),
                 result.is_error,
             )
         )
         self.clearable += tokens
 
 
-def file_read(use: ToolUse) -> str:
+def name_of_read_file(use: ToolUse) -> str:
     """The name of the file that a call reads, without its folder."""
-    return PurePath(path_of(use)).name if use.name in READERS else ""
+    return PurePath(find_call_path(use)).name if use.name in READERS else ""
 
 
 def _speaks(message: Message) -> bool:
     return any(isinstance(block, Text) for block in message.content)
 
 
-def subject(use: ToolUse) -> tuple[str, str]:
+def describe_subject(use: ToolUse) -> tuple[str, str]:
     """What a call asks for, in words; the same file from another line on is something else."""
     return use.name, str(sorted(use.input.items(), key=str))
 
@@ -307,15 +313,15 @@ def _asked(use: ToolUse) -> _Asked:
     return use.name, frozenset((k, v) if isinstance(v, str) else (k, "", repr(v)) for k, v in given)
 
 
-def kept_at(text: str) -> Kept | None:
+def parse_marker(text: str) -> ClearedPointer | None:
     """Where the marker says that the whole result is."""
     head, _, lines = text.removesuffix(")").rpartition(" lines ")
     _, found, path = head.rpartition(", kept in ")
     first, last = (_number(digits) for digits in lines.partition("-")[::2])
-    return Kept(PurePath(path).name, first, last) if found and first and last else None
+    return ClearedPointer(PurePath(path).name, first, last) if found and first and last else None
 
 
-def cleared_tokens(text: str) -> int:
+def parse_cleared_tokens(text: str) -> int:
     """The size of a result that was cleared, from the marker in its place."""
     digits, _, _ = text[len(CLEARED) : len(CLEARED) + 2 * MOST_DIGITS].partition(" ")
     return _number(digits.replace(",", ""))
@@ -336,7 +342,7 @@ def _is_text(result: ToolResult) -> bool:
 
 def _names(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
     """Whether a call is about something in one of the folders: by its path, or in a word of it."""
-    if _leads_into(path_of(use), folders):
+    if _leads_into(find_call_path(use), folders):
         return True
     texts = (str(use.input.get(key, "")) for key in ("pattern", "command"))
     named = (text for text in texts if any(folder[-1] in text for folder in folders))
@@ -358,18 +364,18 @@ def _leads_into(path: str, folders: Iterable[tuple[str, ...]]) -> bool:
     return any(named[:n] == folder[-n:] for folder in folders for n in range(1, len(named) + 1))
 
 
-def _asks_the_same(old: Placed, new: Placed) -> bool:
+def _asks_the_same(old: PlacedMessage, new: PlacedMessage) -> bool:
     """The same message, in which at most results are shown otherwise and thinking is gone."""
     was, now = old.message, new.message
     answers = [r.tool_use_id for r in was.results] == [r.tool_use_id for r in now.results]
     return old.id == new.id and answers and was.tool_uses == now.tool_uses
 
 
-def _weight(size: Size) -> int:
+def _weight(size: MessageSize) -> int:
     return size.tokens() + size.frames * FRAME
 
 
-def path_of(use: ToolUse) -> str:
+def find_call_path(use: ToolUse) -> str:
     """The file that a call is about, as it was named."""
     for key in PATH_KEYS:
         if isinstance(path := use.input.get(key), str):
@@ -380,7 +386,7 @@ def path_of(use: ToolUse) -> str:
 LONGEST_NAME: Final = 120
 
 
-def cleared(
+def store_cleared_results(
     candidates: Sequence[Candidate], view: View, store: ResultStore, emit: Emit
 ) -> dict[str, str]:
     """What to show instead, by tool-use id; nothing when the disk refuses, and an event says why."""
@@ -389,7 +395,7 @@ def cleared(
     for one in candidates:
         results = view[one.at].message.results
         text = next(r.text for r in results if r.tool_use_id == one.use.id)
-        lines.append(" ".join(f"=== {named(one.use)} ({one.use.id})".split()))
+        lines.append(" ".join(f"=== {describe_call(one.use)} ({one.use.id})".split()))
         whole = text.split("\n")
         places.append((one, len(lines) + 1, len(whole)))
         lines += whole
@@ -400,14 +406,14 @@ def cleared(
         return {}
     weigh, whole_path = view.calibration.tokens, str(path)
     return {
-        one.use.id: marker(
+        one.use.id: format_marker(
             weigh(one.size), whole_path if one is candidates[-1] else path.name, first, count
         )
         for one, first, count in places
     }
 
 
-def marker(tokens: int, file: str, first: int, lines: int) -> str:
+def format_marker(tokens: int, file: str, first: int, lines: int) -> str:
     """What stands in place of a result from now on. Every word of it is paid for at every request, so
     only the newest of a batch has the whole path: it is the one that leaves the view last. What was asked
     for stands in the call above it.
@@ -415,7 +421,7 @@ def marker(tokens: int, file: str, first: int, lines: int) -> str:
     return f"{CLEARED}{tokens:,} tokens, kept in {file} lines {first}-{first + lines - 1})"
 
 
-def named(use: ToolUse) -> str:
+def describe_call(use: ToolUse) -> str:
     """A call in a few words: the tool, and what it was about."""
     about = next((v for v in use.input.values() if isinstance(v, str) and v.strip()), "")
     flat = " ".join(about.split())

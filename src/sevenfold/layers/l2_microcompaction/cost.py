@@ -19,12 +19,12 @@ from typing import Final
 import msgspec
 
 from sevenfold.cache.prices import Price
-from sevenfold.errors import SettingsError
-from sevenfold.layers.l2_microcompaction.candidates import READERS, WRITERS, Candidate, Scan
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.request import Ttl
-from sevenfold.tokens import Pressure, scaled
-from sevenfold.transcript import View
+from sevenfold.core.errors import SettingsError
+from sevenfold.core.request import Ttl
+from sevenfold.core.tokens import Pressure, scale_constant
+from sevenfold.core.transcript import View
+from sevenfold.layers.l2_microcompaction.candidates import READERS, WRITERS, Candidate, ViewScan
+from sevenfold.settings.layers import MicroSettings
 
 COEFFICIENTS: Final = Path(__file__).with_name("need.toml")
 FEATURES: Final = (
@@ -46,7 +46,7 @@ CHANGING: Final = ("age", "turns", "changed_since", "read_since", "untouched")
 SEARCHERS: Final = frozenset({"Grep", "Glob"})
 
 
-def features(candidate: Candidate, scan: Scan) -> tuple[float, ...]:
+def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
     """What is known about a result, each on a scale of about one, in the order of `FEATURES`."""
     tool, touched = candidate.use.name, scan.files.get(candidate.path)
     read = tool in READERS
@@ -90,17 +90,19 @@ class NeedModel:
                 "write the file anew with 'python -m benchmarks.policy.fit'"
             ) from error
 
-    def chance(self, candidate: Candidate, scan: Scan) -> float:
-        """The same as `probability` of all `features`; what never changes of them is summed up once."""
+    def chance(self, candidate: Candidate, scan: ViewScan) -> float:
+        """The same as `compute_probability` of all `compute_features`; what never changes of them is
+        summed up once.
+        """
         lasting = self._lasting.get(candidate.use.id)
         if lasting is None:
-            values = features(candidate, scan)
+            values = compute_features(candidate, scan)
             lasting = sum(c * v for c, v in zip(self._coefficients, values, strict=True))
             lasting -= self._changing(candidate, scan)
             self._lasting[candidate.use.id] = lasting
         return _logistic(lasting + self._changing(candidate, scan))
 
-    def _changing(self, candidate: Candidate, scan: Scan) -> float:
+    def _changing(self, candidate: Candidate, scan: ViewScan) -> float:
         (age, turns, changed_since, read_since, untouched) = self._changing_coefficients
         weighted = age * math.log2(1 + scan.calls - candidate.call)
         weighted += turns * math.log2(1 + scan.turns - candidate.turn)
@@ -114,7 +116,7 @@ class NeedModel:
         return weighted + untouched * math.log2(1 + scan.requests - last)
 
 
-def probability(coefficients: tuple[float, ...], values: tuple[float, ...]) -> float:
+def compute_probability(coefficients: tuple[float, ...], values: tuple[float, ...]) -> float:
     """The logistic function of the weighted sum."""
     return _logistic(sum(map(operator.mul, coefficients, values)))
 
@@ -135,14 +137,14 @@ CALL: Final = 600
 """What asking for it again costs besides, in input tokens: about 120 tokens of output."""
 
 
-class Rates(msgspec.Struct, frozen=True):
+class CacheRates(msgspec.Struct, frozen=True):
     """What a token costs, as a multiple of the plain input price."""
 
     write: float = 1.25
     read: float = 0.1
 
     @classmethod
-    def of(cls, price: Price | None, ttl: Ttl, caches: bool = True) -> Rates:
+    def of(cls, price: Price | None, ttl: Ttl, caches: bool = True) -> CacheRates:
         if not caches:
             return cls(1.0, 1.0)
         if price is None:
@@ -150,7 +152,7 @@ class Rates(msgspec.Struct, frozen=True):
         return cls(price.write_1h if ttl == "1h" else price.write_5m, price.read)
 
 
-class Decision(msgspec.Struct, frozen=True):
+class ClearDecision(msgspec.Struct, frozen=True):
     """What to clear, and the sums behind it."""
 
     clear: tuple[Candidate, ...]
@@ -177,18 +179,18 @@ class Decision(msgspec.Struct, frozen=True):
         )
 
 
-def decide(
+def decide_clearing(
     view: View,
-    scan: Scan,
+    scan: ViewScan,
     need: NeedModel,
-    rates: Rates,
+    rates: CacheRates,
     pressure: Pressure,
     settings: MicroSettings,
-) -> Decision | None:
+) -> ClearDecision | None:
     """The batch with the best balance that is worth its margin; None when there is none."""
     rate = _rate(view, scan)
     ahead, cold = settings.requests_ahead, not pressure.warm
-    least = 0.0 if cold else scaled(settings.least_freed, pressure.window)
+    least = 0.0 if cold else scale_constant(settings.least_freed, pressure.window)
     again = rates.read * pressure.tokens + CALL
     chosen: list[Candidate] = []
     best: tuple[float, int, int, int, float, float] | None = None
@@ -215,12 +217,12 @@ def decide(
     if best is None:
         return None
     _, many, freed, behind, saving, price = best
-    return Decision(tuple(reversed(chosen[:many])), freed, behind, saving, price, cold)
+    return ClearDecision(tuple(reversed(chosen[:many])), freed, behind, saving, price, cold)
 
 
-def everything(
-    view: View, scan: Scan, rates: Rates, pressure: Pressure, settings: MicroSettings
-) -> Decision | None:
+def decide_clear_all(
+    view: View, scan: ViewScan, rates: CacheRates, pressure: Pressure, settings: MicroSettings
+) -> ClearDecision | None:
     """All but the newest, whatever it costs; what is shorter than its marker would be stays."""
     rate, cold = _rate(view, scan), not pressure.warm
     old = [one for one in scan.old(settings.keep_recent) if one.tokens * rate > MARKER]
@@ -230,9 +232,9 @@ def everything(
     rewritten = rate * scan.behind(old[0].at) - freed
     saving = freed * (rates.read * settings.requests_ahead + (rates.write - rates.read) * cold)
     price = 0.0 if cold else (rates.write - rates.read) * rewritten
-    return Decision(tuple(old), int(freed), int(rewritten), saving, price, cold)
+    return ClearDecision(tuple(old), int(freed), int(rewritten), saving, price, cold)
 
 
-def _rate(view: View, scan: Scan) -> float:
+def _rate(view: View, scan: ViewScan) -> float:
     """Tokens as this model counts them, for one by the raw rule."""
     return view.calibration.tokens(view.size) / max(1, scan.behind(0))

@@ -8,18 +8,30 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from sevenfold.cache.prefix import frontier_at
+from sevenfold.cache.prefix import make_frontier_mark
 from sevenfold.cache.prices import Prices
-from sevenfold.events import Cleared, Emit, Notice, ReadAgain
-from sevenfold.layers.l2_microcompaction.candidates import Again, Candidate, Scan, cleared, named
-from sevenfold.layers.l2_microcompaction.cost import Decision, NeedModel, Rates, decide, everything
-from sevenfold.layers.l2_microcompaction.provider import clears
-from sevenfold.layers.settings import MicroSettings
-from sevenfold.protocols import Capabilities, Fit, Handback
-from sevenfold.request import Request, breaks_open_loop, in_open_loop
+from sevenfold.core.events import Cleared, Emit, Notice, ReadAgain
+from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.request import Request, is_in_open_loop, is_loop_broken
+from sevenfold.core.tokens import Pressure
+from sevenfold.core.transcript import Mark, Results, View
+from sevenfold.layers.l2_microcompaction.candidates import (
+    Candidate,
+    RepeatedCall,
+    ViewScan,
+    describe_call,
+    store_cleared_results,
+)
+from sevenfold.layers.l2_microcompaction.cost import (
+    CacheRates,
+    ClearDecision,
+    NeedModel,
+    decide_clear_all,
+    decide_clearing,
+)
+from sevenfold.layers.l2_microcompaction.provider import is_clear_request
+from sevenfold.settings.layers import MicroSettings
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import Pressure
-from sevenfold.transcript import Mark, Results, View
 
 LOOK_EVERY: Final = 0.02
 """The sums are done again when so much more of the view could be cleared: not at every step."""
@@ -30,7 +42,7 @@ BREAKER_LEAST, BREAKER_SHARE = 10, 0.25
 """When so many results, and such a share of what was cleared, were asked for again, clearing ends."""
 
 
-class Reread(msgspec.Struct, frozen=True):
+class RereadStats(msgspec.Struct, frozen=True):
     """What was asked for again in this session: how often, of how many cleared, and what most."""
 
     count: int = 0
@@ -63,23 +75,25 @@ class Microcompaction:
         self._by_cost, self._by_time, self._edits_cache = by_cost, by_time, edits_cache
         own = settings.need_model if by_cost else None  # a wrong file is told when a session opens
         self._need = NeedModel.load(own) if own else None
-        self._scan = Scan(settings.tools, memory)
+        self._scan = ViewScan(settings.tools, memory)
         self._looked_at = 0
         self._held = False
         self._said = False
         self._again = self._cleared = 0
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
         self._recall(view)
         again = self._report(self._scan.follow(view))
         self._cleared = max(self._cleared, self._scan.cleared)
         if self._by_time and pressure.idle >= self._settings.idle_minutes * 60:
-            old = everything(view, self._scan, self._rates(request), pressure, self._settings)
+            old = decide_clear_all(view, self._scan, self._rates(request), pressure, self._settings)
             return (*again, *self._clear(view, old, "plain"))
         if not self._by_cost or (self._edits_cache and self._able().edits_cache):
             return again
-        if clears(request.frame):  # as the session began, whatever the switches are by now
+        if is_clear_request(
+            request.frame
+        ):  # as the session began, whatever the switches are by now
             return again
         if not self._worth_a_look(view, pressure) or self._broken():
             return again
@@ -90,21 +104,21 @@ class Microcompaction:
         if self._again or REREAD not in view.marks:
             return
         try:
-            known = msgspec.convert(view.marks[REREAD], Reread)
+            known = msgspec.convert(view.marks[REREAD], RereadStats)
         except msgspec.ValidationError:  # damaged: counting begins anew
             return
         self._again, self._cleared = known.count, max(known.cleared, self._cleared)
         self._scan.asked_again.update({(tool, what): n for tool, what, n in known.often})
 
-    def _report(self, again: Sequence[Again]) -> tuple[Mark, ...]:
+    def _report(self, again: Sequence[RepeatedCall]) -> tuple[Mark, ...]:
         """Count and tell what the model asked for after it had been cleared."""
         for one in again:
             self._again += 1
-            self._emit(ReadAgain(one.use.name, named(one.use), one.tokens, self._again))
+            self._emit(ReadAgain(one.use.name, describe_call(one.use), one.tokens, self._again))
         if not again:
             return ()
         often = self._scan.asked_again.most_common(MOST_REMEMBERED)
-        known = Reread(self._again, self._cleared, tuple((*what, n) for what, n in often))
+        known = RereadStats(self._again, self._cleared, tuple((*what, n) for what, n in often))
         return (Mark(REREAD, msgspec.to_builtins(known)),)
 
     def _broken(self) -> bool:
@@ -120,7 +134,7 @@ class Microcompaction:
     def _worth_a_look(self, view: View, pressure: Pressure) -> bool:
         """Whether enough has come since the sums were last done for them to come out otherwise."""
         if self._held:  # by a tool loop: when that ends, the sums are as they were
-            if in_open_loop(view):
+            if is_in_open_loop(view):
                 return False
             self._held, self._looked_at = False, 0
         now, last = self._scan.clearable, self._looked_at
@@ -129,20 +143,22 @@ class Microcompaction:
         self._looked_at = now
         return now > 0
 
-    def _decide(self, request: Request, pressure: Pressure) -> Decision | None:
+    def _decide(self, request: Request, pressure: Pressure) -> ClearDecision | None:
         self._need = self._need or NeedModel.load()
         rates = self._rates(request)
-        return decide(request.view, self._scan, self._need, rates, pressure, self._settings)
+        return decide_clearing(
+            request.view, self._scan, self._need, rates, pressure, self._settings
+        )
 
-    def _rates(self, request: Request) -> Rates:
+    def _rates(self, request: Request) -> CacheRates:
         frame = request.frame
-        return Rates.of(self._prices.of(frame.model), frame.ttl, self._able().caches_prompts)
+        return CacheRates.of(self._prices.of(frame.model), frame.ttl, self._able().caches_prompts)
 
-    def _clear(self, view: View, decision: Decision | None, rule: str) -> Sequence[Handback]:
+    def _clear(self, view: View, decision: ClearDecision | None, rule: str) -> Sequence[Change]:
         if decision is None or self._would_unthink(view, decision.clear):
             self._held = decision is not None
             return ()
-        shown = cleared(decision.clear, view, self._store, self._emit)
+        shown = store_cleared_results(decision.clear, view, self._store, self._emit)
         if not shown:
             return ()
         why = f"layer 2 cleared {decision.why}"
@@ -161,12 +177,12 @@ class Microcompaction:
         self._cleared += len(shown)
         first, last = decision.clear[0].at, decision.clear[-1].at
         then = next((one.at for one in self._scan.found if one.at > last), len(view))
-        return (Results(shown), frontier_at(view, first, then))
+        return (Results(shown), make_frontier_mark(view, first, then))
 
     def _would_unthink(self, view: View, clear: Sequence[Candidate]) -> bool:
         """Whether it would take thinking out of a tool loop that still goes on, which is refused."""
         first = view[min(one.at for one in clear)].id
-        return self._able().loses_thinking and breaks_open_loop(view, first)
+        return self._able().loses_thinking and is_loop_broken(view, first)
 
 
 _check: type[Fit] = Microcompaction

@@ -17,16 +17,16 @@ from typing import ClassVar, Final
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Cleared, Emit, Failed
-from sevenfold.layers.l2_microcompaction.candidates import Candidate, Scan, named
-from sevenfold.layers.settings import MicroSettings, Switches
-from sevenfold.messages import Json, Message, user
-from sevenfold.protocols import Accounts, Capabilities, Fit, Handback
-from sevenfold.request import Frame, Request
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Cleared, Emit, Failed
+from sevenfold.core.messages import Json, Message, user
+from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
+from sevenfold.core.transcript import Entry, Pin, Reply, View
+from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan, describe_call
+from sevenfold.settings.layers import MicroSettings, Switches
 from sevenfold.storage.results import ResultStore
-from sevenfold.tokens import Pressure, Size, scaled
-from sevenfold.transcript import Entry, Pin, Reply, View
 
 PARAMETER: Final = "context_management"
 TOOL_USES: Final = "clear_tool_uses_20250919"
@@ -39,13 +39,13 @@ SPARED: Final = ("Edit", "Write")
 """What the model itself changed is short, and it must not do it twice."""
 
 
-def wanted(switches: Switches, settings: MicroSettings) -> bool:
+def is_wanted(switches: Switches, settings: MicroSettings) -> bool:
     """Where our own cost model clears, the provider does not: it would clear anew at every request."""
     ours = switches.micro_cost and settings.policy == "cost"
     return switches.micro_api and not ours
 
 
-def managed(frame: Frame, able: Capabilities, settings: MicroSettings) -> Frame:
+def add_context_management(frame: Frame, able: Capabilities, settings: MicroSettings) -> Frame:
     """The frame with the provider's context management, where there is any and none was asked for."""
     if not able.context_management or PARAMETER in frame.params:
         return frame
@@ -62,14 +62,14 @@ def managed(frame: Frame, able: Capabilities, settings: MicroSettings) -> Frame:
     return replace(frame, params={**frame.params, PARAMETER: {"edits": edits}})
 
 
-def clears(frame: Frame) -> bool:
+def is_clear_request(frame: Frame) -> bool:
     """Whether the provider was asked to clear results: then we do not clear beside it."""
     edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
     return any(isinstance(edit, dict) and edit.get("type") == TOOL_USES for edit in edits)
 
 
 def _tokens(constant: int, window: int) -> Json:
-    return {"type": "input_tokens", "value": int(scaled(constant, window))}
+    return {"type": "input_tokens", "value": int(scale_constant(constant, window))}
 
 
 def _excluded(frame: Frame, settings: MicroSettings) -> list[str]:
@@ -96,22 +96,22 @@ class ProviderEdits:
         """`entries` are those of a transcript that goes on: what they report is not told again."""
         self._accounts, self._expect, self._emit = accounts, expect, emit
         replies = [e.what for e in entries if isinstance(e.what, Reply)]
-        self._known = cleared_in(replies[-1]) if replies else (0, 0)
+        self._known = read_cleared_counts(replies[-1]) if replies else (0, 0)
 
     def before(self, request: Request) -> None:
         self._accounts.before(request)
 
     def after(self, request: Request, reply: Reply) -> float | None:
         if request.source == "main" and reply.usage.total:
-            told = newly_cleared(request, reply, self._known)
-            self._known = cleared_in(reply)
+            told = find_newly_cleared(request, reply, self._known)
+            self._known = read_cleared_counts(reply)
             if told is not None:
                 self._expect(told.why)
                 self._emit(told)
         return self._accounts.after(request, reply)
 
 
-def cleared_in(reply: Reply) -> tuple[int, int]:
+def read_cleared_counts(reply: Reply) -> tuple[int, int]:
     """How many results, and how many tokens, the provider reports to have cleared for this reply."""
     edits = [edit for edit in reply.applied if edit.get("type") == TOOL_USES]
     return _sum(edits, "cleared_tool_uses"), _sum(edits, "cleared_input_tokens")
@@ -122,11 +122,11 @@ def _sum(edits: Iterable[Json], key: str) -> int:
     return sum(value for value in values if isinstance(value, int) and value > 0)
 
 
-def newly_cleared(
+def find_newly_cleared(
     request: Request, reply: Reply, known: tuple[int, int] = (0, 0)
 ) -> Cleared | None:
     """What the provider has cleared beyond what is known already; None when that is nothing."""
-    results, tokens = cleared_in(reply)
+    results, tokens = read_cleared_counts(reply)
     if results <= known[0]:
         return None
     came = results - known[0]
@@ -187,13 +187,13 @@ class CacheEditing:
     ) -> None:
         self._store, self._settings, self._prices = store, settings, prices
         self._able, self._emit = able, emit
-        self._scan = Scan(settings.tools, memory)
+        self._scan = ViewScan(settings.tools, memory)
         self._seen: tuple[object, object] = (None, None)
         self._gone: frozenset[str] = frozenset()
         self._many = 0
         self._not_before = 0
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
         if request.source != "main" or not self._able().edits_cache or not len(view):
             return ()
@@ -208,17 +208,17 @@ class CacheEditing:
         self._scan.follow(view)
         seen = view.pins, view.buffer
         if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            self._seen, self._gone = seen, deleted(view)
+            self._seen, self._gone = seen, find_deleted_uses(view)
             self._many = sum(one.use.id in self._gone for one in self._scan.found)
 
-    def _delete(self, request: Request, left: int) -> Sequence[Handback]:
+    def _delete(self, request: Request, left: int) -> Sequence[Change]:
         view = request.view
         here = [one for one in self._scan.found if one.use.id not in self._gone]
         unread = (
             self._scan.requests
         )  # nothing is deleted that the model has not had a chance to read
         old = [one for one in here[: -self._settings.keep_recent] if one.request < unread]
-        if freed(old, view) <= LINE * len(old):
+        if estimate_freed_tokens(old, view) <= LINE * len(old):
             return ()
         kept = self._kept(old, view)
         if len(kept) < len(old):  # the disk said no, and would say so again at the next step
@@ -226,10 +226,13 @@ class CacheEditing:
         if not kept:
             return ()
         done = [one for one, _ in kept]
-        ids, frees = tuple(one.use.id for one in done), freed(done, view)
+        ids, frees = tuple(one.use.id for one in done), estimate_freed_tokens(done, view)
         self._tell(request, ids, frees)
         # First where they are: a write that is torn between the two deletes nothing.
-        return (note(kept), Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees))
+        return (
+            make_deletion_note(kept),
+            Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees),
+        )
 
     def _kept(self, old: Sequence[Candidate], view: View) -> list[tuple[Candidate, Path]]:
         """Those that are on disk, each with its path. What is not on disk is not deleted."""
@@ -254,7 +257,7 @@ class CacheEditing:
         self._emit(Cleared("cache edit", ids, frees, 0, saving, 0.0, why))
 
 
-def deleted(view: View) -> frozenset[str]:
+def find_deleted_uses(view: View) -> frozenset[str]:
     """The tool uses whose results were deleted from the cache."""
     payloads = (pin.payload for pin in view.pins)
     return frozenset(
@@ -262,18 +265,18 @@ def deleted(view: View) -> frozenset[str]:
     )
 
 
-def freed(candidates: Sequence[Candidate], view: View) -> int:
+def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
     """What the provider will count less, in the measure of what it has counted last."""
-    tokens = view.calibration.tokens(sum((one.size for one in candidates), Size()))
+    tokens = view.calibration.tokens(sum((one.size for one in candidates), MessageSize()))
     if view.reported is None:
         return tokens
     counted = view.calibration.tokens(view.reported.size)
     return int(tokens * min(1.0, view.reported.tokens / max(1, counted)))
 
 
-def note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
+def make_deletion_note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
     """What the model is told: which results are gone, and where they are."""
-    lines = [GONE, *(f"- {named(one.use)}: {path}" for one, path in kept)]
+    lines = [GONE, *(f"- {describe_call(one.use)}: {path}" for one, path in kept)]
     text = "\n".join(lines).replace("</context", "&lt;/context")  # a call may quote anything
     return user(f"<context>\n{text}\n</context>")
 

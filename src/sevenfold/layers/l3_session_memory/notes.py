@@ -22,20 +22,20 @@ from typing import Final
 import anyio
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Notice
-from sevenfold.layers.shared.facts import clipped, level
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.protocols import Clock
+from sevenfold.core.tokens import TEXT_RATE, count_bytes, estimate_tokens, scale_constant
+from sevenfold.core.transcript import Id, Mark, View
+from sevenfold.layers.shared.facts import clip_text, level_sizes
 from sevenfold.layers.shared.restore import TITLE
-from sevenfold.protocols import Clock
 from sevenfold.storage.files import (
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_head,
     read_if_there,
     write_atomic,
 )
-from sevenfold.tokens import TEXT_RATE, byte_length, estimate, scaled
-from sevenfold.transcript import Id, Mark, View
 
 _HEADING: Final = re.compile(r"#{1,3} +\S.*")
 _ITALIC: Final = re.compile(r"_[^_].*_|\*[^*].*\*")
@@ -44,11 +44,11 @@ _NOTE: Final = 120
 """Bytes that it takes to say how much was left out."""
 
 
-class Misshapen(ValueError):
+class NotesFormError(ValueError):
     """A text is not of the form; the message says what was changed."""
 
 
-class Section(msgspec.Struct, frozen=True):
+class NotesSection(msgspec.Struct, frozen=True):
     """The two fixed lines of a section; the second may be missing in a template of the user's."""
 
     heading: str
@@ -59,45 +59,51 @@ class Section(msgspec.Struct, frozen=True):
         return self.heading.lstrip("#").strip()
 
 
-class Limits(msgspec.Struct, frozen=True):
+class NotesLimits(msgspec.Struct, frozen=True):
     """Tokens that a section and all sections together should hold at most."""
 
     section: int
     total: int
 
     @classmethod
-    def of(cls, section: int, total: int, window: int) -> Limits:
-        return cls(max(1, int(scaled(section, window))), max(1, int(scaled(total, window))))
+    def of(cls, section: int, total: int, window: int) -> NotesLimits:
+        return cls(
+            max(1, int(scale_constant(section, window))), max(1, int(scale_constant(total, window)))
+        )
 
 
-class Form(msgspec.Struct, frozen=True):
+class NotesForm(msgspec.Struct, frozen=True):
     """The sections of a template, and what stands in the template besides them."""
 
     template: str
     preamble: str
-    sections: tuple[Section, ...]
+    sections: tuple[NotesSection, ...]
 
     @classmethod
-    def of(cls, template: str) -> Form:
-        """The form that a template gives; `Misshapen` when it has no sections, or one of them twice."""
-        lines = normal(template).split("\n")
+    def of(cls, template: str) -> NotesForm:
+        """The form that a template gives; `NotesFormError` when it has no sections, or one of them
+        twice.
+        """
+        lines = normalise_text(template).split("\n")
         starts = list(_headings(lines))
         if not starts:
-            raise Misshapen("it has no sections: begin each with a line such as '# Current state'")
-        sections = tuple(Section(lines[at].rstrip(), _description(lines, at)) for at in starts)
+            raise NotesFormError(
+                "it has no sections: begin each with a line such as '# Current state'"
+            )
+        sections = tuple(NotesSection(lines[at].rstrip(), _description(lines, at)) for at in starts)
         named = [section.heading for section in sections]
         for heading in named:
             if named.count(heading) > 1:
-                raise Misshapen(f"it has the section '{heading}' more than once")
+                raise NotesFormError(f"it has the section '{heading}' more than once")
         preamble = "\n".join(lines[: starts[0]]).strip()
         return cls("\n".join(lines).strip() + "\n", preamble, sections)
 
     def bodies(self, text: str) -> tuple[str, ...]:
-        """What stands in each section; `Misshapen` when a fixed line was changed."""
+        """What stands in each section; `NotesFormError` when a fixed line was changed."""
         known = {section.heading: n for n, section in enumerate(self.sections)}
         found: list[int] = []
         parts: list[list[str]] = [[]]
-        for line in normal(text).split("\n"):
+        for line in normalise_text(text).split("\n"):
             if (at := known.get(line.rstrip())) is None:
                 parts[-1].append(line)
             else:
@@ -105,17 +111,17 @@ class Form(msgspec.Struct, frozen=True):
                 parts.append([])
         self._check(found)
         if "\n".join(parts[0]).strip() != self.preamble:
-            raise Misshapen("what stands before the first heading was changed")
+            raise NotesFormError("what stands before the first heading was changed")
         return tuple(map(_body, self.sections, parts[1:]))
 
     def _check(self, found: Sequence[int]) -> None:
         for n, section in enumerate(self.sections):
             if (times := found.count(n)) != 1:
                 wrong = "is missing or was changed" if not times else "stands there more than once"
-                raise Misshapen(f"the heading '{section.heading}' {wrong}")
+                raise NotesFormError(f"the heading '{section.heading}' {wrong}")
         for n, at in enumerate(found):
             if at != n:
-                raise Misshapen(f"the section '{self.sections[at].heading}' was moved")
+                raise NotesFormError(f"the section '{self.sections[at].heading}' was moved")
 
     def empty(self, text: str) -> bool:
         """Whether nothing was noted yet."""
@@ -129,9 +135,9 @@ class Form(msgspec.Struct, frozen=True):
             parts.append("\n".join(line for line in lines if line))
         return "\n\n".join(parts) + "\n"
 
-    def too_long(self, text: str, limits: Limits) -> list[str]:
+    def too_long(self, text: str, limits: NotesLimits) -> list[str]:
         """What is over its limit, in words, for whoever is to shorten it."""
-        sizes = [estimate(body) for body in self.bodies(text)]
+        sizes = [estimate_tokens(body) for body in self.bodies(text)]
         out = [
             f"'{section.title}' holds about {size:,} tokens, more than {limits.section:,}"
             for section, size in zip(self.sections, sizes, strict=True)
@@ -141,14 +147,14 @@ class Form(msgspec.Struct, frozen=True):
             out.append(f"all sections hold about {total:,} tokens, more than {limits.total:,}")
         return out
 
-    def cut_to(self, text: str, limits: Limits, where: str = "") -> list[str]:
+    def cut_to(self, text: str, limits: NotesLimits, where: str = "") -> list[str]:
         """What stands in each section, cut to size; `where` says where the rest can be found."""
         bodies = self.bodies(text)
-        sizes = [byte_length(body) for body in bodies]
+        sizes = [count_bytes(body) for body in bodies]
         section, total = (int(tokens / TEXT_RATE) for tokens in (limits.section, limits.total))
-        most = min(section, level([min(size, section) for size in sizes], total))
+        most = min(section, level_sizes([min(size, section) for size in sizes], total))
         return [
-            body if size <= most else clipped(body, max(0, most - _NOTE), where)
+            body if size <= most else clip_text(body, max(0, most - _NOTE), where)
             for body, size in zip(bodies, sizes, strict=True)
         ]
 
@@ -158,7 +164,7 @@ class Form(msgspec.Struct, frozen=True):
         return "\n\n".join(f"{section.heading}\n{body}" for section, body in pairs if body)
 
 
-def normal(text: str) -> str:
+def normalise_text(text: str) -> str:
     """With line ends as we write them, and without the mark some editors put in front."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
@@ -179,7 +185,7 @@ def _description(lines: Sequence[str], heading: int) -> str:
     return ""
 
 
-def _body(section: Section, lines: Sequence[str]) -> str:
+def _body(section: NotesSection, lines: Sequence[str]) -> str:
     if not section.description:
         return "\n".join(lines).strip()
     for at, line in enumerate(lines):
@@ -187,7 +193,7 @@ def _body(section: Section, lines: Sequence[str]) -> str:
             if line.strip() == section.description:
                 return "\n".join(lines[at + 1 :]).strip()
             break
-    raise Misshapen(f"the description under '{section.heading}' is missing or was changed")
+    raise NotesFormError(f"the description under '{section.heading}' is missing or was changed")
 
 
 CONFIG: Final = "session-memory/config"
@@ -209,26 +215,28 @@ _BY_TEXT: Final = (
 _SECTION: Final = re.compile(r'<section title="([^"\n]+)">\n?(.*?)</section>', re.DOTALL)
 
 
-class Wording(msgspec.Struct, frozen=True):
+class NotesWording(msgspec.Struct, frozen=True):
     """What the notes look like, and how the model is asked to keep them."""
 
-    form: Form
+    form: NotesForm
     instruction: str
 
     @classmethod
-    def load(cls, home: Path | None, emit: Emit) -> Wording:
+    def load(cls, home: Path | None, emit: Emit) -> NotesWording:
         """The user's files where they can be used; what is wrong with one is said, and ours is taken."""
-        form = Form.of(_ours("template"))
+        form = NotesForm.of(_ours("template"))
         if own := _own(home, "template", emit):
             path, text = own
             try:
-                form = Form.of(text)
-            except Misshapen as why:
+                form = NotesForm.of(text)
+            except NotesFormError as why:
                 _unused(path, str(why), emit)
         instruction = _own(home, "prompt", emit)
         return cls(form, instruction[1] if instruction else _ours("prompt"))
 
-    def asking(self, notes: str, path: Path, limits: Limits, *, edits: bool, last: str = "") -> str:
+    def asking(
+        self, notes: str, path: Path, limits: NotesLimits, *, edits: bool, last: str = ""
+    ) -> str:
         """The instruction for an update. `last` is why the one before was not taken."""
         parts = [self.instruction.strip()]
         parts += [text for place, text in _FORGOTTEN if place not in self.instruction]
@@ -248,7 +256,9 @@ class Wording(msgspec.Struct, frozen=True):
 
     def told(self, notes: str, answer: str) -> str:
         """The notes with the sections that an answer gives in words."""
-        given = {title.strip(): body.strip() for title, body in _SECTION.findall(normal(answer))}
+        given = {
+            title.strip(): body.strip() for title, body in _SECTION.findall(normalise_text(answer))
+        }
         bodies = self.form.bodies(notes)
         titles = [section.title for section in self.form.sections]
         return self.form.written(
@@ -266,7 +276,7 @@ def _own(home: Path | None, name: str, emit: Emit) -> tuple[Path, str] | None:
     path = home / CONFIG / f"{name}.md"
     try:
         data = read_if_there(path, LARGEST_WORDING)
-        text = None if data is None else normal(data.decode("utf-8"))
+        text = None if data is None else normalise_text(data.decode("utf-8"))
     except StorageFailure as error:
         _unused(path, str(error), emit)
         return None
@@ -297,7 +307,7 @@ LARGEST: Final = 256 << 10
 """Bytes: far more than notes may hold; what is larger is something else."""
 
 
-class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
+class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far the notes go."""
 
     tokens: int = 0
@@ -321,10 +331,10 @@ class Notebook:
         self, path: Callable[[], Path], clock: Clock, emit: Emit, home: Path | None = None
     ) -> None:
         self._path, self._clock, self._emit, self._home = path, clock, emit, home
-        self._wording: Wording | None = None
+        self._wording: NotesWording | None = None
         self._good: str | None = None
         self._missed = False
-        self._covered: Covered | None = None
+        self._covered: NotesCoverage | None = None
         self._began: float | None = None
         self._ended = anyio.Event()
 
@@ -333,23 +343,23 @@ class Notebook:
         return self._path()
 
     @property
-    def wording(self) -> Wording:
+    def wording(self) -> NotesWording:
         """Read once: notes keep the form they were begun in."""
         if self._wording is None:
-            self._wording = Wording.load(self._home, self._emit)
+            self._wording = NotesWording.load(self._home, self._emit)
         return self._wording
 
     @property
-    def form(self) -> Form:
+    def form(self) -> NotesForm:
         return self.wording.form
 
     # --- how far they go --------------------------------------------------------------------------------
 
-    def covered(self, view: View) -> Covered | None:
+    def covered(self, view: View) -> NotesCoverage | None:
         """What this process knows, and after a resume what the transcript says."""
         if self._covered is None and (marked := view.marks.get(NOTES)) is not None:
             try:
-                self._covered = msgspec.convert(marked, Covered)
+                self._covered = msgspec.convert(marked, NotesCoverage)
             except msgspec.ValidationError:
                 return None
         return self._covered
@@ -412,13 +422,13 @@ class Notebook:
         if len(data) > LARGEST:
             return self._put_back(path, f"is larger than {LARGEST >> 10} KiB", aside=True)
         try:
-            text = normal(data.decode("utf-8"))
+            text = normalise_text(data.decode("utf-8"))
             if "\0" in text:
                 return self._put_back(path, "is not text", aside=True)
             self.form.bodies(text)
         except UnicodeDecodeError:
             return self._put_back(path, "is not UTF-8 text", aside=True)
-        except Misshapen as why:
+        except NotesFormError as why:
             return self._put_back(path, f"cannot be used: {why}", aside=True)
         self._good = text
         return text
@@ -429,7 +439,7 @@ class Notebook:
             try:
                 path.replace(path.with_name(DAMAGED))
             except OSError as error:
-                raise failure(error, path, "put aside") from error
+                raise make_storage_failure(error, path, "put aside") from error
             done.append(f"it is now {DAMAGED}")
         if self._good is not None:
             write_atomic(path, self._good.encode("utf-8", "replace"), nofollow=True)
@@ -449,11 +459,11 @@ class Notebook:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise failure(error, path, "put aside") from error
+            raise make_storage_failure(error, path, "put aside") from error
         text = f"{path} told what was undone: it is now {UNDONE}, and the notes are begun anew"
         self._emit(Notice(text))
 
-    def write(self, text: str, before: str | None, covered: Covered) -> None:
+    def write(self, text: str, before: str | None, covered: NotesCoverage) -> None:
         """Put new notes in place of those that were read before, unless somebody else just did."""
         path = self.path
         if self.read() != before:

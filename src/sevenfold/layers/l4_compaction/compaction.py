@@ -23,54 +23,54 @@ import anyio
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.events import Emit, Failed, Notice, Progress
+from sevenfold.core.events import Emit, Failed, Notice, Progress
+from sevenfold.core.messages import Message
+from sevenfold.core.protocols import Capabilities, Change, Fit, Forker
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Pressure, Usage, scale_constant
+from sevenfold.core.transcript import Id, PlacedMessage, View
 from sevenfold.layers.l4_compaction import digest as digests
-from sevenfold.layers.l4_compaction.digest import Digest, from_digest, from_summary
-from sevenfold.layers.l4_compaction.digest import DraftsDraft as Draft
+from sevenfold.layers.l4_compaction.digest import CompactionDraft as Draft
+from sevenfold.layers.l4_compaction.digest import Digest, draft_from_digest, draft_from_summary
 from sevenfold.layers.l4_compaction.plan import (
     AUTOMATIC,
     BY,
     PRICE,
-    Breaker,
-    Plan,
-    Rates,
-    Worth,
-    beginning,
-    begins_a_turn,
-    edited,
-    everything,
-    plan,
-    replied,
-    worth,
+    CompactionBreaker,
+    CompactionPlan,
+    SummaryRates,
+    SummaryWorth,
+    estimate_worth,
+    find_reply_end,
+    has_edits,
+    is_turn_start,
+    make_plan,
+    make_view_before,
+    plan_everything,
 )
 from sevenfold.layers.l4_compaction.summary import (
     NoSummary,
     Summariser,
-    Wanted,
-    Written,
-    scope_text,
+    SummaryJob,
+    WrittenSummary,
+    format_scope,
 )
-from sevenfold.layers.settings import CompactionSettings
-from sevenfold.layers.shared.boundary import UNKNOWN_GAP, Boundary, applied
+from sevenfold.layers.shared.boundary import UNKNOWN_GAP, Boundary, apply_edits
 from sevenfold.layers.shared.restore import (
     AUTO,
     REFUSED,
     Afterwards,
-    Again,
-    Agreement,
     Before,
-    Cut,
-    NotAgreed,
+    CompactionCut,
+    CompactionHooks,
+    CompactionRefused,
     Restore,
-    Standing,
-    agree,
-    ignore,
+    Restorer,
+    StandingMessages,
+    agree_to_compaction,
+    ignore_compaction,
 )
-from sevenfold.messages import Message
-from sevenfold.protocols import Capabilities, Fit, Forker, Handback
-from sevenfold.request import Request
-from sevenfold.tokens import Pressure, Usage, scaled
-from sevenfold.transcript import Id, Placed, View
+from sevenfold.settings.layers import CompactionSettings
 
 BUSY: Final = 2.5
 """In the middle of a task, when what was just read is in use, it has to pay so many times better."""
@@ -79,7 +79,7 @@ ENOUGH: Final = 0.5
 
 STOPPED: Final = "stopped: nothing was changed"
 
-Score: TypeAlias = Callable[[Sequence[Placed], Sequence[Message]], float]
+Score: TypeAlias = Callable[[Sequence[PlacedMessage], Sequence[Message]], float]
 """How much of what is removed can be found in what is there."""
 
 
@@ -98,16 +98,16 @@ class Compaction:
         able: Callable[[], Capabilities],
         settings: CompactionSettings | None = None,
         *,
-        before: Before = agree,
-        after: Afterwards = ignore,
+        before: Before = agree_to_compaction,
+        after: Afterwards = ignore_compaction,
         restore: Restore = lambda view, gone, window, room: (),
-        standing: Standing | None = None,
+        standing: StandingMessages | None = None,
         fidelity: Score | None = None,
         auto: bool = True,
         reactive: bool = True,
         asks: bool = True,
         prices: Prices | None = None,
-        agreement: Agreement | None = None,
+        agreement: CompactionHooks | None = None,
     ) -> None:
         """`asks`: whether there is time for a model when the window is full; else it is the digest.
 
@@ -118,13 +118,13 @@ class Compaction:
         self._where, self._able = where, able
         self.settings = settings or CompactionSettings()
         self._summarise = Summariser(fork, self.settings, emit)
-        self._hooks = agreement or Agreement(emit, before, after)
-        self._again, self._score = Again(restore, standing), fidelity
+        self._hooks = agreement or CompactionHooks(emit, before, after)
+        self._again, self._score = Restorer(restore, standing), fidelity
         self.stands = standing.stands if standing else None
         self._auto, self._reactive, self._asks = auto, reactive, asks
         self._prices = prices
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         if self.due(pressure):
             trigger = "refused" if pressure.refused else "auto"
             return await self.compact(request, pressure, trigger=trigger)
@@ -140,45 +140,50 @@ class Compaction:
 
     def paying(
         self, request: Request, pressure: Pressure, margin: float | None = None
-    ) -> tuple[Plan, Worth] | None:
+    ) -> tuple[CompactionPlan, SummaryWorth] | None:
         """What is worth a summary now. Where nothing is known of prices, nothing is."""
         settings, view = self.settings, request.view
         if not (settings.by_price and self._auto and self._asks and request.source == "main"):
             return None
-        if pressure.refused or pressure.tokens < scaled(settings.least_tokens, pressure.window):
+        if pressure.refused or pressure.tokens < scale_constant(
+            settings.least_tokens, pressure.window
+        ):
             return None
         price = self._prices.of(request.frame.model) if self._prices else None
-        if price is None or not price.input or edited(request):
+        if price is None or not price.input or has_edits(request):
             return None
-        if Breaker.of(view, request.frame.model).rests(view, settings):
+        if CompactionBreaker.of(view, request.frame.model).rests(view, settings):
             return None
-        rates = Rates.of(price, request.frame.ttl, self._able().caches_prompts)
+        rates = SummaryRates.of(price, request.frame.ttl, self._able().caches_prompts)
         if margin is None:
-            margin = settings.margin_in(pressure.window) * (1.0 if begins_a_turn(view) else BUSY)
+            margin = settings.margin_in(pressure.window) * (1.0 if is_turn_start(view) else BUSY)
         return self._priced(request, pressure, rates, margin)
 
     def _priced(
-        self, request: Request, pressure: Pressure, rates: Rates, margin: float
-    ) -> tuple[Plan, Worth] | None:
+        self, request: Request, pressure: Pressure, rates: SummaryRates, margin: float
+    ) -> tuple[CompactionPlan, SummaryWorth] | None:
         """The sums, the cheapest to work out first: most requests end there."""
         settings = self.settings
-        if worth(everything(request, pressure, PRICE), rates, settings).times < margin:
+        if (
+            estimate_worth(plan_everything(request, pressure, PRICE), rates, settings).times
+            < margin
+        ):
             return None
-        planned = plan(request, pressure, PRICE, self._able(), stands=self.stands)
-        if planned is None or worth(planned, rates, settings).times < margin:
+        planned = make_plan(request, pressure, PRICE, self._able(), stands=self.stands)
+        if planned is None or estimate_worth(planned, rates, settings).times < margin:
             return None
-        sums = worth(planned, rates, settings, sum(planned.said))
+        sums = estimate_worth(planned, rates, settings, sum(planned.said))
         return (planned, sums) if sums.times >= margin and planned.promising else None
 
     async def made(
-        self, planned: Plan, sums: Worth, summarise: Summariser | None = None
-    ) -> Sequence[Handback]:
+        self, planned: CompactionPlan, sums: SummaryWorth, summarise: Summariser | None = None
+    ) -> Sequence[Change]:
         """A summary that does what was expected of it, or nothing: then none is tried for a while."""
         view = planned.view
-        known = Breaker.of(view, planned.request.frame.model)
+        known = CompactionBreaker.of(view, planned.request.frame.model)
         try:
             asked = await self.agreed(planned)
-        except NotAgreed as refused:
+        except CompactionRefused as refused:
             waiting = replace(known, tried=view[-1].id)
             return self._declined(planned, waiting, str(refused)) or (waiting.mark,)
         self._say(
@@ -199,7 +204,7 @@ class Compaction:
             self._say(STOPPED, done=True)
             raise
 
-    def _check(self, boundary: Boundary, sums: Worth, draft: Draft) -> None:
+    def _check(self, boundary: Boundary, sums: SummaryWorth, draft: Draft) -> None:
         """`NoSummary` when it does not pay after all."""
         freed = boundary.tokens_before - boundary.tokens_after
         if freed < sums.freed * ENOUGH:
@@ -222,23 +227,23 @@ class Compaction:
         instructions: str = "",
         first: Id | None = None,
         last: Id | None = None,
-    ) -> Sequence[Handback]:
+    ) -> Sequence[Change]:
         """All rungs. Hands back what is to be written, or nothing when everything stays as it is.
 
         `first`, `last`: the entries between which the view is replaced (`from`, `up_to`).
         """
-        planned = plan(request, pressure, trigger, self._able(), first, last, self.stands)
+        planned = make_plan(request, pressure, trigger, self._able(), first, last, self.stands)
         if planned is None or not (planned.automatic or planned.promising):
             if trigger not in AUTOMATIC:
                 self.emit(Notice("there is too little here to compact: nothing was changed"))
             return ()
-        known = Breaker.of(planned.view, request.frame.model)
+        known = CompactionBreaker.of(planned.view, request.frame.model)
         breaker = known.full_again(planned.view, self.settings)
         if not planned.automatic:
-            breaker = Breaker(request.frame.model)  # asked for by hand: tried again
+            breaker = CompactionBreaker(request.frame.model)  # asked for by hand: tried again
         try:
             asked = await self.agreed(planned, instructions)
-        except NotAgreed as refused:
+        except CompactionRefused as refused:
             return self._declined(planned, known, str(refused))
         began = perf_counter()
         try:
@@ -253,7 +258,7 @@ class Compaction:
             self._say(STOPPED, done=True)
             raise
 
-    async def agreed(self, planned: Plan, instructions: str = "") -> str:
+    async def agreed(self, planned: CompactionPlan, instructions: str = "") -> str:
         """The instructions, with what the user's hooks add to them, unless one of them refuses."""
         trigger = AUTO if planned.automatic else "manual"
         return await self._hooks.ask(planned.view, trigger, instructions)
@@ -261,8 +266,8 @@ class Compaction:
     # --- the rungs --------------------------------------------------------------------------------------
 
     async def _drafted(
-        self, planned: Plan, breaker: Breaker, instructions: str
-    ) -> tuple[Draft | None, Breaker]:
+        self, planned: CompactionPlan, breaker: CompactionBreaker, instructions: str
+    ) -> tuple[Draft | None, CompactionBreaker]:
         """A summary, else a digest, else nothing; and how that leaves the breaker."""
         why, failed, used = breaker.why_open(self.settings), "", Usage()
         if self._asks and not why and planned.promising:
@@ -285,53 +290,58 @@ class Compaction:
         return None, breaker
 
     async def _summary(
-        self, planned: Plan, instructions: str, by: Summariser | None = None
+        self, planned: CompactionPlan, instructions: str, by: Summariser | None = None
     ) -> Draft:
         self._say(f"summarising about {planned.tokens:,} tokens")
         return self.draft(planned, await self.written(planned, instructions, by))
 
     async def written(
-        self, planned: Plan, instructions: str, summarise: Summariser | None = None
-    ) -> Written:
+        self, planned: CompactionPlan, instructions: str, summarise: Summariser | None = None
+    ) -> WrittenSummary:
         """Ask the model; `NoSummary` when there is none to be had."""
         return await (summarise or self._summarise)(self._wanted(planned, instructions))
 
-    def draft(self, planned: Plan, written: Written) -> Draft:
+    def draft(self, planned: CompactionPlan, written: WrittenSummary) -> Draft:
         """What was written, in its place; `NoSummary` when that would not do."""
         path = self._where()
-        return from_summary(planned, written, str(path) if path else "", self._able())
+        return draft_from_summary(planned, written, str(path) if path else "", self._able())
 
-    def _wanted(self, planned: Plan, instructions: str) -> Wanted:
+    def _wanted(self, planned: CompactionPlan, instructions: str) -> SummaryJob:
         """What to fork from: the view that is in the cache. Where that is too long, the view up to the
         newest reply: it is what the request before had, and that was not too long.
         """
         request, pressure, view = planned.request, planned.pressure, planned.view
-        budget = int(scaled(self.settings.summary_tokens, pressure.window))
+        budget = int(scale_constant(self.settings.summary_tokens, pressure.window))
         longest = min(budget, self._able().max_output)
         on: View | None = view
         seen, gap = len(view), 0
         if pressure.refused or pressure.tokens + longest > pressure.window:
-            seen = replied(view, planned.cut)
-            on = beginning(view, seen) if planned.cut < len(view) else None
+            seen = find_reply_end(view, planned.cut)
+            on = make_view_before(view, seen) if planned.cut < len(view) else None
         elif request.warm is not None and pressure.warm:
             on = request.warm
         if on is None:
             gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
-        scope = scope_text(view, planned.first, planned.cut, seen)
-        return Wanted(request, on, scope, planned.stretch, instructions, longest, gap)
+        scope = format_scope(view, planned.first, planned.cut, seen)
+        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap)
 
-    def _without_a_model(self, planned: Plan, used: Usage) -> Draft | None:
+    def _without_a_model(self, planned: CompactionPlan, used: Usage) -> Draft | None:
         """The last rung, for a window that is full."""
         if not (planned.automatic or planned.full_from_the_start):
             return None
         made = self._digest.draft(planned.request, planned.pressure, self.stands)
-        return None if made is None else from_digest(made, used)
+        return None if made is None else draft_from_digest(made, used)
 
     # --- what comes of it -------------------------------------------------------------------------------
 
     async def finished(
-        self, planned: Plan, draft: Draft, breaker: Breaker, instructions: str, began: float
-    ) -> Sequence[Handback]:
+        self,
+        planned: CompactionPlan,
+        draft: Draft,
+        breaker: CompactionBreaker,
+        instructions: str,
+        began: float,
+    ) -> Sequence[Change]:
         """Everything that is to be written, in one piece."""
         boundary, added = self._measured(planned, draft, instructions)
         if not planned.automatic and boundary.tokens_after >= boundary.tokens_before:
@@ -339,12 +349,12 @@ class Compaction:
         return await self._told(planned, draft, boundary, added, breaker, began)
 
     def _measured(
-        self, planned: Plan, draft: Draft, instructions: str
+        self, planned: CompactionPlan, draft: Draft, instructions: str
     ) -> tuple[Boundary, Sequence[Message]]:
         """The record of it, and what the model should see again."""
         view, gone = planned.view, draft.gone(planned.view)
         added = self._restored(planned, draft, gone)
-        now = planned.tokens_with(applied(draft.after, added, BY))
+        now = planned.tokens_with(apply_edits(draft.after, added, BY))
         score: float | None = None
         if self._score is not None:
             score = self._score([view[at] for at in gone], [*draft.after.messages, *added])
@@ -362,20 +372,20 @@ class Compaction:
 
     async def _told(
         self,
-        planned: Plan,
+        planned: CompactionPlan,
         draft: Draft,
         boundary: Boundary,
         added: Sequence[Message],
-        breaker: Breaker,
+        breaker: CompactionBreaker,
         began: float,
-    ) -> Sequence[Handback]:
+    ) -> Sequence[Change]:
         if said := await self._hooks.told(boundary, draft.text):
             added = *added, *said
-            now = planned.tokens_with(applied(draft.after, added, BY))
+            now = planned.tokens_with(apply_edits(draft.after, added, BY))
             boundary = replace(boundary, tokens_after=now)
         if draft.by == digests.NAME:
             self._expect(digests.BREAKS)
-            self.emit(digests.said(boundary))
+            self.emit(digests.make_digest_notice(boundary))
         else:
             self._expect("the older part of the conversation was replaced by a summary")
         self.emit(boundary.event(perf_counter() - began, draft.usage))
@@ -383,12 +393,16 @@ class Compaction:
         self._say(f"{before:,} tokens before, about {now:,} after", done=True)
         return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
 
-    def _restored(self, planned: Plan, draft: Draft, gone: list[int]) -> Sequence[Message]:
+    def _restored(
+        self, planned: CompactionPlan, draft: Draft, gone: list[int]
+    ) -> Sequence[Message]:
         now = planned.tokens_with(draft.after)
-        cut = Cut(planned.view, range(gone[0], gone[-1] + 1), planned.pressure.window)
+        cut = CompactionCut(planned.view, range(gone[0], gone[-1] + 1), planned.pressure.window)
         return self._again(cut, min(planned.most, planned.before) - now, planned.most - now)
 
-    def _declined(self, planned: Plan, known: Breaker, reason: str) -> Sequence[Handback]:
+    def _declined(
+        self, planned: CompactionPlan, known: CompactionBreaker, reason: str
+    ) -> Sequence[Change]:
         """A hook says no: nothing happens and nothing is counted. It is said once."""
         said = f"{REFUSED}{reason}"
         if not planned.automatic:

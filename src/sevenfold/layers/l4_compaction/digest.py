@@ -20,60 +20,67 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import frontier_at
-from sevenfold.events import Emit, Notice
-from sevenfold.layers.l4_compaction.plan import Plan as Plan_drafts
-from sevenfold.layers.l4_compaction.plan import unread
-from sevenfold.layers.l4_compaction.summary import Form as Form_drafts
+from sevenfold.cache.prefix import make_frontier_mark
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import Message, user
+from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import (
+    TEXT_RATE,
+    MessageSize,
+    Pressure,
+    Usage,
+    count_bytes,
+    scale_constant,
+)
+from sevenfold.core.transcript import Id, Mark, Replace, View
+from sevenfold.layers.l4_compaction.plan import CompactionPlan as Plan_drafts
+from sevenfold.layers.l4_compaction.plan import find_unread_results
 from sevenfold.layers.l4_compaction.summary import (
     NoSummary,
-    Written,
-    account_text,
-    summary_text,
-    unread_text,
+    WrittenSummary,
+    format_account,
+    format_summary,
+    format_unread,
 )
+from sevenfold.layers.l4_compaction.summary import SummaryForm as Form_drafts
 from sevenfold.layers.shared.boundary import (
     Boundary,
-    Record,
-    aim,
-    allowed,
-    applied,
-    around,
-    asked_within,
-    collected,
-    fixed_tokens,
-    last_typed,
-    may_begin,
-    padded,
-    thinking_loop,
-    tokens_of,
+    BoundaryRecord,
+    apply_edits,
+    can_begin_at,
+    collect_facts,
+    compute_target_tokens,
+    count_context_tokens,
+    count_fixed_tokens,
+    estimate_padded_tokens,
+    find_last_typed,
+    find_thinking_loop,
+    is_question_before,
+    is_thinking_allowed,
+    make_replacements,
 )
 from sevenfold.layers.shared.facts import (
     LEAST,
     LONG,
-    Command,
+    CommandFact,
     Cutting,
     Facts,
-    File,
+    FailedCall,
+    FileFact,
     Numbered,
-    Trouble,
-    clipped,
-    enclosed,
-    level,
-    line,
-    numbered,
-    quotes,
-    room_of,
-    unquoting,
-    where_it_is,
+    clip_text,
+    count_line_bytes,
+    enclose_in_tag,
+    escape_quote,
+    format_quotes,
+    format_transcript_hint,
+    level_sizes,
+    number_turns,
+    to_bounded_line,
 )
-from sevenfold.layers.shared.fidelity import kept
-from sevenfold.layers.shared.restore import Back, Stands
-from sevenfold.messages import Message, user
-from sevenfold.protocols import Capabilities, Fit, Handback
-from sevenfold.request import Request
-from sevenfold.tokens import TEXT_RATE, Pressure, Size, Usage, byte_length, scaled
-from sevenfold.transcript import Id, Mark, Replace, View
+from sevenfold.layers.shared.fidelity import score_compaction
+from sevenfold.layers.shared.restore import RestoreEstimate, Stands
 
 TAG: Final = "digest"
 _SAID: Final = "## What the user said, word for word, oldest first"
@@ -105,7 +112,7 @@ _ENDINGS: Final = {
 """Whether messages follow word for word, and whether the user's last one was left out of the digest."""
 
 
-class Form(msgspec.Struct, frozen=True):
+class DigestForm(msgspec.Struct, frozen=True):
     """How a digest is to come out."""
 
     room: int
@@ -125,142 +132,148 @@ class Form(msgspec.Struct, frozen=True):
     """Calls whose results nobody has read yet, with the results, when they do not follow."""
 
 
-def digest_text(facts: Facts, form: Form) -> str | None:
+def format_digest(facts: Facts, form: DigestForm) -> str | None:
     """The text; None when what the user said does not fit and may not be cut."""
-    head = [_WHAT.format(messages=facts.messages), where_it_is(form.path), _DATA]
+    head = [_WHAT.format(messages=facts.messages), format_transcript_hint(form.path), _DATA]
     end = _ENDINGS[form.tail, form.apart]
-    left = form.room - room_of([enclosed(TAG, head), end])
-    said = _words(numbered(facts.said), left, form)
+    left = form.room - count_line_bytes([enclose_in_tag(TAG, head), end])
+    said = _words(number_turns(facts.said), left, form)
     if said is None:
         return None
-    left -= room_of(said)
+    left -= count_line_bytes(said)
     told = _context(facts, int(left * TOLD_SHARE))
-    rest = _sections(facts, form, min(left - room_of(told), form.facts))
-    return enclosed(TAG, [*head, *said, *told, *rest, end])
+    rest = _sections(facts, form, min(left - count_line_bytes(told), form.facts))
+    return enclose_in_tag(TAG, [*head, *said, *told, *rest, end])
 
 
 # --- what the user said -------------------------------------------------------------------------------
 
 
-def _words(said: Numbered, room: int, form: Form) -> list[str] | None:
+def _words(said: Numbered, room: int, form: DigestForm) -> list[str] | None:
     """All of it if that fits, else as much as may be cut; the rest of the room is for what was done."""
-    left = room - room_of(["", _SAID + _CUT])
-    whole = quotes(said, left, cutting="none", last_whole=form.last_whole)
+    left = room - count_line_bytes(["", _SAID + _CUT])
+    whole = format_quotes(said, left, cutting="none", last_whole=form.last_whole)
     if whole is not None:
         return ["", _SAID, *whole] if whole else []
     if form.cutting == "none":
         return None
     left = int(left * SAID_SHARE)
-    cut = quotes(said, left, cutting=form.cutting, last_whole=form.last_whole)
+    cut = format_quotes(said, left, cutting=form.cutting, last_whole=form.last_whole)
     return None if cut is None else ["", _SAID + _CUT, *cut]
 
 
 # --- what was done ------------------------------------------------------------------------------------
 
-_Section = Callable[[Facts, Form, int], list[str]]
+_Section = Callable[[Facts, DigestForm, int], list[str]]
 
 
-def _sections(facts: Facts, form: Form, room: int) -> list[str]:
+def _sections(facts: Facts, form: DigestForm, room: int) -> list[str]:
     """Each takes at most its share of what those before it have left."""
     out: list[str] = []
     for section, share in _SHARES:
         lines = section(facts, form, int(room * share))
         out += lines
-        room -= room_of(lines)
+        room -= count_line_bytes(lines)
     return out
 
 
 def _context(facts: Facts, room: int) -> list[str]:
     """What it was told by the program, and last what a model wrote about all this, which counts most."""
     texts = (*facts.contexts, facts.account)
-    told = [unquoting(text) for text in texts if text]
+    told = [escape_quote(text) for text in texts if text]
     return _listed("## What the model was told besides", told, room, clip=True)
 
 
-def _work(facts: Facts, form: Form, room: int) -> list[str]:
+def _work(facts: Facts, form: DigestForm, room: int) -> list[str]:
     title = "## Where the work stood: the last words of the assistant"
-    return _listed(title, [unquoting(facts.working)] if facts.working else [], room, clip=True)
+    return _listed(title, [escape_quote(facts.working)] if facts.working else [], room, clip=True)
 
 
-def _unread(facts: Facts, form: Form, room: int) -> list[str]:
+def _unread(facts: Facts, form: DigestForm, room: int) -> list[str]:
     """Results that came last: whoever reads the digest has not seen them."""
-    parts = [f"{unquoting(call)} gave:\n{unquoting(text)}" for call, text in form.newest]
+    parts = [f"{escape_quote(call)} gave:\n{escape_quote(text)}" for call, text in form.newest]
     return _listed("## The newest results", parts, room, clip=True)
 
 
-def _files(facts: Facts, form: Form, room: int) -> list[str]:
+def _files(facts: Facts, form: DigestForm, room: int) -> list[str]:
     return _listed("## Files", [_file(f) for f in facts.files], room)
 
 
-def _file(f: File) -> str:
-    done = [f"read {times(f.reads)}"] if f.reads else []
-    done += [f"changed {times(f.changes)}"] if f.changes else []
-    return f"- {unquoting(line(f.path, 500))}: {', '.join(done)}; last result {f.size:,} bytes"
+def _file(f: FileFact) -> str:
+    done = [f"read {format_times(f.reads)}"] if f.reads else []
+    done += [f"changed {format_times(f.changes)}"] if f.changes else []
+    return (
+        f"- {escape_quote(to_bounded_line(f.path, 500))}: {', '.join(done)}; last "
+        f"result {f.size:,} bytes"
+    )
 
 
-def times(n: int) -> str:
+def format_times(n: int) -> str:
     return "once" if n == 1 else f"{n:,} times"
 
 
-def _kept(facts: Facts, form: Form, room: int) -> list[str]:
+def _kept(facts: Facts, form: DigestForm, room: int) -> list[str]:
     """By folder, as there is usually one."""
     folders = {posixpath.dirname(k.path.replace("\\", "/")) for k in facts.kept}
     if len(folders) == 1:
         (folder,) = folders
         names = [(k.path[len(folder) + 1 :], k.call) for k in facts.kept]
-        title = f"## Whole results, stored in {unquoting(folder)}"
+        title = f"## Whole results, stored in {escape_quote(folder)}"
     else:
         names, title = [(k.path, k.call) for k in facts.kept], "## Whole results, stored"
-    lines = [unquoting(f"- {name}: {line(call, 120)}") for name, call in names]
+    lines = [escape_quote(f"- {name}: {to_bounded_line(call, 120)}") for name, call in names]
     return _listed(title, lines, room)
 
 
-def _troubles(facts: Facts, form: Form, room: int) -> list[str]:
-    lines = [f"- {unquoting(told_trouble(t))}" for t in facts.troubles]
+def _troubles(facts: Facts, form: DigestForm, room: int) -> list[str]:
+    lines = [f"- {escape_quote(format_failed_call(t))}" for t in facts.troubles]
     return _listed("## Errors", lines, room)
 
 
-def told_trouble(t: Trouble) -> str:
+def format_failed_call(t: FailedCall) -> str:
     later = "the same worked later" if t.worked else "not seen to work since"
     return f"{t.call}: {t.error} — {later}"
 
 
-def _commands(facts: Facts, form: Form, room: int) -> list[str]:
-    lines = [f"- {unquoting(told_command(c))}" for c in facts.commands]
+def _commands(facts: Facts, form: DigestForm, room: int) -> list[str]:
+    lines = [f"- {escape_quote(format_command(c))}" for c in facts.commands]
     return _listed("## Commands", lines, room)
 
 
-def told_command(c: Command) -> str:
-    often = f" ({times(c.times)})" if c.times > 1 else ""
+def format_command(c: CommandFact) -> str:
+    often = f" ({format_times(c.times)})" if c.times > 1 else ""
     ended = f"; it ended: {c.said}" if c.said else ""
     return f"{c.text}{often}: {'failed' if c.failed else 'worked'}{ended}"
 
 
-def _answers(facts: Facts, form: Form, room: int) -> list[str]:
+def _answers(facts: Facts, form: DigestForm, room: int) -> list[str]:
     told = [(n, one.answer) for n, one in enumerate(facts.said, 1) if one.answer]
     return _listed(
         "## How the answers began, by number of what was said",
-        [f"- {n}: {unquoting(text)}" for n, text in told],
+        [f"- {n}: {escape_quote(text)}" for n, text in told],
         room,
     )
 
 
-def _others(facts: Facts, form: Form, room: int) -> list[str]:
+def _others(facts: Facts, form: DigestForm, room: int) -> list[str]:
     ranked = sorted(facts.others.items(), key=lambda item: (-item[1], item[0]))
-    lines = [f"- {unquoting(line(name, 100))}: {times(n)}" for name, n in reversed(ranked)]
+    lines = [
+        f"- {escape_quote(to_bounded_line(name, 100))}: {format_times(n)}"
+        for name, n in reversed(ranked)
+    ]
     return _listed("## Other tools that were called", lines, room)
 
 
 def _listed(title: str, lines: Sequence[str], room: int, *, clip: bool = False) -> list[str]:
     """The newest lines that fit, in their order; with `clip` long ones are cut to fit."""
     note = "- (earlier ones are not shown: {:,})"
-    left = room - room_of(["", title, note.format(len(lines))])
+    left = room - count_line_bytes(["", title, note.format(len(lines))])
     if clip and lines and left > 0:
-        cap = level([byte_length(text) + 60 for text in lines], left) - 60
-        lines = [clipped(text, cap) for text in lines] if cap >= LEAST else lines
+        cap = level_sizes([count_bytes(text) + 60 for text in lines], left) - 60
+        lines = [clip_text(text, cap) for text in lines] if cap >= LEAST else lines
     shown: list[str] = []
     for text in reversed(lines):
-        left -= byte_length(text) + 1
+        left -= count_bytes(text) + 1
         if left < 0:
             break
         shown.append(text)
@@ -295,7 +308,7 @@ FACTS: Final = 10_000
 """Tokens, in a large window, that may tell what was done."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DigestPlan(msgspec.Struct, frozen=True):
     """Where the kept tail begins, tokens for the digest, and how the user's words may be cut."""
 
     cut: int
@@ -305,7 +318,7 @@ class Plan(msgspec.Struct, frozen=True):
     cutting: Cutting
 
 
-class Draft(msgspec.Struct, frozen=True):
+class DigestDraft(msgspec.Struct, frozen=True):
     """A digest that could be: what it replaces, and what the view would be like."""
 
     edits: tuple[Replace, ...]
@@ -335,12 +348,12 @@ class Digest:
         self._emit, self._expect, self._where, self._able = emit, expect, where, able
         self._auto, self._reactive = auto, reactive
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         full = pressure.tokens > pressure.thresholds.auto_compact
         due = self._reactive if pressure.refused else self._auto and full
         if not due:
             return ()
-        began, before = perf_counter(), tokens_of(request, pressure)
+        began, before = perf_counter(), count_context_tokens(request, pressure)
         draft = self.draft(request, pressure)
         if draft is None:
             return ()
@@ -351,24 +364,26 @@ class Digest:
             tokens_after=draft.tokens,
             last=draft.edits[-1].last,
             kept_from=draft.kept_from,
-            fidelity=kept(request.view, draft.after),
+            fidelity=score_compaction(request.view, draft.after),
         )
         self._expect(BREAKS)
-        self._emit(said(boundary))
+        self._emit(make_digest_notice(boundary))
         self._emit(boundary.event(perf_counter() - began))
-        return Record(draft.facts).mark(draft.message), *draft.edits, boundary.mark
+        return BoundaryRecord(draft.facts).mark(draft.message), *draft.edits, boundary.mark
 
     def draft(
         self, request: Request, pressure: Pressure, stands: Stands | None = None
-    ) -> Draft | None:
+    ) -> DigestDraft | None:
         """The first that reaches the aim; if none does, the smallest that still helps, if any does.
 
         `stands`: which messages come back after every compaction, and count therefore.
         """
-        before = tokens_of(request, pressure)
-        most, block = aim(before, pressure), pressure.thresholds.block
-        smallest: Draft | None = None
-        for draft in self._drafts(request, pressure, most - fixed_tokens(request, before), stands):
+        before = count_context_tokens(request, pressure)
+        most, block = compute_target_tokens(before, pressure), pressure.thresholds.block
+        smallest: DigestDraft | None = None
+        for draft in self._drafts(
+            request, pressure, most - count_fixed_tokens(request, before), stands
+        ):
             if draft.tokens <= most and draft.tokens < before:
                 return draft
             if smallest is None or draft.tokens < smallest.tokens:
@@ -383,46 +398,46 @@ class Digest:
 
     def _drafts(
         self, request: Request, pressure: Pressure, room: int, stands: Stands | None
-    ) -> Iterator[Draft]:
+    ) -> Iterator[DigestDraft]:
         view = request.view
         taken: dict[int, Facts] = {}
-        back = Back(view, stands, room)
+        back = RestoreEstimate(view, stands, room)
         for plan in _plans(view, room - back.all):
             if plan.cut not in taken:
                 gone = (view[at] for at in range(plan.cut) if at != plan.apart)
-                taken[plan.cut] = collected(gone, view.marks)
+                taken[plan.cut] = collect_facts(gone, view.marks)
             facts = taken[plan.cut]
             text = self._text(view, plan, facts, pressure.window)
             if text is None:
                 continue
             message = user(text)
-            edits = around(view, 0, plan.cut, plan.apart, message)
-            after = applied(view, edits, BY)
-            if edits and allowed(view, after, self._able()):
-                tokens = tokens_of(replace(request, view=after), pressure) + back.between(
-                    0, plan.cut
-                )
+            edits = make_replacements(view, 0, plan.cut, plan.apart, message)
+            after = apply_edits(view, edits, BY)
+            if edits and is_thinking_allowed(view, after, self._able()):
+                tokens = count_context_tokens(
+                    replace(request, view=after), pressure
+                ) + back.between(0, plan.cut)
                 kept_from = view[plan.cut].id if plan.cut < len(view) else -1
-                yield Draft(edits, message, facts, after, kept_from, tokens)
+                yield DigestDraft(edits, message, facts, after, kept_from, tokens)
 
-    def _text(self, view: View, plan: Plan, facts: Facts, window: int) -> str | None:
+    def _text(self, view: View, plan: DigestPlan, facts: Facts, window: int) -> str | None:
         byte = TEXT_RATE * view.calibration.factors[0]  # tokens of a byte of text
         path = self._where()
         tail = plan.cut < len(view)
-        form = Form(
+        form = DigestForm(
             room=int(plan.room / byte),
-            facts=int(scaled(FACTS, window) / byte),
+            facts=int(scale_constant(FACTS, window) / byte),
             path=str(path) if path else "",
             tail=tail,
             apart=plan.apart is not None,
-            last_whole=plan.apart is None and asked_within(view, plan.cut),
+            last_whole=plan.apart is None and is_question_before(view, plan.cut),
             cutting=plan.cutting,
-            newest=() if tail else unread(view),
+            newest=() if tail else find_unread_results(view),
         )
-        return digest_text(facts, form)
+        return format_digest(facts, form)
 
 
-def said(boundary: Boundary) -> Notice:
+def make_digest_notice(boundary: Boundary) -> Notice:
     """What the user is told: this is not what a model would have made of it."""
     return Notice(
         "the window was full: the older part of the conversation is now a digest made without a model, "
@@ -434,18 +449,18 @@ def said(boundary: Boundary) -> Notice:
 # --- where to cut -------------------------------------------------------------------------------------
 
 
-def _plans(view: View, room: int) -> Iterator[Plan]:
+def _plans(view: View, room: int) -> Iterator[DigestPlan]:
     """The gentlest first: a long tail, a short one, the newest round, none.
 
     Long messages of the user are cut before the newest round goes; before short ones do, it goes.
     """
-    last = last_typed(view)
+    last = find_last_typed(view)
     own = 0 if last is None else view.calibration.tokens(view[last].size)
 
-    def plan(cut: int, tail: int, filled: float, cutting: Cutting) -> Plan:
+    def plan(cut: int, tail: int, filled: float, cutting: Cutting) -> DigestPlan:
         apart = last if last is not None and last < cut else None
         left = room if apart is None else room - own
-        return Plan(cut, apart, int(left * filled) - tail, cutting)
+        return DigestPlan(cut, apart, int(left * filled) - tail, cutting)
 
     tails = _tails(view, int(room * NEWEST))
     fits = [[t for t in tails if plan(*t, share, "none").room >= 0][:1] for share in TAILS]
@@ -468,13 +483,13 @@ def _plans(view: View, room: int) -> Iterator[Plan]:
 def _tails(view: View, most: int) -> list[tuple[int, int]]:
     """Where a tail of at most so many tokens may begin, and its padded size, the longest tail first."""
     found: list[tuple[int, int]] = []
-    loop, size = thinking_loop(view), Size()
+    loop, size = find_thinking_loop(view), MessageSize()
     for at in range(len(view) - 1, 0, -1):
         size += view[at].size
-        tokens = padded(view, size)
+        tokens = estimate_padded_tokens(view, size)
         if tokens > most:
             break
-        if may_begin(view, at, loop):
+        if can_begin_at(view, at, loop):
             found.append((at, tokens))
     return found[::-1]
 
@@ -486,7 +501,7 @@ UNREAD: Final = 5_000
 """Tokens, in a large window, that may quote the newest results where they cannot be kept."""
 
 
-class DraftsDraft(msgspec.Struct, frozen=True):
+class CompactionDraft(msgspec.Struct, frozen=True):
     """A replacement that is valid and smaller than what it replaces."""
 
     by: str
@@ -503,33 +518,35 @@ class DraftsDraft(msgspec.Struct, frozen=True):
         return [at for at, placed in enumerate(view) if self.after.where(placed.id) is None]
 
 
-def from_summary(plan: Plan_drafts, written: Written, path: str, able: Capabilities) -> DraftsDraft:
+def draft_from_summary(
+    plan: Plan_drafts, written: WrittenSummary, path: str, able: Capabilities
+) -> CompactionDraft:
     """With the user's words as they are, or the long ones cut; `NoSummary` when it is not smaller."""
     view, answer = plan.view, written.answer
-    facts = replace(plan.facts, account=account_text(answer))
+    facts = replace(plan.facts, account=format_account(answer))
     tail = plan.cut < len(view)
-    room = int(scaled(UNREAD, plan.pressure.window) / TEXT_RATE)
+    room = int(scale_constant(UNREAD, plan.pressure.window) / TEXT_RATE)
     form = Form_drafts(
         path,
         middle=plan.first > 0,
         tail=tail,
-        newest="" if tail else unread_text(view, room),
+        newest="" if tail else format_unread(view, room),
         last_whole=plan.asked_within,
     )
     said = [one.text for one in facts.said]
     for longest in (0, LONG):
-        text = summary_text(answer, said, replace(form, longest=longest))
+        text = format_summary(answer, said, replace(form, longest=longest))
         edits = plan.edits(text)
         after = plan.after(edits)
         if plan.helped_by(after, able):
-            known = Record(facts).mark(user(text))
+            known = BoundaryRecord(facts).mark(user(text))
             # What stands before is still in the cache, and only a mark near it finds it.
-            cached = (frontier_at(view, plan.first, plan.first),) if plan.first else ()
-            return DraftsDraft("summary", edits, text, after, (known, *cached), written.usage)
+            cached = (make_frontier_mark(view, plan.first, plan.first),) if plan.first else ()
+            return CompactionDraft("summary", edits, text, after, (known, *cached), written.usage)
     raise NoSummary("the summary would not be smaller than what it replaces", written.usage)
 
 
-def from_digest(made: Draft, used: Usage) -> DraftsDraft:
+def draft_from_digest(made: DigestDraft, used: Usage) -> CompactionDraft:
     """`used`: what asking for a summary used, which this one takes the place of."""
-    known = Record(made.facts).mark(made.message)
-    return DraftsDraft(NAME, made.edits, made.message.text, made.after, (known,), used)
+    known = BoundaryRecord(made.facts).mark(made.message)
+    return CompactionDraft(NAME, made.edits, made.message.text, made.after, (known,), used)

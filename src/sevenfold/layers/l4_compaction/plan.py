@@ -16,39 +16,39 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
-from sevenfold.errors import Mistake, Refused
-from sevenfold.layers.settings import CompactionSettings
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.messages import Text, user
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import TTL_SECONDS, Request, Ttl, find_open_uses
+from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, Usage, scale_constant
+from sevenfold.core.transcript import Id, Mark, PlacedMessage, Replace, View
 from sevenfold.layers.shared.boundary import (
     SPOKEN,
-    aim,
-    allowed,
-    applied,
-    around,
-    asked_within,
-    collected,
-    fixed_tokens,
-    last_boundary,
-    last_typed,
-    may_begin,
-    may_cut,
-    padded,
-    record_of,
-    said_in,
-    size_of,
-    thinking_loop,
-    tokens_of,
-    typed,
+    apply_edits,
+    can_begin_at,
+    can_cut_at,
+    collect_facts,
+    compute_target_tokens,
+    count_context_tokens,
+    count_fixed_tokens,
+    estimate_padded_tokens,
+    find_last_boundary,
+    find_last_typed,
+    find_record,
+    find_thinking_loop,
+    has_typed_text,
+    is_question_before,
+    is_thinking_allowed,
+    make_replacements,
+    measure_user_texts,
+    sum_sizes,
 )
-from sevenfold.layers.shared.facts import LONG, Facts, call_of
-from sevenfold.layers.shared.restore import Back, Stands
-from sevenfold.messages import Text, user
-from sevenfold.protocols import Capabilities
-from sevenfold.request import TTL_SECONDS, Request, Ttl, open_uses
-from sevenfold.tokens import TEXT_RATE, Pressure, Size, Usage, scaled
-from sevenfold.transcript import Id, Mark, Placed, Replace, View
+from sevenfold.layers.shared.facts import LONG, Facts, summarise_call
+from sevenfold.layers.shared.restore import RestoreEstimate, Stands
+from sevenfold.settings.layers import CompactionSettings
 
 
-def rounds(placed: Sequence[Placed]) -> list[Sequence[Placed]]:
+def split_rounds(placed: Sequence[PlacedMessage]) -> list[Sequence[PlacedMessage]]:
     """By API round: a reply of the model and all that came until the next one."""
     starts = [
         at
@@ -59,49 +59,49 @@ def rounds(placed: Sequence[Placed]) -> list[Sequence[Placed]]:
     return [placed[a:b] for a, b in pairwise(bounds) if a < b]
 
 
-def tails(view: View) -> Iterator[int]:
+def find_tail_starts(view: View) -> Iterator[int]:
     """Where what is kept may begin, the gentlest first: the newest round, what came after its results,
     and the end, where nothing is kept.
     """
-    loop = thinking_loop(view)
-    newest = len(view) - len(rounds(list(view))[-1]) if len(view) else 0
-    answered = next((at for at in range(newest + 1, len(view)) if may_cut(view, at)), len(view))
+    loop = find_thinking_loop(view)
+    newest = len(view) - len(split_rounds(list(view))[-1]) if len(view) else 0
+    answered = next((at for at in range(newest + 1, len(view)) if can_cut_at(view, at)), len(view))
     for at in dict.fromkeys((newest, answered, len(view))):
-        if may_begin(view, at, loop):
+        if can_begin_at(view, at, loop):
             yield at
 
 
-def replied(view: View, at: int) -> int:
+def find_reply_end(view: View, at: int) -> int:
     """Where the reply that begins here ends; here, if none does."""
     while at < len(view) and view[at].message.role == "assistant":
         at += 1
     return at
 
 
-def widened(view: View, first: int, cut: int) -> tuple[int, int]:
+def widen_stretch(view: View, first: int, cut: int) -> tuple[int, int]:
     """The same stretch, with what may not be torn from it."""
-    while not may_cut(view, first):
+    while not can_cut_at(view, first):
         first -= 1
-    while not may_cut(view, cut):
+    while not can_cut_at(view, cut):
         cut += 1
     return first, cut
 
 
-def beginning(view: View, cut: int) -> View:
+def make_view_before(view: View, cut: int) -> View:
     """The view as it was when it ended before this message: the same bytes, so the same cache."""
     here = [view[i] for i in range(cut)]
     ids = {placed.id for placed in here}
     pins = tuple(pin for pin in view.pins if pin.after in ids)
-    return replace(view, length=cut, size=size_of(here), pins=pins)
+    return replace(view, length=cut, size=sum_sizes(here), pins=pins)
 
 
-def unread(view: View) -> tuple[tuple[str, str], ...]:
+def find_unread_results(view: View) -> tuple[tuple[str, str], ...]:
     """The newest calls and their results, when nobody has answered them yet."""
     if len(view) < 2 or not (results := view[-1].message.results):
         return ()
     uses = {use.id: use for use in view[-2].message.tool_uses}
     return tuple(
-        (call_of(uses[r.tool_use_id]).name, r.text) for r in results if r.tool_use_id in uses
+        (summarise_call(uses[r.tool_use_id]).name, r.text) for r in results if r.tool_use_id in uses
     )
 
 
@@ -118,7 +118,7 @@ LEAST: Final = 500
 """Tokens of the smallest summary: what is not larger is not worth one."""
 
 
-class Plan(msgspec.Struct, frozen=True, dict=True):
+class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
     """What is replaced: from message `first` to before message `cut`, in the view of `request`.
 
     What has to be looked for in the view is looked for once.
@@ -141,13 +141,13 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
         return self.request.view
 
     @cached_property
-    def stretch(self) -> list[Placed]:
+    def stretch(self) -> list[PlacedMessage]:
         return [self.view[at] for at in range(self.first, self.cut)]
 
     @cached_property
     def apart(self) -> int | None:
         """Where what the user said last is, if it is more than words: then it stays as it is."""
-        last = last_typed(self.view)
+        last = find_last_typed(self.view)
         if last is None or not self.first <= last < self.cut:
             return None
         plain = all(isinstance(block, Text) for block in self.view[last].message.content)
@@ -158,19 +158,19 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
         """What is known of what is replaced."""
         apart = self.apart
         gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
-        return collected(gone, self.view.marks)
+        return collect_facts(gone, self.view.marks)
 
     @cached_property
     def said(self) -> list[int]:
         """Tokens of each thing that the user said in it, as `facts` has them, without looking for more."""
         apart, rate = self.apart, TEXT_RATE * self.view.calibration.factors[0]
         gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
-        return [int(size * rate) for size in said_in(gone, self.view.marks)]
+        return [int(size * rate) for size in measure_user_texts(gone, self.view.marks)]
 
     @cached_property
     def asked_within(self) -> bool:
         """Whether what the user said last is only in what takes the place."""
-        return self.apart is None and asked_within(self.view, self.cut)
+        return self.apart is None and is_question_before(self.view, self.cut)
 
     @property
     def tokens(self) -> int:
@@ -186,17 +186,17 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def back(self) -> int:
         """Tokens of what is replaced that come back as they were."""
-        room = self.most - fixed_tokens(self.request, self.before)
-        return Back(self.view, self.stands, room).between(self.first, self.cut)
+        room = self.most - count_fixed_tokens(self.request, self.before)
+        return RestoreEstimate(self.view, self.stands, room).between(self.first, self.cut)
 
     @cached_property
-    def _size(self) -> Size:
+    def _size(self) -> MessageSize:
         """Worked out from what is not replaced, where that is less: nearly always it is."""
         view, first, cut = self.view, self.first, self.cut
         if 2 * (cut - first) < len(view):
-            return size_of(self.stretch)
+            return sum_sizes(self.stretch)
         rest = chain(range(first), range(cut, len(view)))
-        return view.size - size_of(view[at] for at in rest)
+        return view.size - sum_sizes(view[at] for at in rest)
 
     @property
     def automatic(self) -> bool:
@@ -215,7 +215,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     def promising(self) -> bool:
         """Whether a summary could help at all: it takes some room itself, and the user's words stay."""
         count = self.view.calibration.tokens
-        words = sum(count(placed.size) for placed in self.stretch if typed(placed))
+        words = sum(count(placed.size) for placed in self.stretch if has_typed_text(placed))
         if self.tokens - self.back - words <= LEAST:
             return False
         said = self.said
@@ -225,28 +225,36 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
         return not self.automatic or self.before - self.tokens + least <= self.most
 
     def edits(self, text: str) -> tuple[Replace, ...]:
-        return around(self.view, self.first, self.cut, self.apart, user(text))
+        return make_replacements(self.view, self.first, self.cut, self.apart, user(text))
 
     def after(self, edits: tuple[Replace, ...]) -> View:
-        return applied(self.view, edits, BY)
+        return apply_edits(self.view, edits, BY)
 
     def tokens_with(self, view: View) -> int:
-        return tokens_of(replace(self.request, view=view), self.pressure)
+        return count_context_tokens(replace(self.request, view=view), self.pressure)
 
     def helped_by(self, after: View, able: Capabilities) -> bool:
         """Smaller than before, small enough if it must be, and allowed; what comes back counts."""
         tokens = self.tokens_with(after) + self.back
         small = tokens < self.before and (tokens <= self.most or not self.automatic)
-        return small and allowed(self.view, after, able)
+        return small and is_thinking_allowed(self.view, after, able)
 
 
-def everything(request: Request, pressure: Pressure, trigger: str) -> Plan:
+def plan_everything(request: Request, pressure: Pressure, trigger: str) -> CompactionPlan:
     """Nothing is kept."""
-    before = tokens_of(request, pressure)
-    return Plan(request, pressure, trigger, 0, len(request.view), before, aim(before, pressure))
+    before = count_context_tokens(request, pressure)
+    return CompactionPlan(
+        request,
+        pressure,
+        trigger,
+        0,
+        len(request.view),
+        before,
+        compute_target_tokens(before, pressure),
+    )
 
 
-def plan(
+def make_plan(
     request: Request,
     pressure: Pressure,
     trigger: str,
@@ -254,7 +262,7 @@ def plan(
     first: Id | None = None,
     last: Id | None = None,
     stands: Stands | None = None,
-) -> Plan | None:
+) -> CompactionPlan | None:
     """From entry `first` to entry `last`; without either, all but the newest round, if there is one.
 
     `stands`: which messages come back after every compaction.
@@ -262,8 +270,8 @@ def plan(
     view = request.view
     if not len(view):
         return None
-    whole = replace(everything(request, pressure, trigger), stands=stands)
-    if open_uses(view):
+    whole = replace(plan_everything(request, pressure, trigger), stands=stands)
+    if find_open_uses(view):
         if whole.automatic:
             return None
         raise Refused("tools are still running: wait for them, or stop them, before compacting")
@@ -273,7 +281,7 @@ def plan(
     end = len(view) if last is None else _place(view, last) + 1
     if end <= start:
         raise Mistake(f"message {last} comes before message {first}: give them in their order")
-    start, end = widened(view, start, end)
+    start, end = widen_stretch(view, start, end)
     return replace(whole, first=start, cut=end)
 
 
@@ -283,15 +291,15 @@ def _place(view: View, id: Id) -> int:
     return at
 
 
-def _keeping_the_newest(whole: Plan, able: Capabilities) -> Plan:
+def _keeping_the_newest(whole: CompactionPlan, able: Capabilities) -> CompactionPlan:
     """The gentlest cut that leaves room for a summary, and thinking where it must stay."""
     view = whole.view
-    room = whole.most - fixed_tokens(whole.request, whole.before)
-    for cut in tails(view):
-        kept = size_of([view[at] for at in range(cut, len(view))])
+    room = whole.most - count_fixed_tokens(whole.request, whole.before)
+    for cut in find_tail_starts(view):
+        kept = sum_sizes([view[at] for at in range(cut, len(view))])
         found = replace(whole, cut=cut)
-        small = padded(view, kept) <= (room - found.back) * NEWEST
-        if cut and small and allowed(view, found.after(found.edits("")), able):
+        small = estimate_padded_tokens(view, kept) <= (room - found.back) * NEWEST
+        if cut and small and is_thinking_allowed(view, found.after(found.edits("")), able):
             return found
     return whole
 
@@ -308,7 +316,7 @@ NEEDED: Final = 2_500
 CALL: Final = 600
 
 
-class Rates(msgspec.Struct, frozen=True):
+class SummaryRates(msgspec.Struct, frozen=True):
     """What a token costs, as a multiple of the plain input price."""
 
     write: float
@@ -316,14 +324,14 @@ class Rates(msgspec.Struct, frozen=True):
     output: float
 
     @classmethod
-    def of(cls, price: Price, ttl: Ttl, caches: bool) -> Rates:
+    def of(cls, price: Price, ttl: Ttl, caches: bool) -> SummaryRates:
         output = price.units(Usage(output=1))
         if not caches:
             return cls(1.0, 1.0, output)
         return cls(price.write_1h if ttl == "1h" else price.write_5m, price.read, output)
 
 
-class Worth(msgspec.Struct, frozen=True):
+class SummaryWorth(msgspec.Struct, frozen=True):
     """What a summary now is expected to save, and what it costs."""
 
     saving: float
@@ -336,32 +344,34 @@ class Worth(msgspec.Struct, frozen=True):
         return self.saving / self.price if self.price > 0 else 0.0
 
 
-def worth(planned: Plan, rates: Rates, settings: CompactionSettings, words: int = 0) -> Worth:
+def estimate_worth(
+    planned: CompactionPlan, rates: SummaryRates, settings: CompactionSettings, words: int = 0
+) -> SummaryWorth:
     """Of exactly what the plan takes out. `words`: tokens of what the user said in it, which stays."""
     view, pressure = planned.view, planned.pressure
     window, tokens, count = pressure.window, pressure.tokens, view.calibration.tokens
-    answer = scaled(ANSWER, window)
-    left = max(scaled(LEFT, window), answer + words)
+    answer = scale_constant(ANSWER, window)
+    left = max(scale_constant(LEFT, window), answer + words)
     gone = min(planned.removed, tokens)
     freed = max(0.0, gone - left)
-    fresh = min(tokens, count(size_of(new_in(view))))
-    fixed = fixed_tokens(planned.request, tokens)
+    fresh = min(tokens, count(sum_sizes(find_unsent_messages(view))))
+    fixed = count_fixed_tokens(planned.request, tokens)
     kept = max(0, tokens - gone - fixed - fresh)
     after = tokens - freed
     saving = freed * rates.read * settings.requests_ahead
-    again = AGAIN * (after * rates.read + scaled(CALL + NEEDED * rates.write, window))
+    again = AGAIN * (after * rates.read + scale_constant(CALL + NEEDED * rates.write, window))
     if pressure.warm:
         # What is kept stands behind the summary: it was in the cache, and is written anew.
         asking = (tokens - fresh) * rates.read + fresh * rates.write + answer * rates.output
         written = left * rates.write + kept * (rates.write - rates.read)
-        return Worth(saving, asking + written + again, freed)
+        return SummaryWorth(saving, asking + written + again, freed)
     # All of the messages have to be written anew in any case: what left need not be.
     head = fixed if pressure.idle < TTL_SECONDS[planned.request.frame.head_ttl] else 0
     asking = tokens - head * (1 - rates.read) + answer * rates.output
-    return Worth(saving + freed * (rates.write - rates.read), asking + again, freed)
+    return SummaryWorth(saving + freed * (rates.write - rates.read), asking + again, freed)
 
 
-def new_in(view: View) -> Sequence[Placed]:
+def find_unsent_messages(view: View) -> Sequence[PlacedMessage]:
     """What came after the last reply: no request had it yet, so it is in nobody's cache."""
     at = len(view)
     while at and view[at - 1].by != "model":
@@ -369,7 +379,7 @@ def new_in(view: View) -> Sequence[Placed]:
     return [view[i] for i in range(at, len(view))] if at else []
 
 
-def edited(request: Request) -> bool:
+def has_edits(request: Request) -> bool:
     """Whether something has left the view in this pass already. Marks alone change nothing."""
     warm, view = request.warm, request.view
     if warm is None or warm is view:
@@ -377,10 +387,10 @@ def edited(request: Request) -> bool:
     return warm.buffer is not view.buffer or (len(warm), warm.pins) != (len(view), view.pins)
 
 
-def begins_a_turn(view: View) -> bool:
+def is_turn_start(view: View) -> bool:
     """Whether the user has just spoken: between two tasks less is lost than in the middle of one."""
     last = view[-1] if len(view) else None
-    return last is not None and typed(last) and not last.message.results
+    return last is not None and has_typed_text(last) and not last.message.results
 
 
 BREAKER: Final = "compaction.breaker"
@@ -389,7 +399,7 @@ APART: Final = 8
 """Replies of the model between a compaction of any kind and the next that is made because it pays."""
 
 
-class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
+class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
     """How compaction went lately, with which model, and what the user was told about it."""
 
     model: str = ""
@@ -405,7 +415,7 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     """Such tries in a row that came to nothing."""
 
     @classmethod
-    def of(cls, view: View, model: str) -> Breaker:
+    def of(cls, view: View, model: str) -> CompactionBreaker:
         """As it stands; another model begins anew."""
         try:
             known = msgspec.convert(view.marks.get(BREAKER), cls)
@@ -417,7 +427,7 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     def mark(self) -> Mark:
         return Mark(BREAKER, msgspec.to_builtins(self))
 
-    def full_again(self, view: View, settings: CompactionSettings) -> Breaker:
+    def full_again(self, view: View, settings: CompactionSettings) -> CompactionBreaker:
         """The window is full: was it compacted only just now?"""
         if self.at < 0 or self.refills >= settings.refills:
             return self
@@ -442,14 +452,14 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
             )
         return ""
 
-    def failed(self) -> Breaker:
+    def failed(self) -> CompactionBreaker:
         return replace(self, failures=self.failures + 1)
 
-    def compacted(self, view: View) -> Breaker:
+    def compacted(self, view: View) -> CompactionBreaker:
         """The view is about to be shortened; from here on replies are counted."""
         return replace(self, at=view[-1].id)
 
-    def succeeded(self, view: View) -> Breaker:
+    def succeeded(self, view: View) -> CompactionBreaker:
         return replace(self.compacted(view), failures=0, told="", unpaid=0)
 
     # --- because it pays --------------------------------------------------------------------------------
@@ -464,11 +474,11 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         last = max(self.tried, _last_compacted(view))
         return last >= 0 and not _answered(view, last, apart)
 
-    def unpaying(self, view: View) -> Breaker:
+    def unpaying(self, view: View) -> CompactionBreaker:
         """It was tried here and came to nothing."""
         return replace(self, tried=view[-1].id, unpaid=self.unpaid + 1)
 
-    def paid(self, view: View) -> Breaker:
+    def paid(self, view: View) -> CompactionBreaker:
         """It was made here."""
         return replace(self, tried=view[-1].id, unpaid=0, failures=0, told="")
 
@@ -481,9 +491,9 @@ def _answered(view: View, since: Id, times: int) -> bool:
 
 def _last_compacted(view: View) -> Id:
     """The newest message that stands for others; what was said before it has a smaller id."""
-    boundary = last_boundary(view)
+    boundary = find_last_boundary(view)
     if boundary is None:
         return -1
     others = [placed for placed in view if placed.by not in SPOKEN]
-    stand_ins = (placed.id for placed in others if record_of(placed, view.marks) is not None)
+    stand_ins = (placed.id for placed in others if find_record(placed, view.marks) is not None)
     return max(stand_ins, default=boundary.last)

@@ -2,10 +2,12 @@
 
 Two ways, of which a session has one, fixed when it begins:
 
-    threshold    one parameter of every request (`compacting`). The provider sums up by itself when the
+    threshold    one parameter of every request (`add_server_compaction`). The provider sums up by
+    itself when the
                  prompt passes the trigger; its block comes with the reply, stays in the transcript as it
                  came, and whatever stands before it is ignored by the provider from then on.
-    on demand    a request of its own (`OnDemand`) before ours would be too long; the block it answers
+    on demand    a request of its own (`RequestedCompaction`) before ours would be too long; the block
+    it answers
                  with takes the place of what it sums up.
 
 The blocks are the provider's: we keep every byte and change nothing. What the user said and the summary
@@ -22,28 +24,32 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import place
-from sevenfold.errors import BadReply, ModelFailure
-from sevenfold.events import Emit, Failed, Replied
-from sevenfold.layers.l4_compaction.fold import SERVER_SUMMARY, seen_from, server_summary
-from sevenfold.layers.l4_compaction.plan import beginning, tails
+from sevenfold.cache.prefix import choose_breakpoints
+from sevenfold.core.errors import BadReply, ModelFailure
+from sevenfold.core.events import Emit, Failed, Replied
+from sevenfold.core.messages import Json, Message, Opaque, assistant, user
+from sevenfold.core.protocols import Accounts, BackgroundStep, Capabilities, Change, Fit, Model
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, scale_constant
+from sevenfold.core.transcript import Mark, PlacedMessage, Replace, Reply, View
+from sevenfold.layers.l4_compaction.fold import (
+    SERVER_SUMMARY,
+    find_visible_start,
+    read_server_summary,
+)
+from sevenfold.layers.l4_compaction.plan import find_tail_starts, make_view_before
 from sevenfold.layers.shared.boundary import (
     Boundary,
-    Record,
-    allowed,
-    applied,
-    asked_within,
-    collected,
-    tokens_of,
+    BoundaryRecord,
+    apply_edits,
+    collect_facts,
+    count_context_tokens,
+    is_question_before,
+    is_thinking_allowed,
 )
-from sevenfold.layers.shared.facts import Facts, enclosed, numbered, quotes
-from sevenfold.layers.shared.fidelity import fidelity, kept
-from sevenfold.layers.shared.restore import Agreement, NotAgreed, Restore
-from sevenfold.messages import Json, Message, Opaque, assistant, user
-from sevenfold.protocols import Accounts, After, Capabilities, Fit, Handback, Model
-from sevenfold.request import Frame, Request
-from sevenfold.tokens import TEXT_RATE, Pressure, Thresholds, Usage, scaled
-from sevenfold.transcript import Mark, Placed, Replace, Reply, View
+from sevenfold.layers.shared.facts import Facts, enclose_in_tag, format_quotes, number_turns
+from sevenfold.layers.shared.fidelity import measure_fidelity, score_compaction
+from sevenfold.layers.shared.restore import CompactionHooks, CompactionRefused, Restore
 
 EDIT: Final = "compact_20260112"
 ON_DEMAND_BETA: Final = "compact-2026-09-04"
@@ -78,7 +84,7 @@ Ask = Callable[[Request], Awaitable[Reply]]
 # --- what is asked for --------------------------------------------------------------------------------
 
 
-def compacting(frame: Frame, able: Capabilities, thresholds: Thresholds) -> Frame:
+def add_server_compaction(frame: Frame, able: Capabilities, thresholds: Thresholds) -> Frame:
     """The frame of a session whose provider compacts at a threshold, before we would have to."""
     if not able.server_compaction or thresholds.warning < LEAST_TRIGGER:
         return frame
@@ -87,12 +93,12 @@ def compacting(frame: Frame, able: Capabilities, thresholds: Thresholds) -> Fram
     if any(edit.get("type") == EDIT for edit in edits):
         return frame
     trigger = {"type": "input_tokens", "value": thresholds.warning}
-    edit: Json = {"type": EDIT, "trigger": trigger, "instructions": instructions()}
+    edit: Json = {"type": EDIT, "trigger": trigger, "instructions": read_instructions()}
     managed["edits"] = [*edits, edit]
     return replace(frame, params={**frame.params, PARAMETER: managed})
 
 
-def on_demand(frame: Frame, able: Capabilities) -> Frame:
+def add_requested_compaction(frame: Frame, able: Capabilities) -> Frame:
     """The frame of a session that may hold signed blocks: each of its requests has to say so."""
     betas = list(frame.params.get("betas") or ())
     if not able.server_compaction or ON_DEMAND_BETA in betas:
@@ -100,17 +106,17 @@ def on_demand(frame: Frame, able: Capabilities) -> Frame:
     return replace(frame, params={**frame.params, "betas": [*betas, ON_DEMAND_BETA]})
 
 
-def instructions() -> str:
+def read_instructions() -> str:
     return PROMPT.read_text(encoding="utf-8").strip()
 
 
-def without_summaries(view: View) -> tuple[Replace, ...]:
+def remove_server_summaries(view: View) -> tuple[Replace, ...]:
     """What takes the provider's blocks out, for a model that cannot read them."""
     edits: list[Replace] = []
     for placed in view:
         kept = tuple(block for block in placed.message.content if not _is_summary(block))
         if len(kept) < len(placed.message.content):
-            text = server_summary(placed.message)
+            text = read_server_summary(placed.message)
             instead = Message(placed.message.role, kept) if kept else user(text or "[no summary]")
             edits.append(Replace(placed.id, placed.id, (instead,)))
     return tuple(edits)
@@ -134,10 +140,10 @@ class ServerCompaction:
         self._told = -1
         self._restore: Restore = lambda view, gone, window, room: ()
         self._window: Callable[[], int] = lambda: 0
-        self._hooks = Agreement(emit)
+        self._hooks = CompactionHooks(emit)
 
     def lent(
-        self, restore: Restore, window: Callable[[], int], agreement: Agreement
+        self, restore: Restore, window: Callable[[], int], agreement: CompactionHooks
     ) -> ServerCompaction:
         """The same, which gives back what the model should see again, and tells the user's hooks."""
         self._restore, self._window, self._hooks = restore, window, agreement
@@ -149,26 +155,28 @@ class ServerCompaction:
     def after(self, request: Request, reply: Reply) -> float | None:
         summed_up = any(_is_summary(block) for block in reply.message.content)
         if summed_up and request.source == "main":
-            self._spent[server_summary(reply.message)] = spent_on_it(reply)
+            self._spent[read_server_summary(reply.message)] = read_summary_usage(reply)
             self._expect("the provider summed up the older part of the conversation")
-            if not server_summary(reply.message):
+            if not read_server_summary(reply.message):
                 self._emit(
                     Failed(BY, "the provider made no summary; the conversation goes on whole")
                 )
         return _with_its_cost(self._accounts, request, reply)
 
-    async def __call__(self, request: Request) -> Sequence[Handback]:
+    async def __call__(self, request: Request) -> Sequence[Change]:
         view = request.view
-        at = seen_from(view)
-        summary = server_summary(view[at].message) if len(view) else ""
+        at = find_visible_start(view)
+        summary = read_server_summary(view[at].message) if len(view) else ""
         known = max(self._told, _count(view.marks.get(RECORDED)))
         if not summary or not at or view[at].id <= known:
             return ()
         self._told, spent = view[at].id, self._spent.pop(summary, Usage())
         reported = view.reported
         now = reported.tokens if reported and reported.id >= view[at].id else 0
-        words = missing_words(_before(view, at), summary, WORDS_TOKENS, asked_within(view, at))
-        seen: list[Message | Placed | str] = [*view.since(view[at].id), *words, summary]
+        words = quote_missing_words(
+            _before(view, at), summary, WORDS_TOKENS, is_question_before(view, at)
+        )
+        seen: list[Message | PlacedMessage | str] = [*view.since(view[at].id), *words, summary]
         boundary = Boundary(
             by="server",
             trigger="auto",
@@ -176,7 +184,7 @@ class ServerCompaction:
             tokens_after=now,
             last=view[at - 1].id,
             kept_from=view[at].id,
-            fidelity=round(fidelity((view[i] for i in range(at)), seen).score, 4),
+            fidelity=round(measure_fidelity((view[i] for i in range(at)), seen).score, 4),
         )
         window = self._window()
         again = self._restore(view, range(at), window, max(0, int((window - now) * RESTORED)))
@@ -185,7 +193,7 @@ class ServerCompaction:
         return *words, Mark(RECORDED, view[at].id), boundary.mark, *again, *said
 
 
-def spent_on_it(reply: Reply) -> Usage:
+def read_summary_usage(reply: Reply) -> Usage:
     """What the provider used for the summary: it is not in the usage of the reply."""
     total = Usage()
     for used in _iterations(reply):
@@ -216,7 +224,7 @@ def _count(value: Any) -> int:
 
 def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float | None:
     """What the reply cost, and the summary with it, which has a column of its own."""
-    spent = spent_on_it(reply)
+    spent = read_summary_usage(reply)
     own = accounts.after(request, reply)
     if not spent.total:
         return own
@@ -225,29 +233,29 @@ def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float 
     return own if extra is None else (own or 0.0) + extra
 
 
-def missing_words(
+def quote_missing_words(
     before: Facts, summary: str, most: int, asking: bool = False
 ) -> tuple[Message, ...]:
     """What the user said before a summary and it does not say, in a message; or nothing.
 
     `asking`: what they said last is not said again behind it.
     """
-    known, all_said = " ".join(summary.split()), numbered(before.said)
+    known, all_said = " ".join(summary.split()), number_turns(before.said)
     said = [one for one in all_said if " ".join(one[1].split()) not in known]
     last_whole = asking and said[-1:] == all_said[-1:]
-    quoted = quotes(said, int(most / TEXT_RATE), last_whole=last_whole)
-    return (user(enclosed("context", [_WORDS, *quoted])),) if quoted else ()
+    quoted = format_quotes(said, int(most / TEXT_RATE), last_whole=last_whole)
+    return (user(enclose_in_tag("context", [_WORDS, *quoted])),) if quoted else ()
 
 
 def _before(view: View, end: int) -> Facts:
     """What was said before message `end`."""
-    return collected((view[at] for at in range(end)), view.marks)
+    return collect_facts((view[at] for at in range(end)), view.marks)
 
 
 # --- on demand ----------------------------------------------------------------------------------------
 
 
-class OnDemand:
+class RequestedCompaction:
     """Asks the provider for a summary when the window is nearly full, and puts its block in place."""
 
     label: ClassVar[str] = "OnDemand"
@@ -259,13 +267,13 @@ class OnDemand:
         expect: Callable[[str], object],
         emit: Emit,
         restore: Restore = lambda view, gone, window, room: (),
-        agreement: Agreement | None = None,
+        agreement: CompactionHooks | None = None,
     ) -> None:
         """`agreement`: the user's hooks, which are asked before and told afterwards."""
         self._ask, self._able, self._expect, self._emit = ask, able, expect, emit
-        self._restore, self._hooks = restore, agreement or Agreement(emit)
+        self._restore, self._hooks = restore, agreement or CompactionHooks(emit)
 
-    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Handback]:
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         due = pressure.tokens > pressure.thresholds.auto_compact and not pressure.refused
         signed = ON_DEMAND_BETA in (request.frame.params.get("betas") or ())
         failed = _failures(request)
@@ -276,9 +284,9 @@ class OnDemand:
             return ()
         try:
             wanted = await self._hooks.ask(request.view)
-            reply = await self._ask(asking(request, cut, pressure.window, wanted))
-            block = only_block(reply)
-        except NotAgreed as refused:
+            reply = await self._ask(make_summary_request(request, cut, pressure.window, wanted))
+            block = read_compaction_block(reply)
+        except CompactionRefused as refused:
             self._hooks.declined(str(refused))
             return ()
         except ModelFailure as error:
@@ -288,10 +296,10 @@ class OnDemand:
 
     def _cut(self, view: View) -> int | None:
         """Where what is kept begins: at the newest round, or behind its results."""
-        for at in tails(view):
+        for at in find_tail_starts(view):
             if 0 < at < len(view) and view[at - 1].message.tool_uses == ():
-                trial = applied(view, (Replace(view[0].id, view[at - 1].id, (user("-"),)),), BY)
-                if allowed(view, trial, self._able()):
+                trial = apply_edits(view, (Replace(view[0].id, view[at - 1].id, (user("-"),)),), BY)
+                if is_thinking_allowed(view, trial, self._able()):
                     return at
         return None
 
@@ -303,21 +311,21 @@ class OnDemand:
         block: Opaque,
         reply: Reply,
         wanted: str,
-    ) -> Sequence[Handback]:
-        view, before = request.view, tokens_of(request, pressure)
-        summary = server_summary(assistant(block))
+    ) -> Sequence[Change]:
+        view, before = request.view, count_context_tokens(request, pressure)
+        summary = read_server_summary(assistant(block))
         facts = replace(_before(view, cut), account=summary)
-        most = int(scaled(WORDS_TOKENS, pressure.window))
-        words = missing_words(facts, summary, most, asked_within(view, cut))
+        most = int(scale_constant(WORDS_TOKENS, pressure.window))
+        words = quote_missing_words(facts, summary, most, is_question_before(view, cut))
         edit = Replace(view[0].id, view[cut - 1].id, (assistant(block), *words))
-        after = applied(view, (edit,), BY)
-        now = tokens_of(replace(request, view=after), pressure)
+        after = apply_edits(view, (edit,), BY)
+        now = count_context_tokens(replace(request, view=after), pressure)
         if now >= before:
             self._emit(Failed(BY, "the provider's summary is not smaller than what it sums up"))
             return (_breaker(request, _failures(request) + 1),)
         room = int((pressure.thresholds.auto_compact - now) * RESTORED)
         again = (*self._restore(view, range(cut), pressure.window, max(0, room)),)
-        now = tokens_of(replace(request, view=applied(after, again, BY)), pressure)
+        now = count_context_tokens(replace(request, view=apply_edits(after, again, BY)), pressure)
         boundary = Boundary(
             by="server",
             trigger="auto",
@@ -325,18 +333,18 @@ class OnDemand:
             tokens_after=now,
             last=edit.last,
             kept_from=view[cut].id,
-            fidelity=kept(view, after, (summary, *again)),
+            fidelity=score_compaction(view, after, (summary, *again)),
             instructions=wanted,
         )
         again += (*(await self._hooks.told(boundary, summary)),)
-        record = Record(facts).mark(edit.by[-1])
+        record = BoundaryRecord(facts).mark(edit.by[-1])
         self._expect("the older part of the conversation was replaced by the provider's summary")
-        self._emit(boundary.event(usage=spent_on_it(reply)))
+        self._emit(boundary.event(usage=read_summary_usage(reply)))
         recorded = _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark
         return edit, record, *recorded, *again
 
 
-class Asking:
+class SideRequestSender:
     """Sends a request beside the conversation and hands back the reply; the ledger sees what it used."""
 
     def __init__(self, model: Callable[[], Model], accounts: Accounts, emit: Emit) -> None:
@@ -352,7 +360,7 @@ class Asking:
                     reply = item
         if reply is None:
             raise BadReply("the provider closed the connection without a reply; try again")
-        used = reply.usage + spent_on_it(reply)
+        used = reply.usage + read_summary_usage(reply)
         cost, took = (
             self._accounts.after(request, replace(reply, usage=used)),
             perf_counter() - began,
@@ -361,30 +369,30 @@ class Asking:
         return reply
 
 
-def asking(request: Request, cut: int, window: int, more: str = "") -> Request:
+def make_summary_request(request: Request, cut: int, window: int, more: str = "") -> Request:
     """The request for a summary of what stands before message `cut`: the same prefix, another question."""
     params = {k: v for k, v in request.frame.params.items() if k not in _UNWANTED}
     config = {k: v for k, v in (params.get("output_config") or {}).items() if k != "format"}
     if config or "output_config" in params:
         params["output_config"] = config
-    told = "\n\n".join(filter(None, (instructions(), more)))
+    told = "\n\n".join(filter(None, (read_instructions(), more)))
     params["compaction"] = {"type": "summarize", "instructions": told}
-    view = beginning(request.view, cut)
+    view = make_view_before(request.view, cut)
     return replace(
         request,
         frame=replace(request.frame, params=params),
         view=view,
         warm=None,
-        breakpoints=place(view, writes=False),
-        max_tokens=int(scaled(SUMMARY_TOKENS, window)),
+        breakpoints=choose_breakpoints(view, writes=False),
+        max_tokens=int(scale_constant(SUMMARY_TOKENS, window)),
         source=SOURCE,
     )
 
 
-def only_block(reply: Reply) -> Opaque:
+def read_compaction_block(reply: Reply) -> Opaque:
     """The block that was asked for; `BadReply` when there is none."""
     blocks = [b for b in reply.message.content if isinstance(b, Opaque) and _is_summary(b)]
-    if reply.stop == SERVER_SUMMARY and len(blocks) == 1 and server_summary(reply.message):
+    if reply.stop == SERVER_SUMMARY and len(blocks) == 1 and read_server_summary(reply.message):
         return blocks[0]
     raise BadReply(f"it stopped with {reply.stop} and without a summary; the next layer goes on")
 
@@ -402,5 +410,5 @@ def _breaker(request: Request, failures: int) -> Mark:
 
 
 _accounts: type[Accounts] = ServerCompaction
-_after: type[After] = ServerCompaction
-_fit: type[Fit] = OnDemand
+_after: type[BackgroundStep] = ServerCompaction
+_fit: type[Fit] = RequestedCompaction

@@ -24,13 +24,9 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import BadRequest, ModelFailure, PromptTooLong
-from sevenfold.events import Emit, Progress
-from sevenfold.layers.l4_compaction.plan import rounds, unread
-from sevenfold.layers.settings import CompactionSettings
-from sevenfold.layers.shared.boundary import TITLES, UNKNOWN_GAP, size_of
-from sevenfold.layers.shared.facts import call_of, clipped, enclosed, quote, unquoting, where_it_is
-from sevenfold.messages import (
+from sevenfold.core.errors import BadRequest, ModelFailure, PromptTooLong
+from sevenfold.core.events import Emit, Progress
+from sevenfold.core.messages import (
     Block,
     Document,
     Image,
@@ -41,11 +37,22 @@ from sevenfold.messages import (
     ToolUse,
     user,
 )
+from sevenfold.core.protocols import Forker
+from sevenfold.core.request import Request, find_open_uses
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import PlacedMessage, Transcript, View
+from sevenfold.layers.l4_compaction.plan import find_unread_results, split_rounds
+from sevenfold.layers.shared.boundary import TITLES, UNKNOWN_GAP, sum_sizes
+from sevenfold.layers.shared.facts import (
+    clip_text,
+    enclose_in_tag,
+    escape_quote,
+    format_quote,
+    format_transcript_hint,
+    summarise_call,
+)
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import Forker
-from sevenfold.request import Request, open_uses
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Placed, Transcript, View
+from sevenfold.settings.layers import CompactionSettings
 
 KIND: Final = "compact"
 """The kind of the directive, on which the offline engine dispatches."""
@@ -87,30 +94,32 @@ _LAST: Final = (
 
 
 @cache
-def prompt(name: str) -> str:
+def read_prompt(name: str) -> str:
     return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 # --- what is asked ------------------------------------------------------------------------------------
 
 
-def directive_text(scope: str, instructions: str = "") -> str:
+def format_directive(scope: str, instructions: str = "") -> str:
     own = f"\nThe user wants this of the summary besides:\n{instructions.strip()}"
-    text = prompt("prompt").replace("{scope}", scope)  # once each: neither may bring in the other
+    text = read_prompt("prompt").replace(
+        "{scope}", scope
+    )  # once each: neither may bring in the other
     head, _, tail = text.rpartition("{instructions}")
     return f"{head}{own if instructions.strip() else ''}{tail}".strip()
 
 
-def nudge_text(missing: Sequence[str]) -> str:
+def format_nudge(missing: Sequence[str]) -> str:
     if len(missing) == len(TITLES) - 1:
         why = "There was no summary in your reply."
     else:
         why = f"Your summary lacks {len(missing)} of its headings: {', '.join(missing)}."
     headings = "\n".join(f"## {n}. {title}" for n, title in enumerate(TITLES, 1))
-    return prompt("nudge").replace("{why}", why).replace("{headings}", headings)
+    return read_prompt("nudge").replace("{why}", why).replace("{headings}", headings)
 
 
-def scope_text(view: View, first: int, cut: int, seen: int) -> str:
+def format_scope(view: View, first: int, cut: int, seen: int) -> str:
     """Which part is to be summarised, when the model sees more of it than that."""
     parts = []
     if first > 0:
@@ -126,21 +135,21 @@ def scope_text(view: View, first: int, cut: int, seen: int) -> str:
     return "\n".join(parts) or "Summarise all of the conversation above."
 
 
-def _named(placed: Placed) -> str:
+def _named(placed: PlacedMessage) -> str:
     """A message, so that one finds it."""
     message = placed.message
     if words := " ".join(message.text[:400].split())[:80]:
         whose = "your reply" if message.role == "assistant" else "the message"
         return f"{whose} that starts “{words}”"
     if uses := message.tool_uses:
-        return f"your call “{call_of(uses[0]).name[:80]}”"
+        return f"your call “{summarise_call(uses[0]).name[:80]}”"
     return "the results of the last tools" if message.results else "the last message"
 
 
 # --- what is answered ---------------------------------------------------------------------------------
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SummarySections(msgspec.Struct, frozen=True):
     """What of a reply counts: the nine sections, as far as they are there."""
 
     sections: tuple[str | None, ...] = (None,) * len(TITLES)
@@ -152,14 +161,14 @@ class Answer(msgspec.Struct, frozen=True):
         return tuple(title for at, (title, text) in pairs if text is None and at != SAID)
 
 
-def parse(reply: str) -> Answer:
+def parse_summary(reply: str) -> SummarySections:
     """The sections of the summary in a reply, lenient about how headings are written.
 
     What the model quotes may look like a summary too. The last one that is whole counts, headings come in
     their order, and quoted lines or, where headings are numbered, lines without their number begin nothing.
     """
     text = _ANALYSIS.sub("", reply, count=1)
-    best = Answer()
+    best = SummarySections()
     for begins in reversed(list(_BEGINS.finditer(text))):
         ends = _ENDS.search(text, begins.end())
         answer = _sections(text[begins.end() : ends.start() if ends else len(text)])
@@ -170,7 +179,7 @@ def parse(reply: str) -> Answer:
     return best
 
 
-def _sections(body: str) -> Answer:
+def _sections(body: str) -> SummarySections:
     lines = list(_unfenced(body))
     numbered = any(_numbered(line) for line, quoted in lines if not quoted)
     begins: list[tuple[int, int]] = []
@@ -187,7 +196,7 @@ def _sections(body: str) -> Answer:
             current = found[at] = [rest] if rest else []
         else:
             current.append(line)
-    return Answer(tuple(None if lines is None else _tidy(lines) for lines in found))
+    return SummarySections(tuple(None if lines is None else _tidy(lines) for lines in found))
 
 
 def _in_order(begins: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -236,13 +245,13 @@ def _heading(line: str) -> tuple[int | None, str]:
 
 
 def _tidy(lines: list[str]) -> str:
-    return unquoting("\n".join(lines).strip())
+    return escape_quote("\n".join(lines).strip())
 
 
 # --- what takes the place -----------------------------------------------------------------------------
 
 
-class Form(msgspec.Struct, frozen=True):
+class SummaryForm(msgspec.Struct, frozen=True):
     """How the summary is put before the model."""
 
     path: str = ""
@@ -259,17 +268,17 @@ class Form(msgspec.Struct, frozen=True):
     """Whether what the user said last stands in the summary and nowhere else: it is not cut."""
 
 
-def summary_text(answer: Answer, said: Sequence[str], form: Form) -> str:
+def format_summary(answer: SummarySections, said: Sequence[str], form: SummaryForm) -> str:
     where = "This part" if form.middle else "The older part"
-    lines = [_WHAT.format(where=f"{where} of the conversation"), where_it_is(form.path)]
+    lines = [_WHAT.format(where=f"{where} of the conversation"), format_transcript_hint(form.path)]
     for at, text in enumerate(answer.sections):
         lines += ["", _title(at), _said_text(said, form) if at == SAID else text or "None"]
     if form.newest:
         lines += ["", "## The newest results, which nobody has answered yet", form.newest]
-    return enclosed(TAG, [*lines, "", _FOLLOWS if form.tail else _LAST])
+    return enclose_in_tag(TAG, [*lines, "", _FOLLOWS if form.tail else _LAST])
 
 
-def account_text(answer: Answer) -> str:
+def format_account(answer: SummarySections) -> str:
     """What of it is the model's own, for a digest that may have to stand for the summary."""
     own = ((at, text) for at, text in enumerate(answer.sections) if text and at != SAID)
     return "\n".join(part for at, text in own for part in (_title(at), text))
@@ -279,29 +288,34 @@ def _title(at: int) -> str:
     return f"## {at + 1}. {TITLES[at]}"
 
 
-def _said_text(said: Sequence[str], form: Form) -> str:
+def _said_text(said: Sequence[str], form: SummaryForm) -> str:
     """All that the user said, in order: word for word, unless it has to be cut, and then it says so."""
     if not said:
         return "None"
     longest = form.longest
     head = "Word for word, oldest first." if not longest else "Oldest first; long ones are cut."
-    quoted = [quote(n, clipped(one, longest) if longest else one) for n, one in enumerate(said, 1)]
+    quoted = [
+        format_quote(n, clip_text(one, longest) if longest else one)
+        for n, one in enumerate(said, 1)
+    ]
     if form.last_whole:
-        quoted[-1] = quote(len(said), said[-1], " newest")
+        quoted[-1] = format_quote(len(said), said[-1], " newest")
     return "\n".join([head, *quoted])
 
 
-def unread_text(view: View, most: int) -> str:
+def format_unread(view: View, most: int) -> str:
     """The newest calls and their results, at most so many bytes, when nobody has answered them."""
-    newest = unread(view)
+    newest = find_unread_results(view)
     share = most // max(1, len(newest))
-    return "\n".join(f"{call} gave:\n{unquoting(clipped(text, share))}" for call, text in newest)
+    return "\n".join(
+        f"{call} gave:\n{escape_quote(clip_text(text, share))}" for call, text in newest
+    )
 
 
 # --- as a record --------------------------------------------------------------------------------------
 
 
-def record_text(placed: Sequence[Placed]) -> str:
+def format_record(placed: Sequence[PlacedMessage]) -> str:
     """A stretch of conversation as plain text, for a request that has nothing else: images as markers."""
     lines = ["<record>"]
     for one in placed:
@@ -347,18 +361,18 @@ class NoSummary(Exception):
         """What asking for it used all the same."""
 
 
-class _OnlyCalls(NoSummary):
+class _ToolCallsOnly(NoSummary):
     """The model called tools instead."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SummaryJob(msgspec.Struct, frozen=True):
     """What a summary is wanted of, and how it is to be asked for."""
 
     request: Request
     on: View | None
     """The view to fork from; None when the provider has just refused it."""
     scope: str
-    stretch: Sequence[Placed]
+    stretch: Sequence[PlacedMessage]
     """What is summarised, for a plain request."""
     instructions: str
     max_tokens: int
@@ -366,8 +380,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """By how many tokens the stretch is known to be too long."""
 
 
-class Written(msgspec.Struct, frozen=True):
-    answer: Answer
+class WrittenSummary(msgspec.Struct, frozen=True):
+    answer: SummarySections
     usage: Usage
 
 
@@ -377,10 +391,10 @@ class Summariser:
     def __init__(self, fork: Forker, settings: CompactionSettings, emit: Emit) -> None:
         self._fork, self._settings, self._emit = fork, settings, emit
 
-    async def __call__(self, wanted: Wanted) -> Written:
-        asking = _Asking(self._fork, self._settings, self._emit, wanted)
+    async def __call__(self, wanted: SummaryJob) -> WrittenSummary:
+        asking = _SummaryAttempt(self._fork, self._settings, self._emit, wanted)
         try:
-            return Written(await asking.by_all_means(), asking.used)
+            return WrittenSummary(await asking.by_all_means(), asking.used)
         except NoSummary as error:
             raise NoSummary(str(error), asking.used) from error
         except ModelFailure as error:
@@ -390,16 +404,16 @@ class Summariser:
             raise NoSummary(why, asking.used) from None
 
 
-class _Asking:
+class _SummaryAttempt:
     """One summary: all that is tried for it, and what that used."""
 
     def __init__(
-        self, fork: Forker, settings: CompactionSettings, emit: Emit, wanted: Wanted
+        self, fork: Forker, settings: CompactionSettings, emit: Emit, wanted: SummaryJob
     ) -> None:
         self._fork, self._settings, self._emit, self._wanted = fork, settings, emit, wanted
         self.used = Usage()
 
-    async def by_all_means(self) -> Answer:
+    async def by_all_means(self) -> SummarySections:
         wanted, gap = self._wanted, self._wanted.gap
         if wanted.on is not None:
             request = replace(wanted.request, view=wanted.on)
@@ -407,7 +421,7 @@ class _Asking:
                 return await self._asked(request, KIND, wanted.scope)
             except PromptTooLong as error:
                 gap = _gap(error, wanted.stretch)
-            except (BadRequest, _OnlyCalls) as error:
+            except (BadRequest, _ToolCallsOnly) as error:
                 self._say(f"asking again without tools and history, because {error}")
         left = self._shortened(wanted.stretch, gap)
         for _ in range(self._settings.tries):
@@ -419,14 +433,14 @@ class _Asking:
                     break
         raise NoSummary("the conversation is too long to be summarised, even in part")
 
-    async def _asked(self, request: Request, kind: str, scope: str) -> Answer:
+    async def _asked(self, request: Request, kind: str, scope: str) -> SummarySections:
         """One question and at most one nudge."""
-        body = directive_text(scope, self._wanted.instructions)
+        body = format_directive(scope, self._wanted.instructions)
         first = await self._once(request, kind, body)
         if not first.answer.missing:
             return first.answer
         self._say("the reply has no whole summary: asking once more")
-        nudge = nudge_text(first.answer.missing)
+        nudge = format_nudge(first.answer.missing)
         nudged = _after(request, kind, body, first.message)
         if nudged is None:  # it said nothing: there is nothing to point at
             second = await self._once(request, kind, f"{body}\n\n{nudge}")
@@ -435,25 +449,25 @@ class _Asking:
         if not (missing := second.answer.missing):
             return second.answer
         if second.message.tool_uses and request.frame.tools:
-            raise _OnlyCalls("the model called tools instead of writing a summary")
+            raise _ToolCallsOnly("the model called tools instead of writing a summary")
         if not second.message.text.strip():
             raise NoSummary("the model's reply was empty")
         raise NoSummary(f"the model's reply had no whole summary: no “{missing[0]}”")
 
-    async def _once(self, request: Request, kind: str, body: str) -> _Heard:
+    async def _once(self, request: Request, kind: str, body: str) -> _SummaryReply:
         directive, most = _directive(request, kind, body), self._wanted.max_tokens
         with anyio.fail_after(self._settings.timeout_seconds):
             said = await self._fork(request, directive, kind=kind, max_tokens=most)
         self.used += said.usage
         message = said.reply.message
-        return _Heard(message, parse(message.text))
+        return _SummaryReply(message, parse_summary(message.text))
 
-    def _shortened(self, left: Sequence[Placed], gap: int) -> Sequence[Placed]:
+    def _shortened(self, left: Sequence[PlacedMessage], gap: int) -> Sequence[PlacedMessage]:
         """Without its oldest rounds, as many as cover the gap; the newest one stays in any case."""
-        kept, gone = rounds(left), 0
+        kept, gone = split_rounds(left), 0
         calibration = self._wanted.request.view.calibration
         while gap > 0 and len(kept) > 1:
-            gap -= calibration.tokens(size_of(kept.pop(0)))
+            gap -= calibration.tokens(sum_sizes(kept.pop(0)))
             gone += 1
         if gone:
             self._say(f"too long for one request: summarising without the oldest {gone:,} rounds")
@@ -463,9 +477,9 @@ class _Asking:
         self._emit(Progress("compaction", text))
 
 
-class _Heard(msgspec.Struct, frozen=True):
+class _SummaryReply(msgspec.Struct, frozen=True):
     message: Message
-    answer: Answer
+    answer: SummarySections
 
 
 def _directive(request: Request, kind: str, body: str) -> Message:
@@ -478,7 +492,7 @@ def _after(request: Request, kind: str, body: str, reply: Message) -> Request | 
     if not reply.says_something:
         return None
     log = Transcript.on(request.view, lambda: 0.0)
-    if waiting := tuple(ToolResult(id, LATER) for id in open_uses(request.view)):
+    if waiting := tuple(ToolResult(id, LATER) for id in find_open_uses(request.view)):
         log.add(Message("user", waiting), by="fork")
     log.add(_directive(request, kind, body), reply, by="fork")
     if uses := reply.tool_uses:
@@ -487,16 +501,16 @@ def _after(request: Request, kind: str, body: str, reply: Message) -> Request | 
     return replace(request, view=log.view)
 
 
-def _plain(wanted: Wanted, left: Sequence[Placed]) -> Request:
+def _plain(wanted: SummaryJob, left: Sequence[PlacedMessage]) -> Request:
     """A request that shares nothing with the conversation: no tools, no thinking, words only."""
     frame = wanted.request.frame
     betas = {k: v for k, v in frame.params.items() if k == "betas"}  # the size of the window
-    text = record_text(left)
+    text = format_record(left)
     log = Transcript(lambda: 0.0)
     log.add(user(text if len(left) == len(wanted.stretch) else f"{SHORTENED}\n{text}"))
-    bare = replace(frame, system=(prompt("plain"),), tools=(), params=betas)
+    bare = replace(frame, system=(read_prompt("plain"),), tools=(), params=betas)
     return replace(wanted.request, frame=bare, view=log.view, warm=None, breakpoints=())
 
 
-def _gap(error: PromptTooLong, sent: Sequence[Placed]) -> int:
-    return error.over or max(1, int(size_of(sent).tokens() * UNKNOWN_GAP))
+def _gap(error: PromptTooLong, sent: Sequence[PlacedMessage]) -> int:
+    return error.over or max(1, int(sum_sizes(sent).tokens() * UNKNOWN_GAP))

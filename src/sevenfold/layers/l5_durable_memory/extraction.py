@@ -24,27 +24,31 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import anyio.to_thread
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import as_cached
+from sevenfold.cache.prefix import find_cached_view
 from sevenfold.cache.prices import Prices
-from sevenfold.clock import date_of
-from sevenfold.errors import BadReply, SevenfoldError
-from sevenfold.events import Emit, Failed, Notice, Progress
-from sevenfold.layers.l5_durable_memory.extraction_tools import May
-from sevenfold.layers.l5_durable_memory.provenance import Sources, is_typed, typed_and_replaced
-from sevenfold.layers.l5_durable_memory.recall import typed
-from sevenfold.layers.l5_durable_memory.selection import Start, manifest
-from sevenfold.layers.settings import ExtractionSettings
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import BadReply, SevenfoldError
+from sevenfold.core.events import Emit, Failed, Notice, Progress
+from sevenfold.core.messages import ToolUse, strip_half_characters, user
+from sevenfold.core.protocols import BackgroundStep, Clock, Forker, IdleStep, ToolFailed, Tools
+from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
+from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
+from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall
+from sevenfold.layers.l5_durable_memory.provenance import (
+    SourceMessages,
+    find_replaced_user_words,
+    is_typed,
+)
+from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
+from sevenfold.layers.l5_durable_memory.selection import Start, format_manifest
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
-from sevenfold.memory.recalled import Recalled
+from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.store import MemoryStore
-from sevenfold.messages import ToolUse, user, whole_characters
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import After, Clock, Forker, Idle, ToolFailed, Tools
-from sevenfold.request import TTL_SECONDS, Frame, Request, kept_until
-from sevenfold.tools.paths import inside
+from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.tools.paths import is_inside
 from sevenfold.tools.permissions import EDITORS
-from sevenfold.transcript import Entry, Id, Mark, Placed, View
 
 if TYPE_CHECKING:
     from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
@@ -70,12 +74,12 @@ _UNKNOWN: Final = re.compile(r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]")
 """Letters of scripts for which there are no such words here."""
 
 
-def at_once(texts: Sequence[str]) -> bool:
+def is_urgent(texts: Sequence[str]) -> bool:
     """Whether what was typed since the last look, in order, should be looked through without delay."""
-    return len(texts) >= MOST or any(map(lasts, texts))
+    return len(texts) >= MOST or any(map(is_lasting, texts))
 
 
-def lasts(text: str) -> bool:
+def is_lasting(text: str) -> bool:
     return bool(_LASTING.search(text)) or len(_UNKNOWN.findall(text)) * 2 > len(text)
 
 
@@ -90,7 +94,7 @@ ANSWER: Final = 8_000
 
 
 @dataclass(slots=True)
-class Progressed:
+class ExtractionProgress:
     """How far the looks at one conversation have come; it outlives a layer that is made anew."""
 
     busy: bool = False
@@ -105,12 +109,12 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class ExtractionParts:
     """What extraction needs of a conversation and its memory."""
 
     store: MemoryStore
     session: str
-    tools: Callable[[], tuple[Tools, May]]
+    tools: Callable[[], tuple[Tools, AllowCall]]
     """To look around with, and the rules, for one run: nobody is asked, and its reads are its own."""
     entries: Callable[[], Sequence[Entry]]
     """The transcript, for when each thing was said."""
@@ -120,7 +124,7 @@ class Learning:
     """Which file a tool means by a path."""
     team: bool = True
     """Whether memory shared with a team is used, where there is any."""
-    progressed: Progressed = field(default_factory=Progressed)
+    progressed: ExtractionProgress = field(default_factory=ExtractionProgress)
 
 
 class Extraction:
@@ -130,7 +134,7 @@ class Extraction:
 
     def __init__(
         self,
-        learning: Learning,
+        learning: ExtractionParts,
         fork: Forker,
         clock: Clock,
         emit: Emit,
@@ -169,7 +173,10 @@ class Extraction:
         until = self._until(request.frame) or 0.0
         if self._state.runs == runs or until <= self._clock.now():
             return marks
-        return (*marks, kept_until(request.view, until))  # it has read the prefix, which lives on
+        return (
+            *marks,
+            make_kept_until_mark(request.view, until),
+        )  # it has read the prefix, which lives on
 
     def _is_time(self, request: Request, idle: float) -> bool:
         """Only while the provider has the prefix: it lives from the start of a request, and replies take
@@ -205,7 +212,7 @@ class Extraction:
         state.waits = False
         if state.failures >= FAILURES or not _can_write(request.frame):
             return ()
-        view = as_cached(request.view)
+        view = find_cached_view(request.view)
         since = self._looked_at(view)
         said, saved = self._said(view, since)
         if not said:
@@ -243,13 +250,13 @@ class Extraction:
         which the agent itself saved something: then it knew what was worth it. And whether there are any.
         """
         last = max(self._cursors(view), default=-1)
-        gone = typed_and_replaced(self._learning.entries(), view, last)
-        said, saved = [typed(message) for _, message in gone], False
+        gone = find_replaced_user_words(self._learning.entries(), view, last)
+        said, saved = [extract_typed_text(message) for _, message in gone], False
         turn: list[str] = []
         for at in range(since, len(view)):
             if is_typed(view[at]):
                 said += turn
-                turn = [typed(view[at].message)]
+                turn = [extract_typed_text(view[at].message)]
             elif self._wrote_memory(view[at], view):
                 turn, saved = [], True
         return said + turn, saved
@@ -257,13 +264,13 @@ class Extraction:
     def _can_wait(self, request: Request, said: Sequence[str]) -> bool:
         price = self._prices.of(request.frame.model) if self._prices else None
         costs = price is not None and price.input > 0
-        return self._set.patient and costs and not at_once(said)
+        return self._set.patient and costs and not is_urgent(said)
 
     def _advanced(self, view: View) -> Mark:
         self._state.cursor = view[-1].id
         return Mark(CURSOR, {"last": self._state.cursor})
 
-    def _wrote_memory(self, placed: Placed, view: View) -> bool:
+    def _wrote_memory(self, placed: PlacedMessage, view: View) -> bool:
         """Whether the agent itself has saved something here."""
         return any(
             use.name in EDITORS and self._is_memory(use) and _worked(use, view)
@@ -276,11 +283,11 @@ class Extraction:
             path = self._learning.locate(asked) if isinstance(asked, str) else None
         except ToolFailed:
             return False
-        return path is not None and inside(path, self._learning.store.folder)
+        return path is not None and is_inside(path, self._learning.store.folder)
 
     # --- what -------------------------------------------------------------------------------------------
 
-    async def _run(self, request: Request, since: int, tools: Tools, may: May) -> None:
+    async def _run(self, request: Request, since: int, tools: Tools, may: AllowCall) -> None:
         from sevenfold.layers.l5_durable_memory.extraction_tools import (
             ExtractionTools,
             MemoryWriter,
@@ -311,12 +318,14 @@ class Extraction:
         if said.reply.stop == "cut" and not writer.saved:
             raise BadReply("the model's reply was cut off")
 
-    def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[Sources, str]:
+    def _prepared(
+        self, view: View, entries: Sequence[Entry], since: int
+    ) -> tuple[SourceMessages, str]:
         """Who said what, and the question; in a thread, since a conversation may be long."""
 
         store, now = self._learning.store, self._clock.now()
         memories = store.newest(NEWEST)
-        told = asking(
+        told = format_extraction_request(
             memories,
             store.folder,
             self._learning.session,
@@ -325,7 +334,7 @@ class Extraction:
             self._set.steps,
             team=self._learning.team and store.has_team,
         )
-        return Sources(view, entries, now), told
+        return SourceMessages(view, entries, now), told
 
     def _tell(self, saved: Sequence[Saved], hands: ExtractionTools) -> None:
         if saved:
@@ -378,8 +387,8 @@ class LateExtraction:
         return await self._extraction.catch_up(request, idle)
 
 
-_check: type[After] = Extraction
-_check_idle: type[Idle] = LateExtraction
+_check: type[BackgroundStep] = Extraction
+_check_idle: type[IdleStep] = LateExtraction
 
 
 NEWEST: Final = 200
@@ -389,7 +398,7 @@ _SINCE: Final = "The first {} messages have been looked at before; look at what 
 _MANIFEST: Final = "<manifest>"
 
 
-def asking(
+def format_extraction_request(
     memories: Sequence[Recalled],
     folder: Path,
     session: str,
@@ -400,16 +409,16 @@ def asking(
     team: bool = False,
 ) -> str:
     """The body of the directive. `since`: how many messages have been looked at before."""
-    listed = manifest(memories).removeprefix(_MANIFEST)
+    listed = format_manifest(memories).removeprefix(_MANIFEST)
     parts = [
         _text("extract.md").replace(_STEPS, str(steps)),
         _text("extract_team.md") if team else "",
         _SINCE.format(f"{since:,}") if since else "",
-        f'<session id="{escape(session)}" date="{date_of(now)}"/>',
+        f'<session id="{escape(session)}" date="{format_date(now)}"/>',
         f'<manifest folder="{escape(str(folder))}">{listed}',
         f'<since entry="{since}"/>',
     ]
-    return whole_characters("\n\n".join(filter(None, parts)))
+    return strip_half_characters("\n\n".join(filter(None, parts)))
 
 
 @cache

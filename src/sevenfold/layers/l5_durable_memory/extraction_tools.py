@@ -20,28 +20,45 @@ from typing import Final, TypeAlias
 import anyio.to_thread
 import msgspec
 
-from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.events import Emit, Event, Remembered
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.events import Emit, Event, Remembered
+from sevenfold.core.messages import Json, ToolResult, ToolUse
+from sevenfold.core.protocols import ToolFailed, Tools
 from sevenfold.hooks.hooks import HookedTools, Hooks
-from sevenfold.layers.l5_durable_memory.provenance import Founded, Sources, Unfit, founded
-from sevenfold.memory.dates.relative import relative_dates
+from sevenfold.layers.l5_durable_memory.provenance import (
+    FoundedMemory,
+    SourceMessages,
+    UnfitMemory,
+    check_sources,
+)
+from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD, MemoryFiles, Opened, Overtaken, Stamp
-from sevenfold.memory.folder.folder import Saved, is_personal, is_topic, part_of
-from sevenfold.memory.folder.names import ENDING, INDEX_NAME, key
+from sevenfold.memory.folder.files import HEAD, ConcurrentWrite, FileStamp, MemoryFiles, OpenFolder
+from sevenfold.memory.folder.folder import Saved, find_part, is_personal, is_topic
+from sevenfold.memory.folder.names import ENDING, INDEX_NAME, make_file_key
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import HOOK, Row, rows_of
-from sevenfold.memory.similarity import resembling, statement, words
+from sevenfold.memory.index import HOOK, IndexRow, split_rows
+from sevenfold.memory.similarity import extract_statement, find_similar, split_words
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic_file import Topic, changed, read_topic, shortened
-from sevenfold.messages import Json, ToolResult, ToolUse
-from sevenfold.protocols import ToolFailed, Tools
-from sevenfold.tools.confined import COMMANDS
-from sevenfold.tools.edit import EDIT_SCHEMA, WRITE_SCHEMA, occurrences, replaced, why_not_found
-from sevenfold.tools.paths import lexical
+from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
+from sevenfold.tools.confined_tools import COMMANDS
+from sevenfold.tools.edit_tool import (
+    EDIT_SCHEMA,
+    WRITE_SCHEMA,
+    explain_not_found,
+    find_occurrences,
+    replace_spans,
+)
+from sevenfold.tools.paths import normalise_path
 from sevenfold.tools.permissions import EDITORS, READERS, Permissions
 from sevenfold.tools.shell import classify_within
-from sevenfold.tools.toolbox import Gate, Toolbox, cleaned, problem, standard_tools
+from sevenfold.tools.toolbox import (
+    Toolbox,
+    ToolGate,
+    clean_arguments,
+    find_argument_problem,
+    make_standard_tools,
+)
 from sevenfold.tools.workspace import Workspace
 
 KIND: Final = "extraction"
@@ -54,7 +71,11 @@ class MemoryWriter:
     """Of one run. `write` and `edit` are called in a thread, one after the other."""
 
     def __init__(
-        self, store: MemoryStore, sources: Sources, session: str, locate: Callable[[str], Path]
+        self,
+        store: MemoryStore,
+        sources: SourceMessages,
+        session: str,
+        locate: Callable[[str], Path],
     ) -> None:
         self._store, self._sources, self._session = store, sources, session
         self._locate = locate
@@ -64,24 +85,26 @@ class MemoryWriter:
         """What this run has saved, by file."""
 
     def file_of(self, asked: str) -> str:
-        """The memory file that a path means; `Unfit` when it is none."""
+        """The memory file that a path means; `UnfitMemory` when it is none."""
         try:
-            file = self._files.file_of(lexical(self._locate(asked)))
+            file = self._files.file_of(normalise_path(self._locate(asked)))
         except (Refused, ToolFailed):
-            raise Unfit(
+            raise UnfitMemory(
                 "outside", f"{asked} is not in the memory folder, {self._store.folder}"
             ) from None
         if not file.endswith(ENDING):
-            raise Unfit("outside", f"{asked} is no memory: only {ENDING} files are")
+            raise UnfitMemory("outside", f"{asked} is no memory: only {ENDING} files are")
         if not is_topic(file) and file != INDEX_NAME:
-            raise Unfit("outside", f"{asked} is a daily log or an index of others: write a memory")
+            raise UnfitMemory(
+                "outside", f"{asked} is a daily log or an index of others: write a memory"
+            )
         return file
 
     def was_read(self, asked: str) -> None:
         """A file was shown to the model: it knows what it overwrites."""
         try:
             self._read.add(self.file_of(asked))
-        except Unfit:
+        except UnfitMemory:
             return
 
     def write(self, args: Json) -> str:
@@ -90,7 +113,7 @@ class MemoryWriter:
 
         def asked(old: bytes | None) -> str:
             if old is not None and file not in self._read | self.saved.keys() | {INDEX_NAME}:
-                raise Unfit("unread", f"{file} is there already: Read it first, then Edit it")
+                raise UnfitMemory("unread", f"{file} is there already: Read it first, then Edit it")
             return text
 
         return self._put(file, asked)
@@ -102,14 +125,18 @@ class MemoryWriter:
 
         def asked(data: bytes | None) -> str:
             if data is None:
-                raise Unfit("form", f"there is no {file}: use Write for a new memory")
+                raise UnfitMemory("form", f"there is no {file}: use Write for a new memory")
             text = data.decode("utf-8", "surrogateescape")
-            spans = occurrences(text, old) if old else []
+            spans = find_occurrences(text, old) if old else []
             if not spans:
-                raise Unfit("form", f"{file} has no old_string{why_not_found(text, old, new)}")
+                raise UnfitMemory(
+                    "form", f"{file} has no old_string{explain_not_found(text, old, new)}"
+                )
             if len(spans) > 1 and not args.get("replace_all", False):
-                raise Unfit("form", f"old_string occurs {len(spans)} times in {file}: add lines")
-            return replaced(text, spans, new)
+                raise UnfitMemory(
+                    "form", f"old_string occurs {len(spans)} times in {file}: add lines"
+                )
+            return replace_spans(text, spans, new)
 
         return self._put(file, asked)
 
@@ -126,23 +153,25 @@ class MemoryWriter:
                         done = self._index(at, text, old or b"", stamp)
                     else:
                         done = self._memory(at, file, text, old, stamp)
-            except Overtaken:
+            except ConcurrentWrite:
                 continue
             except Guarded as held:
-                raise Unfit(_kinds(held), str(held)) from held
+                raise UnfitMemory(_kinds(held), str(held)) from held
             except Mistake as refused:
-                raise Unfit("form", str(refused)) from refused
+                raise UnfitMemory("form", str(refused)) from refused
             return self._recorded(done)
         raise StorageFailure(f"{self._store.folder / file} could not be written: it keeps changing")
 
     def _memory(
-        self, at: Opened, file: str, text: str, old: bytes | None, stamp: Stamp | None
-    ) -> _Done:
+        self, at: OpenFolder, file: str, text: str, old: bytes | None, stamp: FileStamp | None
+    ) -> _PlacedFile:
         before = None if old is None else read_topic(old, file)
         proposed = read_topic(text.encode("utf-8", "surrogateescape"), file)
         if is_personal(proposed):
-            raise Unfit("outside", "what is known about a person is never shared with the team")
-        made = founded(proposed, before, self._sources, self._session)
+            raise UnfitMemory(
+                "outside", "what is known about a person is never shared with the team"
+            )
+        made = check_sources(proposed, before, self._sources, self._session)
         merged = False
         if before is None:
             if (known := self._known(made)) is not None:
@@ -150,39 +179,42 @@ class MemoryWriter:
                 old, stamp = _read(at, known.file)
                 before = read_topic(old or b"", known.file)
                 made = _in_place_of(before, made)
-        elif words(statement(before)) == words(statement(made.topic)):
-            raise Unfit("known", f"{file} says so already: nothing was changed")
+        elif split_words(extract_statement(before)) == split_words(extract_statement(made.topic)):
+            raise UnfitMemory("known", f"{file} says so already: nothing was changed")
         file, data = made.topic.file, made.topic.data
-        author = Author(KIND, self._session, f"they said: {shortened(made.quote, 200)}")
+        author = Author(KIND, self._session, f"they said: {shorten_text(made.quote, 200)}")
         self._store.before_write(self._store.folder / file, data, author=author)
         at.write(file, data, stamp)
         said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
-        if left := relative_dates(f"{made.topic.description}\n{made.topic.body}"):
+        if left := list_relative_dates(f"{made.topic.description}\n{made.topic.body}"):
             said += f" These dates will mean nothing later: {', '.join(left)}. Edit them."
-        return _Done(file, author, said, merged)
+        return _PlacedFile(file, author, said, merged)
 
-    def _known(self, made: Founded) -> Topic | None:
-        """The memory whose place a new one takes; `Unfit` when it is there, or may be."""
+    def _known(self, made: FoundedMemory) -> Topic | None:
+        """The memory whose place a new one takes; `UnfitMemory` when it is there, or may be."""
         new = made.topic
-        part, topics = part_of(new.file), self._store.topics()
-        beside = resembling(new, [one for one in topics if not part.holds(one.file)])
+        part, topics = find_part(new.file), self._store.topics()
+        beside = find_similar(new, [one for one in topics if not part.holds(one.file)])
         if beside is not None and beside.known:
-            raise Unfit("known", f"{beside.topic.file} says so already: nothing to save")
-        like = resembling(new, [one for one in topics if part.holds(one.file)])
+            raise UnfitMemory("known", f"{beside.topic.file} says so already: nothing to save")
+        like = find_similar(new, [one for one in topics if part.holds(one.file)])
         if like is None:
             return None
         old = like.topic
         if like.known:
-            raise Unfit("known", f"{old.file} says so already: nothing to save")
-        if not like.same and not {key(link) for link in new.links} & {key(old.name), key(old.file)}:
-            raise Unfit(
+            raise UnfitMemory("known", f"{old.file} says so already: nothing to save")
+        if not like.same and not {make_file_key(link) for link in new.links} & {
+            make_file_key(old.name),
+            make_file_key(old.file),
+        }:
+            raise UnfitMemory(
                 "known",
-                f"{old.file} ({shortened(old.description, 120)}) is close to this. If it is the same "
+                f"{old.file} ({shorten_text(old.description, 120)}) is close to this. If it is the same "
                 f"fact, Read that file and Edit it; if not, say so with a link, [[{old.name}]]",
             )
         return old if like.same else None
 
-    def _recorded(self, done: _Done) -> str:
+    def _recorded(self, done: _PlacedFile) -> str:
         """The revision, and the line in the index."""
         path = self._store.folder / done.file
         for one in self._store.after_write(path, author=done.author):
@@ -193,23 +225,25 @@ class MemoryWriter:
 
     # --- the index --------------------------------------------------------------------------------------
 
-    def _index(self, at: Opened, text: str, old: bytes, stamp: Stamp | None) -> _Done:
+    def _index(self, at: OpenFolder, text: str, old: bytes, stamp: FileStamp | None) -> _PlacedFile:
         """Of a new index the lines count that belong to memories of this run; it keeps the others."""
         before = old.decode("utf-8", "surrogateescape")
         offered = {
-            key(row.links[0].file): row for row in rows_of(text) if _is_plain(row, self.saved)
+            make_file_key(row.links[0].file): row
+            for row in split_rows(text)
+            if _is_plain(row, self.saved)
         }
         new = "".join(
             offered[file].text.rstrip("\r\n") + "\n"
-            if row.pointing and row.links and (file := key(row.links[0].file)) in offered
+            if row.pointing and row.links and (file := make_file_key(row.links[0].file)) in offered
             else row.text
-            for row in rows_of(before)
+            for row in split_rows(before)
         )
-        taken = {row.text.strip() for row in rows_of(new)}
-        left = [row for row in rows_of(text) if row.text.strip() not in taken | {""}]
+        taken = {row.text.strip() for row in split_rows(new)}
+        left = [row for row in split_rows(text) if row.text.strip() not in taken | {""}]
         author = Author(KIND, self._session)
         if new == before and left:
-            raise Unfit(
+            raise UnfitMemory(
                 "index",
                 f"{INDEX_NAME} has a line for each memory and keeps itself, from their names and "
                 "descriptions; to save something, write a memory in a file of its own",
@@ -219,10 +253,10 @@ class MemoryWriter:
             self._store.before_write(self._store.folder / INDEX_NAME, data, author=author)
             at.write(INDEX_NAME, data, stamp)
         more = " Other lines were left as they are." if left else ""
-        return _Done(INDEX_NAME, author, f"The index is up to date.{more}")
+        return _PlacedFile(INDEX_NAME, author, f"The index is up to date.{more}")
 
 
-class _Done(msgspec.Struct, frozen=True):
+class _PlacedFile(msgspec.Struct, frozen=True):
     """A file that is in place and not recorded yet, and what to say about it."""
 
     file: str
@@ -231,25 +265,27 @@ class _Done(msgspec.Struct, frozen=True):
     merged: bool = False
 
 
-def _read(at: Opened, file: str) -> tuple[bytes | None, Stamp | None]:
+def _read(at: OpenFolder, file: str) -> tuple[bytes | None, FileStamp | None]:
     if at.stamp(file) is None:
         return None, None
     return at.read(file, HEAD + 1)
 
 
-def _in_place_of(old: Topic, made: Founded) -> Founded:
+def _in_place_of(old: Topic, made: FoundedMemory) -> FoundedMemory:
     """The old file with what the new memory says; its name and all else in it stay."""
     new = made.topic
-    data = changed(
+    data = change_topic(
         old, description=new.description, body=new.body, type=new.type, origin=made.origin
     )
-    return Founded(read_topic(data, old.file), made.origin, made.quote)
+    return FoundedMemory(read_topic(data, old.file), made.origin, made.quote)
 
 
-def _is_plain(row: Row, saved: dict[str, Saved]) -> bool:
-    files = {key(file) for file in saved}
+def _is_plain(row: IndexRow, saved: dict[str, Saved]) -> bool:
+    files = {make_file_key(file) for file in saved}
     one = row.pointing and len(row.links) == 1 and row.count == 1
-    return one and key(row.links[0].file) in files and len(row.text.strip()) <= _LONGEST_ROW
+    return (
+        one and make_file_key(row.links[0].file) in files and len(row.text.strip()) <= _LONGEST_ROW
+    )
 
 
 def _kinds(held: Guarded) -> str:
@@ -258,18 +294,18 @@ def _kinds(held: Guarded) -> str:
     return "secret" if any(one.kind == "secret" for one in held.findings) else "form"
 
 
-May: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
+AllowCall: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
 """Whether the rules of the session let a call pass: None, or why not. Nobody is asked."""
 
 
-def quiet(
+def make_fork_tools(
     workspace: Workspace, permissions: Permissions, hooks: Hooks | None = None
-) -> tuple[Tools, May]:
+) -> tuple[Tools, AllowCall]:
     """Tools for one fork, and the gate before them. The user's hooks see what they do."""
     own = replace(workspace, seen=dict(workspace.seen))  # what is read from now on is not shared
     own.cwd = workspace.cwd
-    gate = Gate(permissions, own)
-    toolbox = Toolbox(standard_tools(own), gate, _unheard)
+    gate = ToolGate(permissions, own)
+    toolbox = Toolbox(make_standard_tools(own), gate, _unheard)
     return (HookedTools(toolbox, hooks) if hooks is not None else toolbox), gate
 
 
@@ -282,7 +318,7 @@ _SCHEMAS: Final[dict[str, Json]] = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RefusedCall(msgspec.Struct, frozen=True):
     """A call that was not carried out."""
 
     kind: str
@@ -294,9 +330,9 @@ class Refusal(msgspec.Struct, frozen=True):
 class ExtractionTools:
     """Implements `protocols.Tools` for one extraction."""
 
-    def __init__(self, tools: Tools, writer: MemoryWriter, may: May, emit: Emit) -> None:
+    def __init__(self, tools: Tools, writer: MemoryWriter, may: AllowCall, emit: Emit) -> None:
         self._tools, self._writer, self._may, self._emit = tools, writer, may, emit
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedCall] = []
         self.broken: StorageFailure | None = None
         """The disk refused: what was to be saved is not."""
 
@@ -317,8 +353,8 @@ class ExtractionTools:
             if use.name in EDITORS:
                 return ToolResult(use.id, await self._write(use))
             self._check(use)
-        except Unfit as unfit:
-            self.refusals.append(Refusal(unfit.kind, use.name, unfit.why))
+        except UnfitMemory as unfit:
+            self.refusals.append(RefusedCall(unfit.kind, use.name, unfit.why))
             return ToolResult(use.id, f"not done: {unfit.why}", is_error=True)
         result = await self._tools.call(use)
         if use.name == "Read" and not result.is_error:
@@ -326,11 +362,11 @@ class ExtractionTools:
         return result
 
     def _check(self, use: ToolUse) -> None:
-        """`Unfit` unless it only looks."""
+        """`UnfitMemory` unless it only looks."""
         if use.name in READERS:
             return
         if use.name != "Bash":
-            raise Unfit(
+            raise UnfitMemory(
                 "tool",
                 f"{use.name} is not for this: Read, Grep and Glob are, Bash with "
                 f"{', '.join(sorted(COMMANDS))}, and Write and Edit of memories",
@@ -338,22 +374,22 @@ class ExtractionTools:
         verdict = classify_within(str(use.input.get("command", "")), COMMANDS)
         if not verdict.read_only or use.input.get("run_in_background", False):
             why = verdict.why if not verdict.read_only else "nothing may go on in the background"
-            raise Unfit("command", f"only {', '.join(sorted(COMMANDS))} may be run: {why}")
+            raise UnfitMemory("command", f"only {', '.join(sorted(COMMANDS))} may be run: {why}")
 
     async def _write(self, use: ToolUse) -> str:
-        args: Json = cleaned(use.input)
-        if wrong := problem(_SCHEMAS[use.name], args):
-            raise Unfit("form", wrong)
+        args: Json = clean_arguments(use.input)
+        if wrong := find_argument_problem(_SCHEMAS[use.name], args):
+            raise UnfitMemory("form", wrong)
         self._writer.file_of(args["file_path"])
         if (why := await self._may(use)) is not None:
-            raise Unfit("rule", why)
+            raise UnfitMemory("rule", why)
         work = self._writer.write if use.name == "Write" else self._writer.edit
         before = dict(self._writer.saved)
         try:  # not abandoned on cancel: half-known is worse than late
             said = await anyio.to_thread.run_sync(partial(work, args))
         except StorageFailure as error:
             self.broken = error
-            raise Unfit("form", str(error)) from error
+            raise UnfitMemory("form", str(error)) from error
         for file, one in self._writer.saved.items():
             if one != before.get(file):
                 self._emit(Remembered(one.name, str(one.path), one.action, one.revision, KIND))

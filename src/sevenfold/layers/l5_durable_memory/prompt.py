@@ -16,14 +16,28 @@ from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
-from sevenfold.events import Emit, Notice
-from sevenfold.layers.shared.facts import TYPED, call_of
-from sevenfold.layers.shared.restore import Cut, Standing, Stands, context
-from sevenfold.memory.instructions.load import InstructionFiles, rendered, rendered_later
-from sevenfold.memory.instructions.read import Instructions, Limits, Loaded, shown
-from sevenfold.messages import Message, whole_characters
-from sevenfold.protocols import Attach
-from sevenfold.transcript import Id, Mark, Placed, View
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import Message, strip_half_characters
+from sevenfold.core.protocols import Attach
+from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
+from sevenfold.layers.shared.facts import TYPED, summarise_call
+from sevenfold.layers.shared.restore import (
+    CompactionCut,
+    StandingMessages,
+    Stands,
+    make_context_message,
+)
+from sevenfold.memory.instructions.loader import (
+    InstructionFiles,
+    render_instructions,
+    render_touched,
+)
+from sevenfold.memory.instructions.reader import (
+    InstructionLimits,
+    Instructions,
+    TouchedInstructions,
+    format_path,
+)
 
 _INDEX: Final = "memory-index"
 _TEAM_INDEX: Final = "team-memory-index"
@@ -43,7 +57,7 @@ _ABOUT_TEAM: Final = (
 )
 
 
-def memory_prompt(
+def format_memory_prompt(
     folder: Path,
     transcripts: Path,
     guidelines: str | None = None,
@@ -60,10 +74,10 @@ def memory_prompt(
     text = _PLACES.sub(lambda found: places[found[1]], _rules(logs, team and not logs))
     if guidelines and guidelines.strip():
         text = f"{text}\n\n{_GUIDELINES.format(guidelines.strip())}"
-    return whole_characters(text)
+    return strip_half_characters(text)
 
 
-def opening(index: str, instructions: str, team_index: str = "") -> str | None:
+def format_opening(index: str, instructions: str, team_index: str = "") -> str | None:
     """What opens the first user message: instruction files, then the indexes; None when there are none.
 
     `instructions` are delimited already, by whoever knows the files.
@@ -74,10 +88,10 @@ def opening(index: str, instructions: str, team_index: str = "") -> str | None:
         _enclosed(_TEAM_INDEX, _ABOUT_TEAM, team_index),
     ]
     said = "\n\n".join(filter(None, parts))
-    return whole_characters(f"{OPENS}\n{said}") if said else None
+    return strip_half_characters(f"{OPENS}\n{said}") if said else None
 
 
-def is_opening(placed: Placed) -> bool:
+def is_opening(placed: PlacedMessage) -> bool:
     """Whether this is such a message, first sent or given back after a compaction."""
     told = placed.message.role == "user" and placed.by not in TYPED
     return told and OPENS in placed.message.text[:200]
@@ -88,7 +102,7 @@ def _enclosed(tag: str, about: str, text: str) -> str:
     if not text.strip():
         return ""
     inside = _TAGS.sub("&lt;", text.strip("\n"))
-    return whole_characters(f"{about}\n<{tag}>\n{inside}\n</{tag}>")
+    return strip_half_characters(f"{about}\n<{tag}>\n{inside}\n</{tag}>")
 
 
 @cache
@@ -108,14 +122,14 @@ LOADED: Final = "instructions"
 TOUCHING: Final = ("read", "change")
 
 
-class Nearby:
+class FolderInstructions:
     """Attaches what the folders of a touched file say, each file of instructions once."""
 
     label: ClassVar[str] = "Nearby"
 
     def __init__(
         self,
-        bring: Callable[[Path], Loaded],
+        bring: Callable[[Path], TouchedInstructions],
         known: Callable[[], Sequence[str]],
         locate: Callable[[str], Path],
         emit: Emit,
@@ -130,11 +144,11 @@ class Nearby:
         self._touched.clear()
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        found: list[Loaded] = []
+        found: list[TouchedInstructions] = []
         for placed in view.since(self._seen):
             if placed.message.role == "assistant":
                 for use in placed.message.tool_uses:
-                    call = call_of(use)
+                    call = summarise_call(use)
                     if call.kind in TOUCHING and call.about not in self._touched:
                         self._touched.add(call.about)
                         found.append(self._bring(self._locate(call.about)))
@@ -145,10 +159,12 @@ class Nearby:
         new = tuple(one for each in found for one in each.instructions)
         if not new:
             return ()
-        return context(rendered_later(Loaded(new))), Mark(LOADED, list(self._known()))
+        return make_context_message(render_touched(TouchedInstructions(new))), Mark(
+            LOADED, list(self._known())
+        )
 
 
-_check_nearby: type[Attach] = Nearby
+_check_nearby: type[Attach] = FolderInstructions
 
 
 TRIES: Final = 20
@@ -160,13 +176,13 @@ _LEFT: Final = (
     "the others, so read one before you work on what it is about:"
 )
 
-MakeFiles: TypeAlias = Callable[[Sequence[object], Limits | None], InstructionFiles]
+MakeFiles: TypeAlias = Callable[[Sequence[object], InstructionLimits | None], InstructionFiles]
 """Instruction files that have not been looked for yet: without those that the conversation has."""
 Say: TypeAlias = Callable[[str, bool], Sequence[Message]]
 """The messages with these instructions and, if that is wanted, with what else there is to begin with."""
 
 
-class _Opened(msgspec.Struct, frozen=True):
+class _OpeningDraft(msgspec.Struct, frozen=True):
     """An opening that could be."""
 
     files: InstructionFiles
@@ -179,7 +195,7 @@ class _Opened(msgspec.Struct, frozen=True):
     """The last message when it was asked for: what is equal and stood there by then came from elsewhere."""
 
 
-class Instructing:
+class InstructionLoader:
     """Brings instructions to one conversation, and back to it."""
 
     label: ClassVar[str] = "Instructing"
@@ -206,10 +222,10 @@ class Instructing:
         self.files = files(known if isinstance(known, list) else (), None)
         if known:  # what was said stays, and rules for certain files wait for these again
             self.files.load()
-        self._nearby = Nearby(
+        self._nearby = FolderInstructions(
             lambda path: self.files.touched(path), lambda: self.files.known, locate, emit
         )
-        self._waiting: _Opened | None = None
+        self._waiting: _OpeningDraft | None = None
         """Given back, if the compaction that asked for it came about."""
 
     def opening(self) -> tuple[Message | Mark, ...]:
@@ -218,7 +234,7 @@ class Instructing:
         self._take(opened)
         return (*opened.messages, self._mark) if opened.messages else ()
 
-    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+    def again(self, cut: CompactionCut, room: int) -> Sequence[Message]:
         """After a compaction: the opening as it would be now, where it has left the view."""
         if any(self.stands(placed) for placed in cut.kept):
             return ()
@@ -243,26 +259,26 @@ class Instructing:
     def _mark(self) -> Mark:
         return Mark(LOADED, list(self.files.known))
 
-    def _whole(self) -> _Opened:
+    def _whole(self) -> _OpeningDraft:
         files = self._make((), None)
         found = files.load()
         said = found.warnings if self._warns else ()
-        return _Opened(files, tuple(self._say(rendered(found), True)), found, said)
+        return _OpeningDraft(files, tuple(self._say(render_instructions(found), True)), found, said)
 
-    def _take(self, opened: _Opened) -> None:
+    def _take(self, opened: _OpeningDraft) -> None:
         """What was brought in before has left the conversation, or was never there."""
         self.files = opened.files
         self._nearby.forget()
         for text in opened.notices:
             self._emit(Notice(text, "warning"))
 
-    def _fitting(self, whole: _Opened, cut: Cut, room: int) -> _Opened:
+    def _fitting(self, whole: _OpeningDraft, cut: CompactionCut, room: int) -> _OpeningDraft:
         """With as many files as there is room for; all of them count as brought in."""
         found, messages = whole.found, whole.messages
         for _ in range(TRIES):
             length = sum(len(one.text) for one in found.always)
             characters = int(length * 0.95 * room / max(1, _tokens(cut, messages)))
-            found = self._make((), Limits(characters=characters)).load()
+            found = self._make((), InstructionLimits(characters=characters)).load()
             left = _left(whole.found, found)
             messages = tuple(self._say(_told(found, left), True))
             if _tokens(cut, messages) <= room:
@@ -271,15 +287,15 @@ class Instructing:
                 left = (*left, *self._besides())
                 messages = tuple(self._say(_told(found, left), False))
                 break
-        names = ", ".join(shown(path) for path in left[:NAMED])
+        names = ", ".join(format_path(path) for path in left[:NAMED])
         said = (
             "the window is too small for all standing instructions after a compaction; left out, and "
             f"named to the model: {names}; shorten them, or use a model with a larger window"
         )
-        return _Opened(whole.files, messages, found, (said,))
+        return _OpeningDraft(whole.files, messages, found, (said,))
 
 
-def _tokens(cut: Cut, messages: Sequence[Message]) -> int:
+def _tokens(cut: CompactionCut, messages: Sequence[Message]) -> int:
     return sum(cut.tokens(message.text) for message in messages)
 
 
@@ -289,13 +305,13 @@ def _left(all_of_them: Instructions, found: Instructions) -> tuple[Path, ...]:
 
 
 def _told(found: Instructions, left: Sequence[Path]) -> str:
-    names = [f"- {shown(path)}" for path in left[:NAMED]]
+    names = [f"- {format_path(path)}" for path in left[:NAMED]]
     more = [f"- and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
     about = "\n".join([_LEFT, *names, *more]) if left else ""
-    return "\n\n".join(filter(None, (rendered(found), about)))
+    return "\n\n".join(filter(None, (render_instructions(found), about)))
 
 
-def _in_place(opened: _Opened, view: View) -> bool:
+def _in_place(opened: _OpeningDraft, view: View) -> bool:
     """Whether what was given back is there now: what it took the place of is gone, or it is in view."""
     if opened.since is not None and view.where(opened.since) is None:
         return True
@@ -303,8 +319,8 @@ def _in_place(opened: _Opened, view: View) -> bool:
     return any(placed.message in opened.messages for placed in new)
 
 
-def _by_a_layer(placed: Placed) -> bool:
+def _by_a_layer(placed: PlacedMessage) -> bool:
     return placed.message.role == "user" and placed.by not in ("user", "tools", "session")
 
 
-_check: tuple[type[Standing], type[Attach]] = (Instructing, Instructing)
+_check: tuple[type[StandingMessages], type[Attach]] = (InstructionLoader, InstructionLoader)

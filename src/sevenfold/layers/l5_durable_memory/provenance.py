@@ -20,24 +20,24 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.clock import date_of
-from sevenfold.layers.l5_durable_memory.recall import typed
+from sevenfold.core.clock import format_date
+from sevenfold.core.messages import Message, Text, ToolResult
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Undo, View
+from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.facts import TYPED
-from sevenfold.memory.dates.relative import absolute
-from sevenfold.memory.frontmatter import find_frontmatter, last
-from sevenfold.memory.similarity import is_quote, statement, words
+from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
+from sevenfold.memory.similarity import extract_statement, is_quote, split_words
 from sevenfold.memory.topic_file import (
     TYPES,
     Origin,
     Topic,
-    changed,
-    decoded,
-    origin_entry,
+    change_topic,
+    decode_text,
+    find_origin_entry,
     read_topic,
-    shortened,
+    shorten_text,
 )
-from sevenfold.messages import Message, Text, ToolResult
-from sevenfold.transcript import Entry, Id, Placed, Replace, Undo, View
 
 LEAST: Final = 3
 """Words of a quote that is not all of what was typed; of Chinese or Japanese one character more."""
@@ -68,7 +68,7 @@ _OBJECTION: Final = re.compile(
 )
 
 
-class Said(msgspec.Struct, frozen=True):
+class SourceQuote(msgspec.Struct, frozen=True):
     """Something a person typed or the assistant said, where and when."""
 
     id: Id
@@ -81,19 +81,21 @@ class Said(msgspec.Struct, frozen=True):
     """Of what was typed: what the assistant had said just before."""
 
 
-class Sources:
+class SourceMessages:
     """The messages of a view, by who is behind them."""
 
     def __init__(self, view: View, entries: Sequence[Entry], now: float) -> None:
         self._view, self._now = view, now
         self._times = {entry.id: entry.at for entry in entries}
-        gone = typed_and_replaced(entries, view)
-        self.said = [self._said(id, typed(message), by_user=True) for id, message in gone]
+        gone = find_replaced_user_words(entries, view)
+        self.said = [
+            self._said(id, extract_typed_text(message), by_user=True) for id, message in gone
+        ]
         self.said += self._heard()
 
-    def find(self, quote: str, *, assistant: bool) -> Said | None:
+    def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
         """Who said this word for word, the newest first; of the assistant what nobody objected to."""
-        parts = [flat(part) for part in _ELLIPSIS.split(quote) if words(part)]
+        parts = [flatten_text(part) for part in _ELLIPSIS.split(quote) if split_words(part)]
         if not parts:
             return None
         for one in reversed(self.said):
@@ -105,7 +107,7 @@ class Sources:
 
     def copied(self, text: str) -> str:
         """Words in a row that stand in no message of the person but in a result, a file or a reminder."""
-        told = words(text)
+        told = split_words(text)
         length = RUN_UNSPACED if _UNSPACED.search(text) else RUN
         runs = [f" {' '.join(told[at : at + length])} " for at in range(len(told) - length + 1)]
         own = [one.flat for one in self.said if one.by_user]
@@ -117,14 +119,14 @@ class Sources:
     @cached_property
     def _elsewhere(self) -> str:
         texts = (text for placed in self._view for text in _foreign(placed))
-        return "\n".join(map(flat, texts))
+        return "\n".join(map(flatten_text, texts))
 
-    def _heard(self) -> Iterator[Said]:
+    def _heard(self) -> Iterator[SourceQuote]:
         """What the assistant said counts from where the person went on without objecting."""
-        waiting: list[Said] = []
+        waiting: list[SourceQuote] = []
         for placed in self._view:
             if is_typed(placed):
-                text = typed(placed.message)
+                text = extract_typed_text(placed.message)
                 if not _OBJECTION.match(text):
                     yield from waiting
                 before = waiting[-1].text if waiting else ""
@@ -133,19 +135,21 @@ class Sources:
             elif placed.message.role == "assistant" and placed.message.text.strip():
                 waiting.append(self._said(placed.id, placed.message.text, by_user=False))
 
-    def _said(self, id: Id, text: str, before: str = "", *, by_user: bool) -> Said:
-        return Said(id, self._times.get(id, self._now), text, flat(text), by_user, before)
+    def _said(self, id: Id, text: str, before: str = "", *, by_user: bool) -> SourceQuote:
+        return SourceQuote(
+            id, self._times.get(id, self._now), text, flatten_text(text), by_user, before
+        )
 
 
-def is_typed(placed: Placed) -> bool:
+def is_typed(placed: PlacedMessage) -> bool:
     """Whether a person typed this."""
     message = placed.message
     if message.role != "user" or placed.by not in TYPED or message.results:
         return False
-    return bool(typed(message))
+    return bool(extract_typed_text(message))
 
 
-def typed_and_replaced(
+def find_replaced_user_words(
     entries: Sequence[Entry], view: View, after: Id = -1
 ) -> list[tuple[Id, Message]]:
     """What a person typed after this entry and a summary now stands for, which has it word for word."""
@@ -164,14 +168,14 @@ def typed_and_replaced(
                 replaced.append(edit)
             case Message(role="user") as message if entry.by in TYPED and not message.results:
                 covered = any(edit.first <= entry.id <= edit.last for edit in replaced)
-                if covered and view.where(entry.id) is None and typed(message):
+                if covered and view.where(entry.id) is None and extract_typed_text(message):
                     found.append((entry.id, message))
             case _:
                 pass
     return found[::-1]
 
 
-def related(statement: str, said: Said, quote: str) -> bool:
+def is_related(statement: str, said: SourceQuote, quote: str) -> bool:
     """Whether a quote has anything to do with what a memory states.
 
     An approval ("yes, exactly like that") is about what the assistant had said before it.
@@ -186,9 +190,9 @@ def related(statement: str, said: Said, quote: str) -> bool:
     return bool(_APPROVAL.search(quote)) and bool(_telling(said.before) & about)
 
 
-def flat(text: str) -> str:
+def flatten_text(text: str) -> str:
     """A text as its words, with a blank on either side."""
-    return f" {' '.join(words(text))} "
+    return f" {' '.join(split_words(text))} "
 
 
 def _is_enough(parts: Sequence[str], whole: str) -> bool:
@@ -201,16 +205,16 @@ def _is_enough(parts: Sequence[str], whole: str) -> bool:
 def _telling(text: str) -> set[str]:
     return {
         word[:_STEM]
-        for word in words(text)
+        for word in split_words(text)
         if word not in _UNTELLING and (len(word) >= TELLING or any(map(str.isdigit, word)))
     }
 
 
 def _pairs(text: str) -> set[str]:
-    return {a + b for a, b in pairwise(words(text)) if _UNSPACED.match(a)}
+    return {a + b for a, b in pairwise(split_words(text)) if _UNSPACED.match(a)}
 
 
-def _foreign(placed: Placed) -> Iterable[str]:
+def _foreign(placed: PlacedMessage) -> Iterable[str]:
     """The texts of a message that neither the person nor the assistant wrote."""
     if placed.message.role == "assistant":
         return
@@ -222,10 +226,10 @@ def _foreign(placed: Placed) -> Iterable[str]:
         yield from _piped(placed)
 
 
-def _piped(placed: Placed) -> Iterable[str]:
+def _piped(placed: PlacedMessage) -> Iterable[str]:
     """What was piped in behind the words is a file, whoever piped it."""
     whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
-    rest = whole.replace(typed(placed.message), "", 1)
+    rest = whole.replace(extract_typed_text(placed.message), "", 1)
     return (rest,) if rest.strip() else ()
 
 
@@ -241,7 +245,7 @@ _HOW: Final = (
 )
 
 
-class Unfit(Exception):
+class UnfitMemory(Exception):
     """A call that is not carried out: of which kind the reason is, and the reason."""
 
     def __init__(self, kind: str, why: str) -> None:
@@ -249,7 +253,7 @@ class Unfit(Exception):
         self.kind, self.why = kind, why
 
 
-class Founded(msgspec.Struct, frozen=True):
+class FoundedMemory(msgspec.Struct, frozen=True):
     """A memory with what it rests on."""
 
     topic: Topic
@@ -257,14 +261,22 @@ class Founded(msgspec.Struct, frozen=True):
     quote: str
 
 
-def founded(new: Topic, old: Topic | None, sources: Sources, session: str) -> Founded:
-    """The memory as it may be saved; `Unfit` when nobody said it. `old` is what its file holds now."""
+def check_sources(
+    new: Topic, old: Topic | None, sources: SourceMessages, session: str
+) -> FoundedMemory:
+    """The memory as it may be saved; `UnfitMemory` when nobody said it. `old` is what its file holds
+    now.
+    """
     _check_form(new)
     kept = set(old.body.split("\n")) if old else set()
     found = _found(new, kept, sources)
-    stated = statement(new) if old is None else f"{statement(new)}\n{statement(old)}"
-    if not any(related(stated, said, quote) for quote, said in found):
-        raise Unfit(
+    stated = (
+        extract_statement(new)
+        if old is None
+        else f"{extract_statement(new)}\n{extract_statement(old)}"
+    )
+    if not any(is_related(stated, said, quote) for quote, said in found):
+        raise UnfitMemory(
             "source",
             f"what it quotes (“{found[0][0]}”) says nothing of what it states; {_HOW}, or leave it",
         )
@@ -272,37 +284,39 @@ def founded(new: Topic, old: Topic | None, sources: Sources, session: str) -> Fo
         _check_not_copied(new, old, kept, sources)
     newest = max(found, key=lambda one: one[1].at)[1]
     origin = Origin(
-        session, tuple(sorted({said.id for _, said in found})), date_of(newest.at), "extraction"
+        session, tuple(sorted({said.id for _, said in found})), format_date(newest.at), "extraction"
     )
     description = new.description
     if old is None or description != old.description:
-        description = absolute(description, newest.at)
+        description = make_dates_absolute(description, newest.at)
     body = _body(new, kept, list(_blocks(new, kept)) and [quote for quote, _ in found], newest.at)
-    data = changed(new, description=description, body=body, origin=origin)
-    return Founded(read_topic(data, new.file), origin, found[0][0])
+    data = change_topic(new, description=description, body=body, origin=origin)
+    return FoundedMemory(read_topic(data, new.file), origin, found[0][0])
 
 
 def _check_form(topic: Topic) -> None:
-    if topic.type is None or find_frontmatter(decoded(topic.data)) is None:
-        raise Unfit(
+    if topic.type is None or find_frontmatter(decode_text(topic.data)) is None:
+        raise UnfitMemory(
             "form",
             "a memory begins with frontmatter: name, description, and as type one of "
             f"{', '.join(TYPES)}",
         )
-    if not words(topic.description) or not words(statement(topic)):
-        raise Unfit("form", "a memory needs a description that says what it is about, and a text")
+    if not split_words(topic.description) or not split_words(extract_statement(topic)):
+        raise UnfitMemory(
+            "form", "a memory needs a description that says what it is about, and a text"
+        )
 
 
-def _found(topic: Topic, kept: set[str], sources: Sources) -> list[tuple[str, Said]]:
+def _found(topic: Topic, kept: set[str], sources: SourceMessages) -> list[tuple[str, SourceQuote]]:
     """The quotes and who said them: every new one, else those in the file that were said here too."""
     person = topic.type in BY_PERSON
-    found = list[tuple[str, Said]]()
+    found = list[tuple[str, SourceQuote]]()
     for block in _blocks(topic, kept):
         if (one := _said(block, sources, person)) is None:
             whose = "the person did not type" if person else "nobody said"
-            raise Unfit(
+            raise UnfitMemory(
                 "source",
-                f"{whose} “{shortened(block, 120)}” in this conversation: results of tools, files and "
+                f"{whose} “{shorten_text(block, 120)}” in this conversation: results of tools, files and "
                 f"recalled memories are no source, and a quote needs a few words in a row; {_HOW}, or "
                 "leave it",
             )
@@ -312,11 +326,11 @@ def _found(topic: Topic, kept: set[str], sources: Sources) -> list[tuple[str, Sa
         found = [one for one in there if one is not None]
     if not found:
         more = "" if person else ", or a sentence of yours that they answered without objecting"
-        raise Unfit("source", f"it does not say what it rests on; {_HOW}{more}")
+        raise UnfitMemory("source", f"it does not say what it rests on; {_HOW}{more}")
     return found
 
 
-def _said(block: str, sources: Sources, person: bool) -> tuple[str, Said] | None:
+def _said(block: str, sources: SourceMessages, person: bool) -> tuple[str, SourceQuote] | None:
     for quote in _readings(block):
         if (said := sources.find(quote, assistant=not person)) is not None:
             return quote, said
@@ -332,10 +346,10 @@ def _blocks(topic: Topic, kept: set[str]) -> Iterator[str]:
         elif block:
             yield " ".join(block)
             block = []
-    frontmatter = find_frontmatter(decoded(topic.data))
-    entry = origin_entry(frontmatter.entries) if frontmatter else None
-    quote = last(entry.inner, "quote") if entry is not None else None
-    if quote is not None and words(quote.value or ""):
+    frontmatter = find_frontmatter(decode_text(topic.data))
+    entry = find_origin_entry(frontmatter.entries) if frontmatter else None
+    quote = find_last_entry(entry.inner, "quote") if entry is not None else None
+    if quote is not None and split_words(quote.value or ""):
         yield (quote.value or "").strip()
 
 
@@ -350,15 +364,17 @@ def _readings(block: str) -> list[str]:
     return [plain, inside[1].strip()] if inside else [plain]
 
 
-def _check_not_copied(topic: Topic, old: Topic | None, kept: set[str], sources: Sources) -> None:
+def _check_not_copied(
+    topic: Topic, old: Topic | None, kept: set[str], sources: SourceMessages
+) -> None:
     lines = [line for line in topic.body.split("\n") if line not in kept and not is_quote(line)]
     if old is None or topic.description != old.description:
         lines.append(topic.description)
     for line in lines:
         if run := sources.copied(line):
-            raise Unfit(
+            raise UnfitMemory(
                 "source",
-                f"“{shortened(run, 120)}” comes from a result, a file or a recalled memory, and the "
+                f"“{shorten_text(run, 120)}” comes from a result, a file or a recalled memory, and the "
                 "person never said it; save only what they said themselves",
             )
 
@@ -366,12 +382,12 @@ def _check_not_copied(topic: Topic, old: Topic | None, kept: set[str], sources: 
 def _body(topic: Topic, kept: set[str], quotes: Sequence[str], at: float) -> str:
     """The text with calendar dates, and below it each new quote on a line of its own."""
     own = [line for line in topic.body.split("\n") if line in kept or not is_quote(line)]
-    lines = [line if line in kept else absolute(line, at) for line in own]
+    lines = [line if line in kept else make_dates_absolute(line, at) for line in own]
     text = _GAP.sub("\n\n", "\n".join(lines)).rstrip()
     return "\n".join([text, "", *(_written(quote) for quote in dict.fromkeys(quotes))])
 
 
 def _written(quote: str) -> str:
     """In quotation marks: what was said stays as it was said, its dates too."""
-    inner = shortened(quote, LONGEST_QUOTE - 2).replace("“", "‘").replace("”", "’")
+    inner = shorten_text(quote, LONGEST_QUOTE - 2).replace("“", "‘").replace("”", "’")
     return f"> “{inner}”"

@@ -23,32 +23,32 @@ from typing import ClassVar, Final
 import anyio
 import msgspec
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Emit, Failed, Notice, Surfaced
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Emit, Failed, Notice, Surfaced
+from sevenfold.core.messages import Message, Text, ToolUse
+from sevenfold.core.protocols import Attach, Change, Clock
+from sevenfold.core.tokens import scale_constant
+from sevenfold.core.transcript import Id, Mark, View
 from sevenfold.layers.l5_durable_memory.selection import (
     LEAST,
-    Attachment,
     ByModel,
-    Found,
     Limits,
     ModelSelector,
-    Shown,
-    Sources,
-    Wanted,
-    attachment,
-    by_search,
-    read_in,
-    shown_in,
+    RecallAttachment,
+    RecallParts,
+    RecallQuery,
+    Selection,
+    ShownMemories,
+    find_read_memories,
+    find_shown_memories,
+    make_attachment,
+    select_by_search,
 )
-from sevenfold.layers.settings import RecallSettings
-from sevenfold.layers.shared.facts import TYPED, call_of
-from sevenfold.memory.agent_writes import set_aside
-from sevenfold.memory.recalled import BY, Recalled
-from sevenfold.messages import Message, Text, ToolUse
+from sevenfold.layers.shared.facts import TYPED, summarise_call
+from sevenfold.memory.agent_writes import is_memory_ignored
+from sevenfold.memory.recall_results import BY, Recalled
 from sevenfold.models.capabilities import OFFLINE
-from sevenfold.protocols import Attach, Clock, Handback
-from sevenfold.tokens import scaled
-from sevenfold.transcript import Id, Mark, View
+from sevenfold.settings.layers import RecallSettings
 
 LONGEST: Final = 2_000
 """Characters to search with. Of a longer text the two ends: a question stands before or after the rest."""
@@ -63,7 +63,7 @@ Laos, Burma and Cambodia."""
 _WORD: Final = re.compile(r"\S*\w\S*")
 
 
-class Question(msgspec.Struct, frozen=True):
+class UserQuestion(msgspec.Struct, frozen=True):
     """Something that a person typed: where it stands, what it says, whether a reply has begun."""
 
     id: Id
@@ -71,27 +71,31 @@ class Question(msgspec.Struct, frozen=True):
     answered: bool = False
 
 
-def newest_question(view: View) -> Question | None:
+def find_newest_question(view: View) -> UserQuestion | None:
     """The newest; results of tools and what the program itself said are none."""
     answered = False
     for at in range(len(view) - 1, -1, -1):
         placed = view[at]
         if placed.message.role == "assistant":
             answered = True
-        elif placed.by in TYPED and not placed.message.results and (text := typed(placed.message)):
-            return Question(placed.id, text, answered)
+        elif (
+            placed.by in TYPED
+            and not placed.message.results
+            and (text := extract_typed_text(placed.message))
+        ):
+            return UserQuestion(placed.id, text, answered)
     return None
 
 
-def typed_in(view: View) -> Iterator[str]:
+def find_typed_texts(view: View) -> Iterator[str]:
     """All that a person typed, the newest first."""
     for at in range(len(view) - 1, -1, -1):
         placed = view[at]
         if placed.by in TYPED and placed.message.role == "user" and not placed.message.results:
-            yield typed(placed.message)
+            yield extract_typed_text(placed.message)
 
 
-def typed(message: Message) -> str:
+def extract_typed_text(message: Message) -> str:
     """The words of a message without what was piped in behind them."""
     text = "\n".join(b.text for b in message.content if isinstance(b, Text))
     return _PIPED.sub("", text).strip()
@@ -99,10 +103,10 @@ def typed(message: Message) -> str:
 
 def is_worth_a_search(text: str) -> bool:
     """More than one word: "ok", "继续" and "continue" ask for nothing that could be remembered."""
-    return words(text[:LONGEST]) >= 2
+    return count_words(text[:LONGEST]) >= 2
 
 
-def words(text: str) -> float:
+def count_words(text: str) -> float:
     """About how many words this has, in scripts with and without spaces."""
     count = 0.0
     for script, length in _UNSPACED:
@@ -111,7 +115,7 @@ def words(text: str) -> float:
     return count + len(_WORD.findall(text))
 
 
-def search_text(question: str) -> str:
+def make_search_text(question: str) -> str:
     """What is searched for."""
     if len(question) <= LONGEST:
         return question
@@ -143,7 +147,7 @@ _EVERYDAY: Final = frozenset(["cd", "ls", "cat", "echo", "export", "set", "true"
 LONGEST_COMMAND: Final = 2_000
 
 
-def tools_in_use(view: View) -> frozenset[str]:
+def find_tools_in_use(view: View) -> frozenset[str]:
     """Names of tools, servers and programs that were called lately and worked when called last."""
     worked: dict[str, bool] = {}
     uses: dict[str, ToolUse] = {}
@@ -156,7 +160,7 @@ def tools_in_use(view: View) -> frozenset[str]:
     return frozenset(name for name, well in worked.items() if well)
 
 
-def explains_what_is_in_use(memory: Recalled, tools: frozenset[str]) -> bool:
+def is_tool_explanation(memory: Recalled, tools: frozenset[str]) -> bool:
     """Whether this only tells the model how to use what it is using already."""
     if memory.type != "reference" or not tools:
         return False
@@ -171,7 +175,7 @@ def _names(use: ToolUse) -> Iterator[str]:
     yield use.name
     if use.name.startswith("mcp__"):
         yield from (part.lower() for part in use.name.split("__")[1:] if part)
-    call = call_of(use)
+    call = summarise_call(use)
     if call.kind == "command":
         yield from _programs(call.about[:LONGEST_COMMAND])
 
@@ -199,11 +203,11 @@ _THREADS: Final = 2
 
 
 @dataclass(slots=True)
-class _Search:
+class _RunningSearch:
     """A search that is going on, and for which question."""
 
-    question: Question
-    found: Future[Found] = field(default_factory=Future)
+    question: UserQuestion
+    found: Future[Selection] = field(default_factory=Future)
     scope: anyio.CancelScope | None = None
     dropped: bool = False
 
@@ -214,29 +218,29 @@ class _Search:
             self.scope.cancel()
 
 
-class _Seen:
+class _RecallView:
     """What a view says about recall, looked up when it is needed and once."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self._view, self._folder = view, folder
 
     @cached_property
-    def shown(self) -> Shown:
-        return shown_in(self._view)
+    def shown(self) -> ShownMemories:
+        return find_shown_memories(self._view)
 
     @cached_property
     def files(self) -> frozenset[str]:
         """The memories that the model has before it already."""
-        return self.shown.files | read_in(self._view, self._folder)
+        return self.shown.files | find_read_memories(self._view, self._folder)
 
     @cached_property
     def tools(self) -> frozenset[str]:
-        return tools_in_use(self._view)
+        return find_tools_in_use(self._view)
 
     @property
     def ignored(self) -> bool:
         """Whether the person wants memory to be as if it were empty."""
-        return set_aside(typed_in(self._view))
+        return is_memory_ignored(find_typed_texts(self._view))
 
 
 class Recall:
@@ -245,19 +249,19 @@ class Recall:
     label: ClassVar[str] = "Recall"
 
     def __init__(
-        self, sources: Sources, clock: Clock, emit: Emit, settings: RecallSettings | None = None
+        self, sources: RecallParts, clock: Clock, emit: Emit, settings: RecallSettings | None = None
     ) -> None:
         self._sources, self._clock, self._emit = sources, clock, emit
         self._settings = settings or RecallSettings()
         self._by_model = self._model_selector()
         self._threads: ThreadPoolExecutor | None = None
-        self._question: Question | None = None
+        self._question: UserQuestion | None = None
         """The newest that was looked at."""
-        self._search: _Search | None = None
+        self._search: _RunningSearch | None = None
         self._told = False
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        question, seen = newest_question(view), _Seen(view, self._sources.folder)
+        question, seen = find_newest_question(view), _RecallView(view, self._sources.folder)
         if question is not None and self._is_new(question):
             self._begin(question, seen)
         if self._search is None or not self._search.found.done():
@@ -281,11 +285,11 @@ class Recall:
 
     # --- beginning --------------------------------------------------------------------------------------
 
-    def _is_new(self, question: Question) -> bool:
+    def _is_new(self, question: UserQuestion) -> bool:
         known = self._question
         return not question.answered and (known is None or known.id != question.id)
 
-    def _begin(self, question: Question, seen: _Seen) -> None:
+    def _begin(self, question: UserQuestion, seen: _RecallView) -> None:
         before, self._question = self._search, question
         if before is not None:
             if before.question.text == question.text:  # asked again: it is still the answer
@@ -296,21 +300,21 @@ class Recall:
             return
         if seen.ignored:
             return
-        wanted = Wanted(search_text(question.text), self._settings.limit, seen.files)
+        wanted = RecallQuery(make_search_text(question.text), self._settings.limit, seen.files)
         self._search = self._by_a_model(question, wanted)
         if self._search is None:
             spare = self._settings.limit if seen.tools else 0  # some may be left out
             self._search = self._at_once(question, wanted, wanted.limit + spare)
 
-    def _at_once(self, question: Question, wanted: Wanted, limit: int) -> _Search:
+    def _at_once(self, question: UserQuestion, wanted: RecallQuery, limit: int) -> _RunningSearch:
         """In a thread, waited for as long as nobody notices; longer when the index has to be opened."""
         wait = self._settings.first_wait_ms if self._threads is None else self._settings.wait_ms
         self._threads = self._threads or ThreadPoolExecutor(_THREADS, "recall")
-        found = self._threads.submit(by_search, self._sources.find, wanted, limit)
+        found = self._threads.submit(select_by_search, self._sources.find, wanted, limit)
         settled([found], wait / 1_000)
-        return _Search(question, found)
+        return _RunningSearch(question, found)
 
-    def _by_a_model(self, question: Question, wanted: Wanted) -> _Search | None:
+    def _by_a_model(self, question: UserQuestion, wanted: RecallQuery) -> _RunningSearch | None:
         """Beside the conversation, if there is a model that can choose."""
         select, start = self._by_model, self._sources.start
         if select is None or start is None or select.gave_up:
@@ -321,9 +325,9 @@ class Recall:
                 "memories are chosen by search alone"
             )
             return None
-        search = _Search(question)
+        search = _RunningSearch(question)
 
-        async def work() -> Sequence[Handback]:
+        async def work() -> Sequence[Change]:
             with anyio.CancelScope() as search.scope:
                 found = None if search.dropped else await select(wanted)
                 if found is not None and not search.dropped:
@@ -349,7 +353,7 @@ class Recall:
 
     # --- handing back -----------------------------------------------------------------------------------
 
-    def _result(self, search: _Search) -> Found | None:
+    def _result(self, search: _RunningSearch) -> Selection | None:
         """What it found; what broke it is said here, or by the turn where it is none of our errors."""
         try:
             return search.found.result()
@@ -357,29 +361,29 @@ class Recall:
             self._emit(Failed(BY, str(error)))
             return None
 
-    def _drop(self, search: _Search) -> None:
+    def _drop(self, search: _RunningSearch) -> None:
         """Nobody needs it any more. A failure is told even so."""
         if search.found.done() and (error := search.found.exception()):
             self._emit(Failed(BY, str(error) or repr(error)))
         search.drop()
 
-    def _attachment(self, found: Found, seen: _Seen) -> Attachment | None:
+    def _attachment(self, found: Selection, seen: _RecallView) -> RecallAttachment | None:
         """What is not in view, by now, and not about how to use what is in use."""
         fitting: dict[str, Recalled] = {}
         for one in found.memories:
-            if one.file not in seen.files and not explains_what_is_in_use(one, seen.tools):
+            if one.file not in seen.files and not is_tool_explanation(one, seen.tools):
                 fitting.setdefault(one.file, one)
         limits = self._limits(seen.shown)
-        return attachment(tuple(fitting.values()), seen.shown.next, self._clock.now(), limits)
+        return make_attachment(tuple(fitting.values()), seen.shown.next, self._clock.now(), limits)
 
-    def _limits(self, shown: Shown) -> Limits:
+    def _limits(self, shown: ShownMemories) -> Limits:
         """Recalled memories take their share of a small window, and no more."""
         settings = self._settings
-        total = int(scaled(settings.total_bytes, self._sources.able().window))
+        total = int(scale_constant(settings.total_bytes, self._sources.able().window))
         each = min(settings.bytes, total // SMALLEST_SHARE)
         return Limits(settings.limit, settings.lines, each, total - shown.bytes)
 
-    def _say(self, found: Found, made: Attachment) -> None:
+    def _say(self, found: Selection, made: RecallAttachment) -> None:
         names, files = tuple(m.name for m in made.shown), tuple(m.file for m in made.shown)
         self._emit(Surfaced(names, files, made.bytes, found.selector, found.milliseconds))
 

@@ -24,18 +24,25 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from sevenfold.clock import date_of
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Emit, Failed, Notice
-from sevenfold.layers.settings import RecallSettings, SelectorName
-from sevenfold.layers.shared.restore import touched
-from sevenfold.memory.recalled import BY, TAG, Recalled, age, caveat, is_recalled
-from sevenfold.messages import Json, Message, ToolUse, user, whole_characters
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Emit, Failed, Notice
+from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user
+from sevenfold.core.protocols import Capabilities, Forker, Work
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import count_bytes
+from sevenfold.core.transcript import Mark, View
+from sevenfold.layers.shared.restore import find_touched_files
+from sevenfold.memory.recall_results import (
+    BY,
+    TAG,
+    Recalled,
+    format_age,
+    format_caveat,
+    is_recalled,
+)
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import Capabilities, Forker, Work
-from sevenfold.request import Frame, Request
-from sevenfold.tokens import byte_length
-from sevenfold.transcript import Mark, View
+from sevenfold.settings.layers import RecallSettings, SelectorName
 
 CANDIDATES: Final = 20
 """Memories that the search puts before a model."""
@@ -53,7 +60,7 @@ Start: TypeAlias = Callable[[str, Work], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class RecallParts:
     """What recall needs of a conversation and its memory."""
 
     folder: Path
@@ -69,7 +76,7 @@ class Sources:
     start: Start | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RecallQuery(msgspec.Struct, frozen=True):
     """What memories are wanted for."""
 
     text: str
@@ -78,7 +85,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """Files that are in view already."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Selection(msgspec.Struct, frozen=True):
     """What was chosen, best first, by whom, and how long that took."""
 
     memories: tuple[Recalled, ...]
@@ -86,11 +93,11 @@ class Found(msgspec.Struct, frozen=True):
     milliseconds: float
 
 
-class Choose(Protocol):
+class MemoryChooser(Protocol):
     """Lets a model choose; `NotChosen` when there is no answer."""
 
     async def __call__(
-        self, wanted: Wanted, candidates: Sequence[Recalled], *, standing: bool
+        self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
         """`standing`: the candidates are the same for every question, as far as nobody saves."""
         ...
@@ -100,20 +107,20 @@ class NotChosen(Exception):
     """The model has chosen nothing that counts; the message says why, for people."""
 
 
-def by_search(find: Find, wanted: Wanted, limit: int = 0) -> Found:
+def select_by_search(find: Find, wanted: RecallQuery, limit: int = 0) -> Selection:
     """The search alone."""
     began = perf_counter()
     found = find(wanted.text, limit or wanted.limit, wanted.skip)
     memories = tuple(m for m in found if m.file not in wanted.skip)
-    return Found(memories, "hybrid", 1_000 * (perf_counter() - began))
+    return Selection(memories, "hybrid", 1_000 * (perf_counter() - began))
 
 
 @dataclass(slots=True)
 class ByModel:
     """A model chooses, from everything or from what a search found."""
 
-    sources: Sources
-    choose: Choose
+    sources: RecallParts
+    choose: MemoryChooser
     selector: SelectorName
     emit: Emit
     _failed: int = field(default=0, init=False)
@@ -122,21 +129,23 @@ class ByModel:
     def gave_up(self) -> bool:
         return self._failed >= FAILURES
 
-    async def __call__(self, wanted: Wanted) -> Found:
+    async def __call__(self, wanted: RecallQuery) -> Selection:
         began = perf_counter()
         alone = self.selector == "model"
         gather = partial(self._newest if alone else self._best, wanted)
         candidates = await anyio.to_thread.run_sync(gather, abandon_on_cancel=True)
         if all(one.file in wanted.skip for one in candidates):
-            return Found((), self.selector, 1_000 * (perf_counter() - began))
+            return Selection((), self.selector, 1_000 * (perf_counter() - began))
         try:
             chosen = await self.choose(wanted, candidates, standing=alone)
         except (NotChosen, SevenfoldError) as error:
             return await self._instead(wanted, candidates, str(error))
         self._failed = 0
-        return Found(chosen, self.selector, 1_000 * (perf_counter() - began))
+        return Selection(chosen, self.selector, 1_000 * (perf_counter() - began))
 
-    async def _instead(self, wanted: Wanted, candidates: Sequence[Recalled], why: str) -> Found:
+    async def _instead(
+        self, wanted: RecallQuery, candidates: Sequence[Recalled], why: str
+    ) -> Selection:
         """What the search says, where the model said nothing."""
         self._failed += 1
         self.emit(Failed(BY, f"the model did not choose, and the search does: {why}"))
@@ -144,14 +153,14 @@ class ByModel:
             said = f"memories are chosen by search alone from now on: the model failed {FAILURES} times"
             self.emit(Notice(said, "warning"))
         if self.selector == "hybrid+model":
-            return Found(tuple(candidates[: wanted.limit]), "hybrid", 0.0)
-        search = partial(by_search, self.sources.find, wanted)
+            return Selection(tuple(candidates[: wanted.limit]), "hybrid", 0.0)
+        search = partial(select_by_search, self.sources.find, wanted)
         return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
 
-    def _best(self, wanted: Wanted) -> Sequence[Recalled]:
-        return by_search(self.sources.find, wanted, CANDIDATES).memories
+    def _best(self, wanted: RecallQuery) -> Sequence[Recalled]:
+        return select_by_search(self.sources.find, wanted, CANDIDATES).memories
 
-    def _newest(self, wanted: Wanted) -> Sequence[Recalled]:
+    def _newest(self, wanted: RecallQuery) -> Sequence[Recalled]:
         return self.sources.newest(NEWEST)
 
 
@@ -174,9 +183,9 @@ class ModelSelector:
         self._fork, self._model, self._settings = fork, model, settings
 
     async def __call__(
-        self, wanted: Wanted, candidates: Sequence[Recalled], *, standing: bool
+        self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
-        listed = manifest(candidates)
+        listed = format_manifest(candidates)
         system = (_prompt(), listed) if standing else (_prompt(),)
         request = Request(Frame(self._model(), system, (_tool(wanted.limit),), _FORCED), View())
         body = _asking(wanted, "" if standing else listed)
@@ -188,23 +197,23 @@ class ModelSelector:
         except TimeoutError:
             raise NotChosen(f"no answer within {seconds:g} s") from None
         by_file = {one.file: one for one in candidates}
-        names = dict.fromkeys(name for name in chosen_in(said.reply.message) if name in by_file)
+        names = dict.fromkeys(name for name in parse_choice(said.reply.message) if name in by_file)
         return tuple(by_file[name] for name in names)
 
 
-def manifest(memories: Sequence[Recalled]) -> str:
+def format_manifest(memories: Sequence[Recalled]) -> str:
     """One line each: `- [type] file (day): description`. Nothing in it can end it."""
     lines = [
         f"- [{one.type or 'untyped'}] {one.file} ({_day(one)}): {_described(one)}"
         for one in memories
     ]
     inside = "\n".join(lines).replace("</manifest", "&lt;/manifest")
-    return whole_characters(f"<manifest>\n{inside}\n</manifest>")
+    return strip_half_characters(f"<manifest>\n{inside}\n</manifest>")
 
 
 def _day(memory: Recalled) -> str:
     try:
-        return date_of(memory.modified)
+        return format_date(memory.modified)
     except (OverflowError, OSError, ValueError):  # a year that no calendar knows
         return "no date"
 
@@ -215,7 +224,7 @@ def _described(memory: Recalled) -> str:
     return flat if len(flat) <= DESCRIPTION else f"{flat[: DESCRIPTION - 1]}…"
 
 
-def chosen_in(reply: Message) -> list[str]:
+def parse_choice(reply: Message) -> list[str]:
     """The files that an answer names, as a call of the tool or as JSON in words."""
     for use in reply.tool_uses:
         if use.name == TOOL:
@@ -237,7 +246,7 @@ def _files(given: Any) -> list[str]:
     return [file for file in files if isinstance(file, str)]
 
 
-def _asking(wanted: Wanted, listed: str) -> str:
+def _asking(wanted: RecallQuery, listed: str) -> str:
     said = wanted.text.replace("</said", "&lt;/said")
     parts = [listed, f"What the user has just said:\n<said>\n{said}\n</said>"]
     if wanted.skip:
@@ -269,7 +278,7 @@ def _prompt() -> str:
     return Path(__file__).with_name("select.md").read_text(encoding="utf-8").strip()
 
 
-_check: type[Choose] = ModelSelector
+_check: type[MemoryChooser] = ModelSelector
 
 
 MARK: Final = "recalled:"
@@ -302,7 +311,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Bytes of all, with everything around them."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownMemories(msgspec.Struct, frozen=True):
     """What a view shows of recalled memories now, and the number of the next message."""
 
     files: frozenset[str]
@@ -310,7 +319,7 @@ class Shown(msgspec.Struct, frozen=True):
     next: int
 
 
-class Attachment(msgspec.Struct, frozen=True):
+class RecallAttachment(msgspec.Struct, frozen=True):
     """The message, and the mark that goes before it in the same write."""
 
     message: Message
@@ -322,18 +331,18 @@ class Attachment(msgspec.Struct, frozen=True):
 # --- what is there already ------------------------------------------------------------------------------
 
 
-def shown_in(view: View) -> Shown:
+def find_shown_memories(view: View) -> ShownMemories:
     """By the messages that are in the view still: what has left it may be recalled again."""
     files: set[str] = set()
     size = 0
     for placed in view:
         if is_recalled(placed):
             text = placed.message.text
-            size += byte_length(text)
+            size += count_bytes(text)
             if found := _NUMBER.match(text):
                 files.update(_marked_files(view.marks.get(f"{MARK}{found[1]}")))
     numbers = [_number(name) for name in view.marks if name.startswith(MARK)]
-    return Shown(frozenset(files), size, 1 + max(numbers, default=0))
+    return ShownMemories(frozenset(files), size, 1 + max(numbers, default=0))
 
 
 def _marked_files(value: object) -> Iterable[str]:
@@ -346,7 +355,7 @@ def _number(name: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
 
 
-def read_in(view: View, folder: Path) -> frozenset[str]:
+def find_read_memories(view: View, folder: Path) -> frozenset[str]:
     """The memories that the model has itself read or written in this view, by their files."""
     name = folder.name
     there = [p for p in view if any(_may_be_below(name, use) for use in p.message.tool_uses)]
@@ -354,7 +363,7 @@ def read_in(view: View, folder: Path) -> frozenset[str]:
         return frozenset()
     results = (view.result_at(use.id) for p in there for use in p.message.tool_uses)
     there += [view[at] for at in results if at is not None]
-    return frozenset(file for path in touched(there) if (file := _below(folder, path)))
+    return frozenset(file for path in find_touched_files(there) if (file := _below(folder, path)))
 
 
 def _may_be_below(name: str, use: ToolUse) -> bool:
@@ -375,27 +384,27 @@ def _below(folder: Path, path: str) -> str:
 # --- the message ----------------------------------------------------------------------------------------
 
 
-def attachment(
+def make_attachment(
     memories: Sequence[Recalled], number: int, now: float, limits: Limits
-) -> Attachment | None:
+) -> RecallAttachment | None:
     """The message for as many of these as there is room for, in their order; None when there is none."""
     head = f'<{TAG} n="{number}">\n{_about()}'
     parts, shown = [head], list[Recalled]()
-    left = limits.left - byte_length(head) - byte_length(_END) - 1
+    left = limits.left - count_bytes(head) - count_bytes(_END) - 1
     for memory in memories:
         if len(shown) == limits.count:
             break
-        part = element(memory, now, limits)
-        if (size := byte_length(part) + 1) <= left:
+        part = format_memory(memory, now, limits)
+        if (size := count_bytes(part) + 1) <= left:
             parts.append(part)
             shown.append(memory)
             left -= size
     if not shown:
         return None
     message = user("\n".join([*parts, _END]))
-    size = byte_length(message.text)
+    size = count_bytes(message.text)
     mark = Mark(f"{MARK}{number}", {"files": [one.file for one in shown], "bytes": size})
-    return Attachment(message, mark, tuple(shown), size)
+    return RecallAttachment(message, mark, tuple(shown), size)
 
 
 @cache
@@ -403,15 +412,15 @@ def _about() -> str:
     return Path(__file__).with_name("recalled.md").read_text(encoding="utf-8").strip()
 
 
-def element(memory: Recalled, now: float, limits: Limits) -> str:
+def format_memory(memory: Recalled, now: float, limits: Limits) -> str:
     """One memory between its tags; one that is cut says so, and where the rest is."""
     path = _attribute(str(memory.path), PATH)
     opening = (
         f'<memory name="{_attribute(memory.name)}" type="{_attribute(memory.type or "untyped")}" '
-        f'saved="{age(memory.modified, now)}" path="{path}">'
+        f'saved="{format_age(memory.modified, now)}" path="{path}">'
     )
-    above = [opening, *filter(None, [caveat(memory.modified, now)])]
-    room = limits.each - sum(byte_length(text) + 1 for text in above) - len(_CLOSING)
+    above = [opening, *filter(None, [format_caveat(memory.modified, now)])]
+    room = limits.each - sum(count_bytes(text) + 1 for text in above) - len(_CLOSING)
     lines = limits.lines - len(above) - 1
     return "\n".join([*above, _cut(_whole(memory), max(2, lines), max(256, room), path), _CLOSING])
 
@@ -427,10 +436,10 @@ def _whole(memory: Recalled) -> str:
 def _cut(text: str, lines: int, room: int, path: str) -> str:
     """At most so many lines and bytes, the note about the rest included; no character is halved."""
     whole = _data(text[: room + 1])
-    if len(text) <= room and byte_length(whole) < room and whole.count("\n") < lines:
+    if len(text) <= room and count_bytes(whole) < room and whole.count("\n") < lines:
         return whole
     note = f"[cut here; the rest is in {path}]"
-    kept = whole.encode("utf-8")[: max(0, room - byte_length(note) - 2)].decode("utf-8", "ignore")
+    kept = whole.encode("utf-8")[: max(0, room - count_bytes(note) - 2)].decode("utf-8", "ignore")
     kept = "\n".join(kept.split("\n")[: max(0, lines - 1)])
     return f"{kept.rstrip()}\n{note}"
 
@@ -438,11 +447,11 @@ def _cut(text: str, lines: int, room: int, path: str) -> str:
 def _data(text: str) -> str:
     """Without anything that could end this element, look like another message, or steer a terminal."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return whole_characters(_TAGS.sub("&lt;", _CONTROL.sub("", plain)))
+    return strip_half_characters(_TAGS.sub("&lt;", _CONTROL.sub("", plain)))
 
 
 def _attribute(text: str, most: int = NAME) -> str:
     flat = _CONTROL.sub("", text[:most]).replace("\n", " ").replace("\t", " ")
     for character, name in (('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
         flat = flat.replace(character, name)
-    return whole_characters(flat)
+    return strip_half_characters(flat)

@@ -12,19 +12,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sevenfold.clock import date_of
-from sevenfold.errors import SevenfoldError
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.protocols import BackgroundStep, Capabilities, Change, Clock, Forker
+from sevenfold.core.request import Frame, Request
+from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
-from sevenfold.layers.l6_dreaming.run import Dreams, Dreamt, How
-from sevenfold.layers.l6_dreaming.workers import ByModel, ByRule, Known, MakeTools, Think
+from sevenfold.layers.l6_dreaming.workers import (
+    DreamContext,
+    MakeTools,
+    ModelDreamer,
+    RuleDreamer,
+    Think,
+)
 from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.models.capabilities import OFFLINE
-from sevenfold.protocols import After, Capabilities, Clock, Forker, Handback
-from sevenfold.request import Frame, Request
 from sevenfold.tools.permissions import EDITORS
 
 if TYPE_CHECKING:
-    from sevenfold.memory.consolidation.tidy import Learn
+    from sevenfold.memory.consolidation.housekeeping import Learn
 
 ROOM: Final = 0.4
 """Of the window, so much has to be free: a dream reads a lot, and nothing clears up behind it."""
@@ -37,7 +43,7 @@ class Dreaming:
 
     def __init__(
         self,
-        dreams: Dreams,
+        dreams: DreamRunner,
         fork: Forker,
         tools: MakeTools,
         able: Callable[[], Capabilities],
@@ -56,44 +62,44 @@ class Dreaming:
         self._looked_on = ""
         self._tried = False
 
-    async def __call__(self, request: Request) -> Sequence[Handback]:
+    async def __call__(self, request: Request) -> Sequence[Change]:
         if self._tried or request.source != "main" or not len(request.view):
             return ()
         if self._nightly and not self._night_is_over():
             return ()
         think = self._think(request)
-        if isinstance(think, ByModel) and not self._room(request):
+        if isinstance(think, ModelDreamer) and not self._room(request):
             return ()
         ended = await self.dreams.dream(think, by_hand=self._nightly)
         self._tried = ended.status in ("failed", "killed")
         return ()
 
     async def asked(
-        self, request: Request, *, by_hand: bool = True, how: How | None = None
-    ) -> Dreamt:
+        self, request: Request, *, by_hand: bool = True, how: DreamMode | None = None
+    ) -> DreamResult:
         """A dream that somebody asked for; `by_hand`: whatever the gates say, only not beside another."""
         by_hand = by_hand or self._nightly
         return await self.dreams.dream(self._think(request), by_hand=by_hand, how=how)
 
     def _think(self, request: Request) -> Think:
         if request.frame.model == OFFLINE or not _can_write(request.frame):
-            return ByRule(self._clock, lambda: self.dreams.previous, self._learn)
+            return RuleDreamer(self._clock, lambda: self.dreams.previous, self._learn)
         longest = self._able().max_output
-        return ByModel(self._fork, request, self._tools, self._clock, self._known, longest)
+        return ModelDreamer(self._fork, request, self._tools, self._clock, self._known, longest)
 
-    def _known(self) -> Known:
+    def _known(self) -> DreamContext:
         """Reads the folder and looks at the transcripts: not to be called where somebody waits."""
         dreams, last = self.dreams, self.dreams.previous
         try:
             findings = tuple(f"{one.file}: {one.text}" for one in dreams.store.check())
         except SevenfoldError:
             findings = ()
-        return Known(
+        return DreamContext(
             transcripts=dreams.transcripts,
             now=self._clock.now(),
             last=last,
             steps=dreams.settings.steps,
-            sessions=tuple(sessions_since(dreams.transcripts, last or 0.0, dreams.session)),
+            sessions=tuple(find_sessions_since(dreams.transcripts, last or 0.0, dreams.session)),
             findings=findings,
         )
 
@@ -104,8 +110,8 @@ class Dreaming:
 
     def _night_is_over(self) -> bool:
         """Whether a day has begun since the last dream, and something was noted before it."""
-        today, last = date_of(self._clock.now()), self.dreams.lock.last()
-        since = date_of(last) if last is not None else ""
+        today, last = format_date(self._clock.now()), self.dreams.lock.last()
+        since = format_date(last) if last is not None else ""
         if since >= today or self._looked_on == today or not self.dreams.enabled():
             return False
         self._looked_on = today
@@ -113,7 +119,7 @@ class Dreaming:
         return any(since <= day < today for day in days)
 
 
-def sessions_since(transcripts: Path, since: float, current: str) -> list[str]:
+def find_sessions_since(transcripts: Path, since: float, current: str) -> list[str]:
     """The sessions that were written to after a moment, the newest first, without the current one."""
     found: list[tuple[float, str]] = []
     try:
@@ -132,4 +138,4 @@ def _can_write(frame: Frame) -> bool:
     return {tool.get("name") for tool in frame.tools} >= EDITORS
 
 
-_check: type[After] = Dreaming
+_check: type[BackgroundStep] = Dreaming

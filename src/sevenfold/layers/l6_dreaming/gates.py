@@ -21,23 +21,23 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.layers.settings import DreamSettings
-from sevenfold.memory.dreams.lock import Busy, DreamLock, Held, credible
-from sevenfold.protocols import Clock
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.dreams.lock import DreamLock, DreamLockBusy, HeldDreamLock, is_credible_time
+from sevenfold.settings.layers import DreamSettings
 
-Gate: TypeAlias = Literal["off", "time", "scan", "sessions", "lock"]
+GateName: TypeAlias = Literal["off", "time", "scan", "sessions", "lock"]
 TRANSCRIPT: Final = ".jsonl"
 
 
-class Closed(msgspec.Struct, frozen=True):
+class ClosedGate(msgspec.Struct, frozen=True):
     """No dream now, and why, in a sentence."""
 
-    gate: Gate
+    gate: GateName
     why: str
 
 
-class Gates:
+class DreamGates:
     """The gates of one session. `sessions` is the folder of its project's transcripts."""
 
     def __init__(
@@ -55,33 +55,33 @@ class Gates:
         self._scanned: float | None = None
         self._looked: float | None = None
 
-    def enter(self) -> Held | Closed:
+    def enter(self) -> HeldDreamLock | ClosedGate:
         """Go through all gates; whoever gets the lock dreams, and has to give it back."""
         if (closed := self.check()) is not None:
             return closed
         return self.take()
 
-    def take(self) -> Held | Closed:
+    def take(self) -> HeldDreamLock | ClosedGate:
         """Only the last gate: for a dream that somebody asked for by hand."""
         found = self.lock.acquire()
-        return Closed("lock", str(found)) if isinstance(found, Busy) else found
+        return ClosedGate("lock", str(found)) if isinstance(found, DreamLockBusy) else found
 
-    def check(self) -> Closed | None:
+    def check(self) -> ClosedGate | None:
         """All gates but the lock; None when it is time."""
         if not self._enabled():
-            return Closed("off", "dreaming is switched off")
+            return ClosedGate("off", "dreaming is switched off")
         now = self._clock.now()
         since = self._last(now)
         hours = self._settings.hours
         if since is not None and now - since < hours * 3600:
-            return Closed("time", f"the last dream was less than {hours:g} hours ago")
+            return ClosedGate("time", f"the last dream was less than {hours:g} hours ago")
         pause = self._settings.scan_minutes * 60
         if self._scanned is not None and 0 <= now - self._scanned < pause:
-            return Closed("scan", "the sessions were counted a short while ago")
+            return ClosedGate("scan", "the sessions were counted a short while ago")
         self._scanned = now
         if not self._enough(since or 0.0):
             least = self._settings.sessions
-            return Closed("sessions", f"fewer than {least} sessions since the last dream")
+            return ClosedGate("sessions", f"fewer than {least} sessions since the last dream")
         return None
 
     def _last(self, now: float) -> float | None:
@@ -93,7 +93,7 @@ class Gates:
             with contextlib.suppress(SevenfoldError):  # a folder that cannot be written: it stays
                 self.lock.settle()
             last = self.lock.last()
-        if last is not None and not credible(last, now, stale):
+        if last is not None and not is_credible_time(last, now, stale):
             return now - hours * 3600 - 1  # a wrong clock set it: as if it had just become due
         return last
 

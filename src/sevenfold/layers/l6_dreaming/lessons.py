@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from sevenfold.memory.dates.relative import absolute
-from sevenfold.memory.topic_file import Type, summary
-from sevenfold.offline.memorise import name_of, type_of
+from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.topic_file import Type, summarise_body
+from sevenfold.offline.memory_requests import classify_memory, make_memory_name
 
 
-class NotedDown(msgspec.Struct, frozen=True):
+class NotedLesson(msgspec.Struct, frozen=True):
     """A memory to be."""
 
     type: Type
@@ -22,9 +22,9 @@ class NotedDown(msgspec.Struct, frozen=True):
     body: str
 
 
-def from_note(text: str, at: float) -> list[NotedDown]:
+def make_lessons(text: str, at: float) -> list[NotedLesson]:
     """The memory that a note makes; none when it says nothing."""
-    text = absolute(text.strip(), at)
+    text = make_dates_absolute(text.strip(), at)
     if not text:
         return []
-    return [NotedDown(type_of(text), name_of(text), summary(text), text)]
+    return [NotedLesson(classify_memory(text), make_memory_name(text), summarise_body(text), text)]

@@ -18,11 +18,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.events import Emit, Progress
-from sevenfold.memory.dreams.lock import Process, this_process
-from sevenfold.messages import ToolUse
-from sevenfold.protocols import Clock
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Progress
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.dreams.lock import LockProcess, read_current_process
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
 BY: Final = "dream"
@@ -30,22 +30,22 @@ KEPT: Final = 30
 """Turns of the model that are kept for display."""
 STATUS: Final = "dream.json"
 STOP: Final = "dream-stop"
-Status: TypeAlias = Literal["running", "waiting", "completed", "failed", "killed"]
-Phase: TypeAlias = Literal["starting", "updating"]
+DreamStatus: TypeAlias = Literal["running", "waiting", "completed", "failed", "killed"]
+DreamPhase: TypeAlias = Literal["starting", "updating"]
 _LARGEST: Final = 1 << 20
 _WIDE: Final = 60
 _SHOWN: Final = 3
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class DreamSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A dream at one moment."""
 
     id: str
-    owner: Process
+    owner: LockProcess
     began: float
     session: str = ""
-    status: Status = "running"
-    phase: Phase = "starting"
+    status: DreamStatus = "running"
+    phase: DreamPhase = "starting"
     turns: tuple[str, ...] = ()
     """The last of them, the oldest first: what was called."""
     touched: tuple[str, ...] = ()
@@ -62,32 +62,32 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "running" and self.owner.lives()
 
 
-def last_known(state: Path) -> Snapshot | None:
+def read_last_snapshot(state: Path) -> DreamSnapshot | None:
     """What is known of the dream of now, or of the last one; None when there was none."""
     with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
         data = read_if_there(state / STATUS, _LARGEST, nofollow=True)
-        return msgspec.json.decode(data, type=Snapshot) if data is not None else None
+        return msgspec.json.decode(data, type=DreamSnapshot) if data is not None else None
     return None
 
 
-def ask_to_stop(state: Path) -> Snapshot | None:
+def ask_to_stop(state: Path) -> DreamSnapshot | None:
     """Let the dream that goes on stop by itself, soon; None when none does."""
-    known = last_known(state)
+    known = read_last_snapshot(state)
     if known is None or not known.running:
         return None
     write_atomic(state / STOP, known.id.encode("ascii"), nofollow=True)
     return known
 
 
-class Watch:
+class DreamWatch:
     """Follows one dream and tells about it."""
 
     def __init__(self, id: str, state: Path, session: str, clock: Clock, emit: Emit) -> None:
         self.id, self._state, self._session = id, state, session
         self._clock, self._emit = clock, emit
         self.began = clock.now()
-        self.phase: Phase = "starting"
-        self.status: Status = "running"
+        self.phase: DreamPhase = "starting"
+        self.status: DreamStatus = "running"
         self.turns: deque[str] = deque(maxlen=KEPT)
         self.touched: dict[str, None] = {}
         self.denied = 0
@@ -103,7 +103,7 @@ class Watch:
 
     def calls(self, use: ToolUse) -> None:
         """A call begins; those that run beside each other are one turn."""
-        what = called(use)
+        what = describe_call(use)
         if self._running and self.turns:
             self.turns[-1] = f"{self.turns[-1]} · {what}"
         else:
@@ -119,9 +119,9 @@ class Watch:
         self.phase = "updating"
         if file not in self.touched:
             self.touched[file] = None
-            self._emit(Progress(BY, f"dreaming: updating {listed(tuple(self.touched))}"))
+            self._emit(Progress(BY, f"dreaming: updating {format_names(tuple(self.touched))}"))
 
-    def end(self, status: Status, said: str, revision: str = "") -> None:
+    def end(self, status: DreamStatus, said: str, revision: str = "") -> None:
         self.status, self.said, self._revision = status, said, revision
         self._ended = self._clock.now()
         self._forget_wish()
@@ -139,10 +139,10 @@ class Watch:
         return False
 
     @property
-    def now(self) -> Snapshot:
-        return Snapshot(
+    def now(self) -> DreamSnapshot:
+        return DreamSnapshot(
             id=self.id,
-            owner=this_process(),
+            owner=read_current_process(),
             began=self.began,
             session=self._session,
             status=self.status,
@@ -166,21 +166,21 @@ class Watch:
             (self._state / STOP).unlink()
 
 
-def told(snapshot: Snapshot) -> str:
+def describe_dream(snapshot: DreamSnapshot) -> str:
     """A dream that goes on, in a few words: for the footer."""
     if snapshot.phase == "starting":
         return "starting"
-    return f"updating {listed(snapshot.touched)}"
+    return f"updating {format_names(snapshot.touched)}"
 
 
-def listed(files: Sequence[str]) -> str:
+def format_names(files: Sequence[str]) -> str:
     """Some names, and how many more there are."""
     shown = ", ".join(files[-_SHOWN:])
     more = len(files) - _SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def called(use: ToolUse) -> str:
+def describe_call(use: ToolUse) -> str:
     """One call of a tool in a few words."""
     for name in ("file_path", "pattern", "command", "path"):
         if isinstance(value := use.input.get(name), str):

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Mistake, StorageFailure
-from sevenfold.memory.dreams.commit import commit, preview
-from sevenfold.memory.dreams.losses import Explained
-from sevenfold.memory.dreams.plan import Outcome
-from sevenfold.memory.dreams.stage import Staged, discard, opened, waiting
+from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.memory.dreams.commit import commit_dream, preview_dream
+from sevenfold.memory.dreams.losses import LossReason
+from sevenfold.memory.dreams.plan import DreamOutcome
+from sevenfold.memory.dreams.stage import DreamStage, discard_stage, list_waiting_stages, open_stage
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.storage.files import read_if_there, write_atomic
@@ -23,60 +23,60 @@ ENDING: Final = ".jsonl"
 _LARGEST: Final = 16 << 20
 
 
-class _Account(msgspec.Struct, frozen=True):
+class _ReviewAccount(msgspec.Struct, frozen=True):
     author: Author
-    explained: dict[str, Explained] = {}
+    explained: dict[str, LossReason] = {}
     transcripts: str = ""
 
 
 def keep_for_review(
-    staged: Staged, author: Author, explained: Mapping[str, Explained], transcripts: Path
+    staged: DreamStage, author: Author, explained: Mapping[str, LossReason], transcripts: Path
 ) -> None:
     """Keep the copy and what the dream said about it, also when this process is gone."""
-    account = _Account(author, dict(explained), str(transcripts))
+    account = _ReviewAccount(author, dict(explained), str(transcripts))
     write_atomic(staged.place / ACCOUNT, msgspec.json.encode(account), nofollow=True)
     staged.wait()
 
 
-def newest(state: Path) -> str | None:
+def find_newest_review(state: Path) -> str | None:
     """The dream that waits; of several the newest."""
-    found = waiting(state)
+    found = list_waiting_stages(state)
     return found[-1] if found else None
 
 
-def shown(store: MemoryStore, id: str) -> Outcome:
+def preview_review(store: MemoryStore, id: str) -> DreamOutcome:
     """What the dream would change in the folder as it is now."""
-    staged = opened(store.state, id)
+    staged = open_stage(store.state, id)
     account = _account(staged)
-    sessions = session_names(Path(account.transcripts))
-    return preview(store, staged, account.author, account.explained, sessions)
+    sessions = list_session_names(Path(account.transcripts))
+    return preview_dream(store, staged, account.author, account.explained, sessions)
 
 
-def accept(store: MemoryStore, id: str) -> Outcome:
+def accept_review(store: MemoryStore, id: str) -> DreamOutcome:
     """Take it over; older ones that wait are dropped, for they know less."""
-    staged = opened(store.state, id)
+    staged = open_stage(store.state, id)
     account = _account(staged)
-    sessions = session_names(Path(account.transcripts))
-    done = commit(store, staged, account.author, account.explained, sessions)
-    for other in waiting(store.state):
-        reject(store, other)
+    sessions = list_session_names(Path(account.transcripts))
+    done = commit_dream(store, staged, account.author, account.explained, sessions)
+    for other in list_waiting_stages(store.state):
+        reject_review(store, other)
     return done
 
 
-def reject(store: MemoryStore, id: str) -> None:
+def reject_review(store: MemoryStore, id: str) -> None:
     """Nothing of it is taken over."""
-    discard(opened(store.state, id))
+    discard_stage(open_stage(store.state, id))
 
 
-def _account(staged: Staged) -> _Account:
+def _account(staged: DreamStage) -> _ReviewAccount:
     with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
         data = read_if_there(staged.place / ACCOUNT, _LARGEST, nofollow=True)
         if data is not None:
-            return msgspec.json.decode(data, type=_Account)
+            return msgspec.json.decode(data, type=_ReviewAccount)
     raise Mistake(f"{staged.place} is damaged: reject this dream, and dream again")
 
 
-def session_names(transcripts: Path) -> frozenset[str]:
+def list_session_names(transcripts: Path) -> frozenset[str]:
     """The sessions in a folder; names alone are read."""
     try:
         return frozenset(path.stem for path in transcripts.iterdir() if path.suffix == ENDING)

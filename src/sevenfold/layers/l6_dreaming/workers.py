@@ -17,41 +17,41 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import as_cached
-from sevenfold.clock import date_of
-from sevenfold.errors import Failure
-from sevenfold.layers.l6_dreaming.progress import Watch
-from sevenfold.memory.daily_logs import day_of
-from sevenfold.memory.dreams.stage import Staged
+from sevenfold.cache.prefix import find_cached_view
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import Failure
+from sevenfold.core.messages import ToolResult, ToolUse, strip_half_characters, user
+from sevenfold.core.protocols import Clock, Forker, ToolFailed, Tools
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import Usage
+from sevenfold.layers.l6_dreaming.progress import DreamWatch
+from sevenfold.memory.daily_logs import parse_log_day
+from sevenfold.memory.dreams.stage import DreamStage
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.guard.guard import Guard
-from sevenfold.memory.recalled import age
+from sevenfold.memory.recall_results import format_age
 from sevenfold.memory.topic_file import read_topic
-from sevenfold.messages import ToolResult, ToolUse, user, whole_characters
 from sevenfold.models.directives import write_directive
-from sevenfold.models.jsontext import NotJson, decode_object
-from sevenfold.protocols import Clock, Forker, ToolFailed, Tools
-from sevenfold.request import Request
-from sevenfold.tokens import Usage
-from sevenfold.tools.confined import Confined
-from sevenfold.tools.paths import real
-from sevenfold.tools.workspace import Keeper
+from sevenfold.models.jsontext import NotJson, decode_json_object
+from sevenfold.tools.confined_tools import ConfinedTools
+from sevenfold.tools.paths import resolve_path
+from sevenfold.tools.workspace import FileKeeper
 
 if TYPE_CHECKING:
-    from sevenfold.memory.consolidation.staged import Report
-    from sevenfold.memory.consolidation.tidy import Learn
-    from sevenfold.memory.dreams.losses import Explained
+    from sevenfold.memory.consolidation.housekeeping import Learn
+    from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
+    from sevenfold.memory.dreams.losses import LossReason
 
 KEPT_APART: Final = (f"{LOGS}/", "team/")
 """What a dream reads and does not change."""
 
 
 class DreamTools:
-    """Implements `protocols.Tools` on a `Confined` that may change the copy."""
+    """Implements `protocols.Tools` on a `ConfinedTools` that may change the copy."""
 
-    def __init__(self, confined: Confined, watch: Watch) -> None:
+    def __init__(self, confined: ConfinedTools, watch: DreamWatch) -> None:
         self._confined, self._watch = confined, watch
 
     @property
@@ -95,7 +95,7 @@ class StagedKeeper:
     """Tells how old a memory of the copy is, and lets no secret in: that is found out at once."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder, self._clock = real(folder), clock
+        self._folder, self._clock = resolve_path(folder), clock
         self._guard = Guard(largest=HEAD)
 
     def keeps(self, path: Path) -> bool:
@@ -118,10 +118,10 @@ class StagedKeeper:
             modified = path.stat().st_mtime
         except OSError:
             return ""
-        return f"[a memory, saved {age(modified, self._clock.now())}]"
+        return f"[a memory, saved {format_age(modified, self._clock.now())}]"
 
 
-_check: tuple[type[Tools], type[Keeper]] = (DreamTools, StagedKeeper)
+_check: tuple[type[Tools], type[FileKeeper]] = (DreamTools, StagedKeeper)
 
 
 MOST_FILES: Final = 200
@@ -134,7 +134,7 @@ _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 _FENCED: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class DreamContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a dream is told about the folder and its surroundings."""
 
     transcripts: Path
@@ -147,13 +147,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What a check of the folder found, a sentence each."""
 
 
-def asking(staged: Staged, known: Known) -> str:
+def format_dream_request(staged: DreamStage, known: DreamContext) -> str:
     """The words of the directive. Every path in it that may be written to is one of the copy."""
     values = {
         "staged": str(staged.folder),
         "transcripts": str(known.transcripts),
-        "today": date_of(known.now),
-        "last": f"on {date_of(known.last)}"
+        "today": format_date(known.now),
+        "last": f"on {format_date(known.last)}"
         if known.last is not None
         else "never: this is the first",
         "steps": str(known.steps),
@@ -162,7 +162,7 @@ def asking(staged: Staged, known: Known) -> str:
         "logs": _logs(staged),
         "sessions": _sessions(known.sessions),
     }
-    return whole_characters(_PLACE.sub(lambda found: values[found[1]], _rules()))
+    return strip_half_characters(_PLACE.sub(lambda found: values[found[1]], _rules()))
 
 
 @cache
@@ -170,7 +170,7 @@ def _rules() -> str:
     return Path(__file__).with_name("dream.md").read_text(encoding="utf-8").strip()
 
 
-def _files(staged: Staged) -> str:
+def _files(staged: DreamStage) -> str:
     """`- [type] file (day): description`, the newest first."""
     dated = sorted(
         ((staged.folder / file).stat().st_mtime, file) for file in staged.files if is_topic(file)
@@ -186,7 +186,7 @@ def _files(staged: Staged) -> str:
 def _row(folder: Path, file: str, at: float) -> str:
     topic = read_topic((folder / file).read_bytes(), file)
     about = " ".join(topic.description.split())[:_DESCRIBED]
-    return f"- [{topic.type or 'untyped'}] {file} ({date_of(at)}): {_escaped(about)}"
+    return f"- [{topic.type or 'untyped'}] {file} ({format_date(at)}): {_escaped(about)}"
 
 
 def _findings(findings: Sequence[str]) -> str:
@@ -201,8 +201,8 @@ def _escaped(text: str) -> str:
     return text.replace("<", "&lt;")
 
 
-def _logs(staged: Staged) -> str:
-    days = [day for file in staged.files if (day := day_of(file))]
+def _logs(staged: DreamStage) -> str:
+    days = [day for file in staged.files if (day := parse_log_day(file))]
     if not days:
         return ", of which there are none"
     return f", the newest: {', '.join(sorted(days)[-MOST_LOGS:])}"
@@ -217,19 +217,19 @@ def _sessions(sessions: Sequence[str]) -> str:
 # --- its last words -------------------------------------------------------------------------------------
 
 
-def accounted(text: str) -> Mapping[str, Explained]:
+def parse_account(text: str) -> Mapping[str, LossReason]:
     """What the model says became of what is gone; whatever cannot be understood is left out."""
-    from sevenfold.memory.dreams.losses import Explained, Reason
+    from sevenfold.memory.dreams.losses import LossReason, Reason
 
     reasons = get_args(Reason)
-    found: dict[str, Explained] = {}
+    found: dict[str, LossReason] = {}
     for row in _rows(text):
         if not isinstance(row, dict):
             continue
         what, why, by, evidence = (_text(row.get(key)) for key in ("what", "why", "by", "evidence"))
         if what and why in reasons:
             reason = msgspec.convert(why, Reason)
-            found[what] = Explained(reason, evidence or by, by)
+            found[what] = LossReason(reason, evidence or by, by)
     return found
 
 
@@ -240,7 +240,7 @@ def _rows(text: str) -> Sequence[object]:
         text[begin : end + 1] if begin >= 0 else "",
     ):
         try:
-            gone = decode_object(candidate).get("gone")
+            gone = decode_json_object(candidate).get("gone")
         except NotJson:
             continue
         if isinstance(gone, list):
@@ -255,20 +255,20 @@ def _text(value: object) -> str:
 KIND: Final = "dream"
 ANSWER: Final = 4_000
 """Tokens of a reply: enough for several memories, and what the day's money has to have room for."""
-MakeTools: TypeAlias = Callable[[Path, Keeper], Confined]
+MakeTools: TypeAlias = Callable[[Path, FileKeeper], ConfinedTools]
 """The tools of the session, confined to a folder."""
 
 
-class Thought(msgspec.Struct, frozen=True):
+class DreamOutput(msgspec.Struct, frozen=True):
     """What a dream hands in beside the files it changed."""
 
-    explained: Mapping[str, Explained] = {}
+    explained: Mapping[str, LossReason] = {}
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     """What it left alone, and why, a sentence each."""
 
 
-Think: TypeAlias = Callable[[Staged, Watch], Awaitable[Thought]]
+Think: TypeAlias = Callable[[DreamStage, DreamWatch], Awaitable[DreamOutput]]
 
 
 class NeverStopped(Failure):
@@ -278,7 +278,7 @@ class NeverStopped(Failure):
         super().__init__(f"the model was still at work after {steps} replies and was stopped")
 
 
-class ByModel:
+class ModelDreamer:
     """Asks the model of a conversation, on the prefix that the provider has in its cache."""
 
     def __init__(
@@ -287,20 +287,20 @@ class ByModel:
         request: Request,
         tools: MakeTools,
         clock: Clock,
-        known: Callable[[], Known],
+        known: Callable[[], DreamContext],
         longest: int = ANSWER,
     ) -> None:
         """`longest`: the tokens that one reply may hold."""
         self._fork, self._request, self._tools = fork, request, tools
         self._clock, self._known, self._longest = clock, known, min(ANSWER, longest)
 
-    async def __call__(self, staged: Staged, watch: Watch) -> Thought:
+    async def __call__(self, staged: DreamStage, watch: DreamWatch) -> DreamOutput:
         known = await anyio.to_thread.run_sync(self._known)
-        body = await anyio.to_thread.run_sync(asking, staged, known)
+        body = await anyio.to_thread.run_sync(format_dream_request, staged, known)
         keeper = StagedKeeper(staged.folder, self._clock)
         tools = DreamTools(self._tools(staged.folder, keeper), watch)
         said = await self._fork(
-            replace(self._request, view=as_cached(self._request.view)),
+            replace(self._request, view=find_cached_view(self._request.view)),
             user(write_directive(KIND, f"d-{staged.id}", body)),
             kind=KIND,
             steps=known.steps,
@@ -311,10 +311,10 @@ class ByModel:
             raise NeverStopped(said.steps)
         if said.reply.cut_short:
             raise Failure(f"a reply was longer than {self._longest:,} tokens and was cut off")
-        return Thought(accounted(said.reply.message.text), said.usage)
+        return DreamOutput(parse_account(said.reply.message.text), said.usage)
 
 
-class ByRule:
+class RuleDreamer:
     """Asks nobody: what can be told by rule is done by rule."""
 
     def __init__(
@@ -324,20 +324,22 @@ class ByRule:
         which says what of a note is to be remembered: all of it, when nobody says otherwise."""
         self._clock, self._last, self._learn = clock, last, learn
 
-    async def __call__(self, staged: Staged, watch: Watch) -> Thought:
+    async def __call__(self, staged: DreamStage, watch: DreamWatch) -> DreamOutput:
         report = await anyio.to_thread.run_sync(self._consolidated, staged)
         for file in report.changed:
             watch.wrote(file)
         unclear = tuple(f"{one.file} and {one.other_file}: {one.why}" for one in report.unclear)
-        return Thought(report.explained, notes=unclear)
+        return DreamOutput(report.explained, notes=unclear)
 
-    def _consolidated(self, staged: Staged) -> Report:
-        from sevenfold.layers.l6_dreaming.lessons import from_note
-        from sevenfold.memory.consolidation.consolidate import consolidate
+    def _consolidated(self, staged: DreamStage) -> ConsolidationReport:
+        from sevenfold.layers.l6_dreaming.lessons import make_lessons
+        from sevenfold.memory.consolidation.consolidation import consolidate_folder
 
         modified = {file: (staged.folder / file).stat().st_mtime for file in staged.files}
         last = self._last()
-        since = date_of(last) if last is not None else ""
-        logs = [file for file in staged.files if (day := day_of(file)) and day >= since]
-        learn = self._learn or from_note
-        return consolidate(staged.folder, self._clock.now(), modified, logs=logs, learn=learn)
+        since = format_date(last) if last is not None else ""
+        logs = [file for file in staged.files if (day := parse_log_day(file)) and day >= since]
+        learn = self._learn or make_lessons
+        return consolidate_folder(
+            staged.folder, self._clock.now(), modified, logs=logs, learn=learn
+        )

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.layers.l7_agents.definitions import GENERAL, Definition
-from sevenfold.layers.l7_agents.members import FORK, Member, Parent, read_order
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.messages import Json
+from sevenfold.core.protocols import Tool, ToolFailed
+from sevenfold.core.tokens import estimate_tokens
+from sevenfold.layers.l7_agents.definitions import GENERAL, AgentDefinition
+from sevenfold.layers.l7_agents.members import FORK, Member, ParentConversation, read_order
 from sevenfold.layers.l7_agents.send_message import NAME as SEND
-from sevenfold.messages import Json
-from sevenfold.protocols import Tool, ToolFailed
-from sevenfold.tokens import estimate
 
 if TYPE_CHECKING:
     from sevenfold.layers.l7_agents.roster import Roster
@@ -39,7 +39,7 @@ class AgentTool:
 
     name = NAME
 
-    def __init__(self, roster: Roster, parent: Parent) -> None:
+    def __init__(self, roster: Roster, parent: ParentConversation) -> None:
         self._roster, self._parent = roster, parent
 
     @property
@@ -77,7 +77,7 @@ def _result(member: Member) -> str:
     raise ToolFailed(f"The agent did not finish: {member.why}.\n\n{said}\n\n{member.facts}")
 
 
-def schema_of(definitions: Mapping[str, Definition]) -> Json:
+def make_schema(definitions: Mapping[str, AgentDefinition]) -> Json:
     """The tool as the model sees it. Short: it stands at the beginning of every request."""
     return {
         "name": NAME,
@@ -106,12 +106,12 @@ def schema_of(definitions: Mapping[str, Definition]) -> Json:
     }
 
 
-def _types(definitions: Mapping[str, Definition]) -> str:
+def _types(definitions: Mapping[str, AgentDefinition]) -> str:
     """Each on a line as far as there is room, and of the others as many names as go on one."""
     rows, left = list[str](), MOST_TOKENS - _NAMED
     for one in islice(definitions.values(), MOST_TYPES):
         row = f"- {one.name}: {_shortened(one.description)}"
-        if (left := left - estimate(row) - 1) < 0:
+        if (left := left - estimate_tokens(row) - 1) < 0:
             break
         rows.append(row)
     if others := list(definitions)[len(rows) :]:

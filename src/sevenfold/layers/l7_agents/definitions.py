@@ -25,12 +25,12 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import Mistake
+from sevenfold.core.errors import Mistake
+from sevenfold.core.messages import strip_half_characters
 from sevenfold.memory.folder.folder import AgentScope
-from sevenfold.memory.frontmatter import Entry, Frontmatter, find_frontmatter
-from sevenfold.memory.instructions.read import decode, read
-from sevenfold.memory.topic_file import shortened, trimmed
-from sevenfold.messages import whole_characters
+from sevenfold.memory.frontmatter import Frontmatter, FrontmatterEntry, find_frontmatter
+from sevenfold.memory.instructions.reader import decode_text, read_content
+from sevenfold.memory.topic_file import shorten_text, trim_body
 
 Isolation: TypeAlias = Literal["worktree"]
 
@@ -58,7 +58,7 @@ _YES: Final = {"true": True, "yes": True, "on": True, "1": True}
 _NO: Final = {"false": False, "no": False, "off": False, "0": False, "": False}
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True):
+class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent of one kind is."""
 
     name: str
@@ -82,10 +82,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """Its file; None for those that are built in."""
 
 
-class Read(msgspec.Struct, frozen=True):
+class DefinitionFile(msgspec.Struct, frozen=True):
     """What came of one file."""
 
-    definition: Definition | None = None
+    definition: AgentDefinition | None = None
     problems: tuple[str, ...] = ()
     """Each names the file."""
     unknown: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Read(msgspec.Struct, frozen=True):
     """Keys that would hold the agent back elsewhere, and do not here."""
 
 
-def read_definition(path: Path, folder: Path) -> Read:
+def read_definition(path: Path, folder: Path) -> DefinitionFile:
     """The definition in a file of this folder, with what is wrong with it; never raises."""
     real = _real(path)
     if real is None:
@@ -103,27 +103,27 @@ def read_definition(path: Path, folder: Path) -> Read:
         return _left_out(
             path, "it is a link that leads out of its folder; put the file itself there"
         )
-    content = read(real, LARGEST)
+    content = read_content(real, LARGEST)
     if isinstance(content, str):
         return _left_out(path, content)
-    text = decode(content.data)
+    text = decode_text(content.data)
     if isinstance(text, str):
         return _left_out(path, f"{text}; a definition is markdown in UTF-8")
-    found = parsed(text.text, path)
+    found = parse_definition(text.text, path)
     if not text.mended:
         return found
-    mended = f"{shown(path)}: some of its bytes are no characters; save it as UTF-8"
+    mended = f"{format_path(path)}: some of its bytes are no characters; save it as UTF-8"
     return replace(found, problems=(*found.problems, mended))
 
 
-def parsed(text: str, path: Path) -> Read:
+def parse_definition(text: str, path: Path) -> DefinitionFile:
     """The definition in this text."""
-    text = _STAR.sub(r'\1"*"', whole_characters(text))
+    text = _STAR.sub(r'\1"*"', strip_half_characters(text))
     found = find_frontmatter(text)
     if found is None and path.stem.casefold() == "readme":
-        return Read()
-    prompt = trimmed(text[found.body if found else 0 :]).strip()
-    reading = _Reading(path, found)
+        return DefinitionFile()
+    prompt = trim_body(text[found.body if found else 0 :]).strip()
+    reading = _DefinitionReader(path, found)
     name = reading.name()
     if not prompt:
         return _left_out(
@@ -131,7 +131,7 @@ def parsed(text: str, path: Path) -> Read:
         )
     if not name:
         return reading.done(None)
-    definition = Definition(
+    definition = AgentDefinition(
         name=name,
         description=reading.description(),
         prompt=prompt,
@@ -147,7 +147,7 @@ def parsed(text: str, path: Path) -> Read:
     return reading.done(definition)
 
 
-def wrong_name(name: str) -> str:
+def explain_bad_name(name: str) -> str:
     """Why an agent cannot be called this; empty when it can."""
     if len(name) > _LONGEST_NAME:
         return f"it has more than {_LONGEST_NAME} characters"
@@ -160,12 +160,12 @@ def wrong_name(name: str) -> str:
     return ""
 
 
-class _Reading:
+class _DefinitionReader:
     """The values of one file, and what is said about them."""
 
     def __init__(self, path: Path, found: Frontmatter | None) -> None:
         self._path, self.problems = path, list[str]()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, FrontmatterEntry] = {}
         if found is None:
             self._say("it does not begin with '---' and lines for name and description; add them")
             return
@@ -174,14 +174,14 @@ class _Reading:
             self._say(f"its first lines are not quite YAML ({why}); put values in quotes")
         self._entries = {re.sub(r"[-_ ]", "", one.key).lower(): one for one in found.entries}
 
-    def done(self, definition: Definition | None) -> Read:
+    def done(self, definition: AgentDefinition | None) -> DefinitionFile:
         unknown, unapplied = list[str](), list[str]()
         for key, entry in self._entries.items():
             if key in _UNAPPLIED and not self._is_default(key):
-                unapplied.append(plain(entry.key))
+                unapplied.append(mark_hidden_characters(entry.key))
             elif key not in _KNOWN and key not in _FOREIGN and key not in _UNAPPLIED:
-                unknown.append(plain(shortened(entry.key, 40)))
-        return Read(definition, tuple(self.problems), tuple(unknown), tuple(unapplied))
+                unknown.append(mark_hidden_characters(shorten_text(entry.key, 40)))
+        return DefinitionFile(definition, tuple(self.problems), tuple(unknown), tuple(unapplied))
 
     def _is_default(self, key: str) -> bool:
         """Whether it says no more than it would if it were not there."""
@@ -189,7 +189,7 @@ class _Reading:
         return not entry.inner and not entry.items and entry.value in (None, "", "default")
 
     def _say(self, what: str) -> None:
-        self.problems.append(f"{shown(self._path)}: {plain(what)}")
+        self.problems.append(f"{format_path(self._path)}: {mark_hidden_characters(what)}")
 
     def _text(self, key: str) -> str:
         entry = self._entries.get(key)
@@ -202,9 +202,9 @@ class _Reading:
     def name(self) -> str:
         stem = unicodedata.normalize("NFC", self._path.stem)
         given = unicodedata.normalize("NFC", self._text("name"))
-        if given and not (why := wrong_name(given)):
+        if given and not (why := explain_bad_name(given)):
             return given
-        if not (wrong := wrong_name(stem)):
+        if not (wrong := explain_bad_name(stem)):
             if given:
                 self._say(
                     f"it cannot be called {given[:40]!r} ({why}); until that is changed it is {stem!r}"
@@ -218,7 +218,7 @@ class _Reading:
         text = self._text("description").replace("\\n", " ")
         if not text:
             self._say("it has no description, so that nobody knows when to use it; add one")
-        return shortened(text, DESCRIPTION)
+        return shorten_text(text, DESCRIPTION)
 
     def tools(self) -> tuple[str, ...] | None:
         if "tools" not in self._entries:
@@ -247,7 +247,7 @@ class _Reading:
             one for one in names if one and not _TOOL.fullmatch(one) and not (star and one == "*")
         ]
         if odd:
-            said = ", ".join(shortened(one, 40) for one in odd[:5])
+            said = ", ".join(shorten_text(one, 40) for one in odd[:5])
             self._say(
                 f"{said} in its {entry.key} is not the name of a tool and does not count; name whole tools"
             )
@@ -262,14 +262,14 @@ class _Reading:
         if not text or text in ("none", "false", "no", "off"):
             return None
         if text not in known:
-            self._say(f"{shortened(text, 40)!r} is no value for {key}; use {' or '.join(known)}")
+            self._say(f"{shorten_text(text, 40)!r} is no value for {key}; use {' or '.join(known)}")
             return None
         return text
 
     def background(self) -> bool:
         text = self._text("background").lower()
         if text not in _YES and text not in _NO:
-            self._say(f"{shortened(text, 40)!r} is no value for background; use true or false")
+            self._say(f"{shorten_text(text, 40)!r} is no value for background; use true or false")
         return _YES.get(text, False)
 
     def max_turns(self) -> int:
@@ -278,7 +278,8 @@ class _Reading:
             return 0
         if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MOST_TURNS):
             self._say(
-                f"{shortened(text, 40)!r} is no value for maxTurns; use a number from 1 to {MOST_TURNS:,}"
+                f"{shorten_text(text, 40)!r} is no value for maxTurns; use a number from "
+                f"1 to {MOST_TURNS:,}"
             )
             return 0
         return int(text)
@@ -291,16 +292,16 @@ def _real(path: Path) -> Path | None:
         return None
 
 
-def _left_out(path: Path, why: str) -> Read:
-    return Read(None, (f"{shown(path)} is left out: {why}",))
+def _left_out(path: Path, why: str) -> DefinitionFile:
+    return DefinitionFile(None, (f"{format_path(path)} is left out: {why}",))
 
 
-def plain(text: str) -> str:
+def mark_hidden_characters(text: str) -> str:
     """As it may stand in a message: in place of what is not seen stands a mark."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as it may stand in a message: hidden characters are written out."""
     text = str(path)
     return text if text.isprintable() else ascii(text)
@@ -330,13 +331,13 @@ def _prompt(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
-BUILT_IN: Final[Mapping[str, Definition]] = {
-    GENERAL: Definition(
+BUILT_IN: Final[Mapping[str, AgentDefinition]] = {
+    GENERAL: AgentDefinition(
         name=GENERAL,
         description="Takes on any task of several steps and reports: search, change, check. Has all tools.",
         prompt=_prompt("general_purpose.md"),
     ),
-    "explore": Definition(
+    "explore": AgentDefinition(
         name="explore",
         description="Finds out how something works or where something is, and changes nothing. "
         "For questions that take many searches.",
@@ -347,10 +348,10 @@ BUILT_IN: Final[Mapping[str, Definition]] = {
 }
 
 
-class Found(msgspec.Struct, frozen=True):
+class AgentDefinitions(msgspec.Struct, frozen=True):
     """The definitions by name, and what is to be said about their files."""
 
-    definitions: dict[str, Definition]
+    definitions: dict[str, AgentDefinition]
     problems: tuple[str, ...] = ()
     """What somebody should mend, in a few lines for each folder."""
     every: tuple[str, ...] = ()
@@ -359,7 +360,7 @@ class Found(msgspec.Struct, frozen=True):
     """Which definition stands in place of which; that may be just what was wanted."""
 
 
-def definition_folders(home: Path, tree: Path | None) -> tuple[Path, ...]:
+def list_definition_folders(home: Path, tree: Path | None) -> tuple[Path, ...]:
     """Where definitions are looked for, the last one going before all others.
 
     `home` is the user's folder, or the one that is shared with another program. `tree` is the project's,
@@ -371,7 +372,7 @@ def definition_folders(home: Path, tree: Path | None) -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def find_definitions(folders: Sequence[Path]) -> Found:
+def find_definitions(folders: Sequence[Path]) -> AgentDefinitions:
     """All definitions, those of later folders first. Never raises: what is wrong is said."""
     definitions = {_key(name): one for name, one in BUILT_IN.items()}
     problems, every, notes, looked = list[str](), list[str](), list[str](), set[str]()
@@ -381,21 +382,21 @@ def find_definitions(folders: Sequence[Path]) -> Found:
         ) in looked:  # the user's folder and the project's may be one
             continue
         looked.add(real)
-        found = _Folder(folder)
+        found = _DefinitionFolder(folder)
         problems += found.in_short()
         every += found.in_full()
         notes += found.in_place_of(definitions)
         definitions |= found.own
     by_name = {one.name: one for one in definitions.values()}
-    return Found(by_name, tuple(problems), tuple(every), tuple(notes))
+    return AgentDefinitions(by_name, tuple(problems), tuple(every), tuple(notes))
 
 
-class _Folder:
+class _DefinitionFolder:
     """The definitions of one folder, and what there is to say about them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.own: dict[str, Definition] = {}
+        self.own: dict[str, AgentDefinition] = {}
         self._problems: list[str] = []
         self._unapplied: dict[Path, tuple[str, ...]] = {}
         self._unknown: dict[Path, tuple[str, ...]] = {}
@@ -409,24 +410,24 @@ class _Folder:
             if read.definition is not None:
                 self._take(path, read.definition)
 
-    def _take(self, path: Path, one: Definition) -> None:
+    def _take(self, path: Path, one: AgentDefinition) -> None:
         if (first := self.own.setdefault(_key(one.name), one)) is not one:
             self._problems.append(
-                f"{shown(path)} is left out: {first.path} has the name {first.name!r} already; "
+                f"{format_path(path)} is left out: {first.path} has the name {first.name!r} already; "
                 "rename one"
             )
 
     def in_full(self) -> Iterator[str]:
         for path, keys in self._unapplied.items():
-            yield f"{shown(path)}: not applied: {', '.join(keys)}; {_INSTEAD}"
+            yield f"{format_path(path)}: not applied: {', '.join(keys)}; {_INSTEAD}"
         yield from self._problems
         for path, keys in self._unknown.items():
             said = ", ".join(keys[:10])
-            yield f"{shown(path)}: nothing is done with {said}; the keys are {KEYS}"
+            yield f"{format_path(path)}: nothing is done with {said}; the keys are {KEYS}"
 
     def in_short(self) -> Iterator[str]:
         """A few lines, however many files there are."""
-        where = shown(self._folder)
+        where = format_path(self._folder)
         if self._unapplied:
             yield f"{where}: not applied: {_keys_in(self._unapplied)}; {_INSTEAD}; {_ALL}"
         yield from self._problems[:NAMED]
@@ -435,19 +436,19 @@ class _Folder:
         if self._unknown:
             yield f"{where}: nothing is done with {_keys_in(self._unknown)}; {_ALL}"
 
-    def in_place_of(self, known: Mapping[str, Definition]) -> Iterator[str]:
+    def in_place_of(self, known: Mapping[str, AgentDefinition]) -> Iterator[str]:
         """Which of those that are known this folder replaces."""
         replaced = [(one, known[key]) for key, one in self.own.items() if key in known]
         for one, hidden in replaced[:NAMED]:
             what = hidden.path or f"the built-in agent {hidden.name!r}"
             yield f"{one.path} stands in place of {what}: the agent {one.name!r}"
         if (more := len(replaced) - NAMED) > 0:
-            yield f"{shown(self._folder)}: {more:,} more stand in place of others of the same name"
+            yield f"{format_path(self._folder)}: {more:,} more stand in place of others of the same name"
 
 
 def _keys_in(files: Mapping[Path, Sequence[str]]) -> str:
     keys = [*dict.fromkeys(key for keys in files.values() for key in keys)]
-    return f"{_some(keys)} in {_some([plain(path.name) for path in files])}"
+    return f"{_some(keys)} in {_some([mark_hidden_characters(path.name) for path in files])}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -455,9 +456,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMED])}{more}"
 
 
-def chosen(
-    definitions: Mapping[str, Definition], name: str, also: Sequence[str] = ()
-) -> Definition:
+def choose_definition(
+    definitions: Mapping[str, AgentDefinition], name: str, also: Sequence[str] = ()
+) -> AgentDefinition:
     """The definition of this name, in whatever case; `Mistake` names what there is, and `also` these."""
     if name in definitions:
         return definitions[name]
@@ -467,7 +468,7 @@ def chosen(
     names = {_key(known): known for known in (*definitions, *also)}
     near = difflib.get_close_matches(_key(name), names, 1)
     hint = f"did you mean {names[near[0]]!r}? Those" if near else "those"
-    asked = whole_characters(" ".join(name.split()))[:60]
+    asked = strip_half_characters(" ".join(name.split()))[:60]
     listed = [*names.values()]
     more = f" and {len(listed) - _LISTED:,} more" if len(listed) > _LISTED else ""
     raise Mistake(
@@ -476,9 +477,9 @@ def chosen(
     )
 
 
-def fitted(
-    definition: Definition, tools: Collection[str], model: str
-) -> tuple[Definition, tuple[str, ...]]:
+def fit_definition(
+    definition: AgentDefinition, tools: Collection[str], model: str
+) -> tuple[AgentDefinition, tuple[str, ...]]:
     """The definition with the tools that there are, and what is to be said about it.
 
     `tools` are the names of all tools that an agent could have, `model` is that of whoever starts it. A

@@ -15,24 +15,33 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import FORK, MAIN, OF
-from sevenfold.errors import Refused, StepLimitReached
-from sevenfold.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
-from sevenfold.messages import Message, ToolResult, ToolUse, assistant
-from sevenfold.models.directives import parse_directive
-from sevenfold.protocols import (
+from sevenfold.core.errors import Refused, StepLimitReached
+from sevenfold.core.events import (
+    CacheBroke,
+    Emit,
+    Event,
+    Failed,
+    Forked,
+    Replied,
+    Retrying,
+    Sending,
+)
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant
+from sevenfold.core.protocols import (
     Accounts,
+    Change,
     Clock,
     Forker,
     ForkReply,
-    Handback,
     Layers,
     Model,
     Tools,
     Work,
 )
-from sevenfold.request import Request, open_uses, pressure_of
-from sevenfold.tokens import Thresholds, Usage
-from sevenfold.transcript import Reply, Transcript, View
+from sevenfold.core.request import Request, find_open_uses, measure_pressure
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.models.directives import parse_directive
 from sevenfold.turn import Turn
 
 SOURCE: Final = FORK
@@ -43,25 +52,25 @@ PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
 """What happens in a fork and concerns the session; what it says and does is its own."""
 
 
-def passed_on(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Event | None:
+def filter_event(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Event | None:
     """What the session is told of an event beside it: of a reply what it used, and not its words."""
     if isinstance(event, Replied):
         return replace(event, message=assistant())
     return event if isinstance(event, kinds) else None
 
 
-def source_of(kind: str, parent: str) -> str:
+def name_fork_source(kind: str, parent: str) -> str:
     """What the ledger calls a fork; one of an agent is compared with that agent's requests."""
     return SOURCE + kind + ("" if parent == MAIN else f"{OF}{parent}")
 
 
-def placeholders(view: View) -> tuple[Message, ...]:
+def answer_open_calls(view: View) -> tuple[Message, ...]:
     """An answer to every open call, the same in every fork; none where none is open."""
-    results = tuple(ToolResult(id, PLACEHOLDER) for id in open_uses(view))
+    results = tuple(ToolResult(id, PLACEHOLDER) for id in find_open_uses(view))
     return (Message("user", results),) if results else ()
 
 
-class NoTools:
+class RefusedTools:
     """Every call is answered with the reason why it is not run."""
 
     def __init__(self, why: str = "tools are not run here: answer in words") -> None:
@@ -74,7 +83,7 @@ class NoTools:
         return ToolResult(use.id, self._why, is_error=True)
 
 
-class Permitted:
+class PermittedTools:
     """The parent's tools, as far as `allow` lets them run: it gives None, or the reason why not."""
 
     def __init__(self, tools: Tools, allow: Callable[[ToolUse], str | None]) -> None:
@@ -97,12 +106,12 @@ class NoBackground:
     def start(self, name: str, work: Work) -> None:
         return None
 
-    def collect(self) -> list[tuple[str, Sequence[Handback]]]:
+    def collect(self) -> list[tuple[str, Sequence[Change]]]:
         return []
 
 
 @dataclass
-class Forks:
+class ForkRunner:
     """Implements `protocols.Forker` for one conversation. A fork cannot fork."""
 
     model: Callable[[], Model]
@@ -127,8 +136,8 @@ class Forks:
             raise Refused(f"a fork ({request.source}) cannot fork again, and {kind} was asked for")
         if parse_directive(directive.text) is None:
             raise ValueError("a directive begins with its tag: see models.directives")
-        used = Used(self.accounts)
-        turn = self._child(request, used, kind, steps, tools or NoTools(), max_tokens)
+        used = CountedAccounts(self.accounts)
+        turn = self._child(request, used, kind, steps, tools or RefusedTools(), max_tokens)
         began = perf_counter()
         try:
             reply = await turn.run(directive)
@@ -157,7 +166,7 @@ class Forks:
         max_tokens: int,
     ) -> Turn:
         transcript = Transcript.on(request.view, self.clock.now)
-        if answers := placeholders(request.view):
+        if answers := answer_open_calls(request.view):
             transcript.add(*answers, by="fork")
         return Turn(
             model=self.model(),
@@ -173,7 +182,7 @@ class Forks:
             max_steps=steps,
             max_tokens=max_tokens,
             extends=False,  # whoever asked said how long it may get, and a runaway is paid for each time
-            source=source_of(kind, request.source),
+            source=name_fork_source(kind, request.source),
             writes=self._writes(request, steps),
         )
 
@@ -181,14 +190,16 @@ class Forks:
         """A prefix that nobody reads again is not worth its price, least of all a cold one."""
         if steps > 1:
             return True
-        return False if pressure_of(request, self.thresholds(), self.clock.now()).warm else None
+        return (
+            False if measure_pressure(request, self.thresholds(), self.clock.now()).warm else None
+        )
 
     def _aside(self, event: Event) -> None:
-        if (told := passed_on(event)) is not None:
+        if (told := filter_event(event)) is not None:
             self.emit(told)
 
 
-class Used:
+class CountedAccounts:
     """The session's accounts, and what this one conversation used."""
 
     def __init__(self, accounts: Accounts) -> None:
@@ -205,4 +216,4 @@ class Used:
         return self._accounts.after(request, reply)
 
 
-_check: type[Forker] = Forks
+_check: type[Forker] = ForkRunner

@@ -15,8 +15,14 @@ from typing import Final
 
 import anyio
 
-from sevenfold.errors import StorageFailure
-from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure, make_private_dir
+from sevenfold.core.errors import StorageFailure
+from sevenfold.storage.files import (
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    make_private_dir,
+    make_storage_failure,
+)
 
 try:
     import fcntl
@@ -34,41 +40,43 @@ class Busy(StorageFailure):
 
 
 @contextmanager
-def held(file: Path, sleep: Callable[[float], object], retries: int = RETRIES) -> Iterator[None]:
+def hold_lock(
+    file: Path, sleep: Callable[[float], object], retries: int = RETRIES
+) -> Iterator[None]:
     """Nobody else changes this file while the block runs; `Busy` when that cannot be had soon.
 
     The lock is a file beside it, and the system lets go of it with the process.
     """
     make_private_dir(file.parent, nofollow=True)
     lock = file.with_name(f"{file.name}.lock")
-    fd = opened(lock)
+    fd = open_lock_file(lock)
     try:
         for attempt in range(retries + 1):
-            if taken(fd, lock):
+            if try_lock(fd, lock):
                 break
             if attempt == retries:
                 raise Busy(f"{file} is being changed by another process; try again in a moment")
-            sleep(pause(attempt))
+            sleep(choose_retry_delay(attempt))
         yield
     finally:
         os.close(fd)
 
 
-def pause(attempt: int, chance: Callable[[], float] = random.random) -> float:
+def choose_retry_delay(attempt: int, chance: Callable[[], float] = random.random) -> float:
     """Seconds before the next try: longer each time, and not the same for all who wait."""
     longest = min(LONGEST, SHORTEST * 2.0 ** (attempt + 1))
     return SHORTEST + (longest - SHORTEST) * chance()
 
 
-def opened(lock: Path) -> int:
+def open_lock_file(lock: Path) -> int:
     """The file of a lock, open; closing it lets go of the lock."""
     try:
         return os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
     except OSError as error:
-        raise failure(error, lock, "locked") from error
+        raise make_storage_failure(error, lock, "locked") from error
 
 
-def taken(fd: int, lock: Path) -> bool:
+def try_lock(fd: int, lock: Path) -> bool:
     """Whether the lock was to be had at this moment."""
     if fcntl is None:
         return True
@@ -77,7 +85,7 @@ def taken(fd: int, lock: Path) -> bool:
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR):
             return False
-        raise failure(error, lock, "locked") from error
+        raise make_storage_failure(error, lock, "locked") from error
     return True
 
 
@@ -85,7 +93,7 @@ LOOK: Final = 0.02
 """Seconds between two tries for what another process has."""
 
 
-class OneAtATime:
+class WorktreeLock:
     """For the work trees of one folder."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
@@ -97,7 +105,7 @@ class OneAtATime:
         """Nobody else adds or removes one; `StorageFailure` when that cannot be had in time."""
         async with self._here:
             make_private_dir(self._file.parent)
-            fd = opened(self._file)
+            fd = open_lock_file(self._file)
             try:
                 await self._wait(fd)
                 yield
@@ -107,7 +115,7 @@ class OneAtATime:
     async def _wait(self, fd: int) -> None:
         try:
             with anyio.fail_after(self._seconds):
-                while not taken(fd, self._file):  # noqa: ASYNC110 - a lock of the system has no event
+                while not try_lock(fd, self._file):  # noqa: ASYNC110 - a lock of the system has no event
                     await anyio.sleep(LOOK)
         except TimeoutError:
             raise StorageFailure(

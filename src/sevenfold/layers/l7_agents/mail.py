@@ -20,35 +20,35 @@ from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
-from sevenfold.errors import Refused, SevenfoldError
-from sevenfold.events import Emit, Failed, Mail, Notice
-from sevenfold.layers.l7_agents.locks import held
+from sevenfold.core.errors import Refused, SevenfoldError
+from sevenfold.core.events import Emit, Failed, Mail, Notice
+from sevenfold.core.messages import Json, Message, Text, strip_half_characters, user
+from sevenfold.core.protocols import Attach, Clock
+from sevenfold.core.transcript import Mark, PlacedMessage, View
+from sevenfold.layers.l7_agents.locks import hold_lock
 from sevenfold.layers.l7_agents.mailbox import (
     LEAD,
     LONGEST_SENDER,
     LONGEST_SUMMARY,
     MOST_WAITING,
-    Frame,
     Letter,
+    LetterFrame,
     Mailbox,
     MailboxFull,
-    approval_of,
-    checked_name,
-    iso,
-    keep_entries,
-    keep_file,
-    kind_of,
-    known_sender,
-    listed,
-    look_alike,
-    same_name,
-    words_of,
-    written,
+    check_agent_name,
+    encode_entries,
+    format_iso_time,
+    format_sender,
+    is_same_name,
+    name_frame_kind,
+    parse_entries,
+    read_approval,
+    read_frame_text,
+    rename_damaged_file,
+    save_damaged_entries,
+    to_latin_lookalike,
 )
-from sevenfold.messages import Json, Message, Text, user, whole_characters
-from sevenfold.protocols import Attach, Clock
 from sevenfold.storage.files import TEMPORARY, read_if_there, write_atomic
-from sevenfold.transcript import Mark, Placed, View
 
 TEAMS: Final = "teams"
 INBOXES: Final = "inboxes"
@@ -60,7 +60,7 @@ _UNFINISHED: Final = 3_600.0
 """Seconds after which nobody will finish a file any more."""
 
 
-class About(msgspec.Struct, frozen=True, omit_defaults=True):
+class MemberInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What others may know of a member."""
 
     kind: str = ""
@@ -92,14 +92,14 @@ class PostOffice:
         *,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.team = checked_name(team, "a team")
+        self.team = check_agent_name(team, "a team")
         self.folder = home / TEAMS / self.team
         self._clock, self._emit, self._sleep = clock, emit, sleep
         self._inboxes: dict[str, Mailbox] = {}
 
     def inbox(self, agent: str) -> Mailbox:
         """The mailbox of an agent, whether or not it has joined; the same one each time."""
-        name = checked_name(agent)
+        name = check_agent_name(agent)
         if name not in self._inboxes:
             path = self.folder / INBOXES / f"{name}.json"
             self._inboxes[name] = Mailbox(path, self._clock, self._emit, sleep=self._sleep)
@@ -119,7 +119,7 @@ class PostOffice:
     def members(self) -> tuple[Teammate, ...]:
         """In the order in which they joined; entries that cannot be read are left out."""
         data = read_if_there(self._file, _LARGEST, nofollow=True) or b""
-        return tuple(member for entry in listed(data) or () if (member := _member(entry)))
+        return tuple(member for entry in parse_entries(data) or () if (member := _member(entry)))
 
     def others(self, name: str) -> tuple[Teammate, ...]:
         """All but this one: whom a message to all goes to."""
@@ -130,18 +130,18 @@ class PostOffice:
         """What the lead of the team is called."""
         return next((one.name for one in self.members() if one.kind == LEAD), LEAD)
 
-    def join(self, agent: str, about: About | None = None) -> Teammate:
+    def join(self, agent: str, about: MemberInfo | None = None) -> Teammate:
         """Become a member, or say something new about one. `Refused` when the name means another."""
-        name = checked_name(agent)
+        name = check_agent_name(agent)
         self._sweep()
-        self._change(lambda entries: self._with(entries, name, about or About()))
+        self._change(lambda entries: self._with(entries, name, about or MemberInfo()))
         return next(member for member in self.members() if member.name == name)
 
     def say(self, agent: str, status: str) -> None:
         """What a member does now."""
         for member in self.members():
             if member.name == agent:
-                self.join(agent, About(member.kind, member.session, status))
+                self.join(agent, MemberInfo(member.kind, member.session, status))
 
     def leave(self, agent: str) -> None:
         """Nobody can write to it by this name any more. What waits for it stays."""
@@ -157,11 +157,11 @@ class PostOffice:
         shutil.rmtree(self.folder, ignore_errors=True)
         return True
 
-    def _with(self, entries: list[Json], name: str, about: About) -> list[Json]:
+    def _with(self, entries: list[Json], name: str, about: MemberInfo) -> list[Json]:
         told = msgspec.structs.asdict(about)
         if any(entry["name"] == name for entry in entries):
             return [entry | told if entry["name"] == name else entry for entry in entries]
-        taken = next((e["name"] for e in entries if same_name(str(e["name"]), name)), None)
+        taken = next((e["name"] for e in entries if is_same_name(str(e["name"]), name)), None)
         if taken is not None:
             raise Refused(
                 f"{name!r} cannot join the team {self.team!r}: {taken!r} is in it, and both would be "
@@ -169,7 +169,7 @@ class PostOffice:
             )
         if len(entries) >= MOST:
             raise Refused(f"the team {self.team!r} has {MOST} members, and that is the most")
-        return [*entries, {"name": name, **told, "joined": iso(self._clock.now())}]
+        return [*entries, {"name": name, **told, "joined": format_iso_time(self._clock.now())}]
 
     def _sweep(self) -> None:
         """Unfinished files of processes that were killed long ago."""
@@ -184,18 +184,18 @@ class PostOffice:
         return self.folder / MEMBERS
 
     def _change(self, change: Callable[[list[Json]], list[Json]]) -> None:
-        with held(self._file, self._sleep):
+        with hold_lock(self._file, self._sleep):
             data = read_if_there(self._file, _LARGEST, nofollow=True) or b""
-            found = listed(data)
+            found = parse_entries(data)
             entries = [entry for entry in found or () if _member(entry)]
             if found is None:
-                aside = keep_file(self._file)
+                aside = rename_damaged_file(self._file)
                 self._say_aside(aside)
             elif bad := [entry for entry in found if not _member(entry)]:
-                self._say_aside(keep_entries(self._file, bad))
+                self._say_aside(save_damaged_entries(self._file, bad))
             new = change(entries)
             if new != found:
-                write_atomic(self._file, written(new), nofollow=True)
+                write_atomic(self._file, encode_entries(new), nofollow=True)
 
     def _say_aside(self, aside: Path) -> None:
         text = f"{self._file} was damaged; what could not be read went to {aside.name}"
@@ -205,7 +205,7 @@ class PostOffice:
 def _member(entry: Any) -> Teammate | None:
     try:
         member = msgspec.convert(entry, Teammate)
-        checked_name(member.name)
+        check_agent_name(member.name)
     except (msgspec.ValidationError, Refused):
         return None
     return member
@@ -243,38 +243,38 @@ _LOOSE: Final = re.compile(
 """Joiners that join nothing: beside plain letters, at the end, or one after another."""
 
 
-def render(letter: Letter) -> Message:
+def render_letter(letter: Letter) -> Message:
     """The message that stands in the receiver's transcript for this letter."""
-    about = [("from", known_sender(letter.sender), LONGEST_SENDER), ("id", letter.id, 64)]
+    about = [("from", format_sender(letter.sender), LONGEST_SENDER), ("id", letter.id, 64)]
     if letter.timestamp:
         about.append(("sent", letter.timestamp, 40))
     if letter.frame is not None:
         about += _about_frame(letter.frame)
     if letter.summary:
         about.append(("summary", letter.summary, LONGEST_SUMMARY))
-    return user(framed(TAG, about, _body(letter)))
+    return user(frame_text(TAG, about, _body(letter)))
 
 
-def framed(tag: str, about: Sequence[tuple[str, str, int]], body: str) -> str:
+def frame_text(tag: str, about: Sequence[tuple[str, str, int]], body: str) -> str:
     """Words of another agent between tags; `about` are attributes, each with the most it may hold."""
-    opening = " ".join(f'{name}="{attribute(value, most)}"' for name, value, most in about)
-    return f"<{tag} {opening}>\n{NOT_THE_USER}\n---\n{plain(body)}\n</{tag}>"
+    opening = " ".join(f'{name}="{format_attribute(value, most)}"' for name, value, most in about)
+    return f"<{tag} {opening}>\n{NOT_THE_USER}\n---\n{strip_hidden_text(body)}\n</{tag}>"
 
 
-def _about_frame(frame: Frame) -> list[tuple[str, str, int]]:
-    about = [("kind", kind_of(frame), 40), ("request_id", frame.request_id, 64)]
-    if (approved := approval_of(frame)) is not None:
+def _about_frame(frame: LetterFrame) -> list[tuple[str, str, int]]:
+    about = [("kind", name_frame_kind(frame), 40), ("request_id", frame.request_id, 64)]
+    if (approved := read_approval(frame)) is not None:
         about.append(("approve", "true" if approved else "false", 5))
     return [one for one in about if one[1]]
 
 
 def _body(letter: Letter) -> str:
-    words = words_of(letter.frame).strip() if letter.frame is not None else ""
+    words = read_frame_text(letter.frame).strip() if letter.frame is not None else ""
     text = letter.text.strip()
     return "\n\n".join(dict.fromkeys(filter(None, [text, words])))
 
 
-def id_in(placed: Placed) -> str:
+def find_letter_id(placed: PlacedMessage) -> str:
     """The id of the letter that this message is; empty when it is none."""
     found = _ID.match(_beginning(placed.message)) if placed.by == BY else None
     return found[1] if found else ""
@@ -285,17 +285,17 @@ def _beginning(message: Message) -> str:
     return first.text if isinstance(first, Text) else ""
 
 
-def plain(text: str) -> str:
+def strip_hidden_text(text: str) -> str:
     """Without what is not seen, turns the text round, or looks like a tag of ours."""
     seen = _seen(text.replace("\r\n", "\n").replace("\r", "\n"))
     parts, at = list[str](), 0
-    for found in _TAGS.finditer(look_alike(seen)):
+    for found in _TAGS.finditer(to_latin_lookalike(seen)):
         parts += (seen[at : found.start()], "&lt;")
         at = found.end()
     return "".join((*parts, seen[at:]))
 
 
-def attribute(text: str, most: int) -> str:
+def format_attribute(text: str, most: int) -> str:
     """On one line, without quotes and brackets, and not longer than it may be."""
     flat = " ".join(_seen(text[: 2 * most]).split())
     if len(flat) > most:
@@ -310,7 +310,7 @@ def _seen(text: str) -> str:
     kept = "".join(
         c for c in lines if c in "\n\t" or c in _JOINERS or unicodedata.category(c) not in _HIDDEN
     )
-    return whole_characters(_LOOSE.sub("", _UNSEEN.sub("", kept)))
+    return strip_half_characters(_LOOSE.sub("", _UNSEEN.sub("", kept)))
 
 
 MARK: Final = "mail"
@@ -327,7 +327,7 @@ class Inbox(Protocol):
     def settle(self, ids: Collection[str]) -> object: ...
 
 
-class Queue:
+class MemoryInbox:
     """An inbox in memory: for an agent of this process, while it runs."""
 
     def __init__(self, owner: str = "", most: int = MOST_WAITING) -> None:
@@ -358,7 +358,7 @@ class Queue:
             del self._settled[id]
 
 
-class Delivery:
+class MailDelivery:
     """Attaches what has arrived. `arrived` is told of each letter when it is handed over."""
 
     label: ClassVar[str] = BY
@@ -383,7 +383,7 @@ class Delivery:
         for letter in fresh:
             self._announce(letter)
         known = [*_marked(view), *(letter.id for letter in fresh)]
-        return *map(render, fresh), Mark(MARK, self._worth_listing(known))
+        return *map(render_letter, fresh), Mark(MARK, self._worth_listing(known))
 
     def waiting(self, view: View) -> tuple[Letter, ...]:
         """What is not in this transcript yet, oldest first; what is in it gets settled."""
@@ -423,7 +423,9 @@ class Delivery:
         delivered = set(_marked(view))
         if not self._looked:  # once: a crash may have cut a write before its mark
             self._looked = True
-            self._cut_off = [id for placed in view if (id := id_in(placed)) and id not in delivered]
+            self._cut_off = [
+                id for placed in view if (id := find_letter_id(placed)) and id not in delivered
+            ]
         return delivered.union(self._cut_off)
 
     def _worth_listing(self, known: list[str]) -> list[str]:
@@ -452,12 +454,12 @@ def _at_once(letters: Sequence[Letter]) -> list[Letter]:
     """As many as one request may take in."""
     taken, length = list[Letter](), 0
     for letter in letters:
-        length += len(letter.text) + (len(words_of(letter.frame)) if letter.frame else 0)
+        length += len(letter.text) + (len(read_frame_text(letter.frame)) if letter.frame else 0)
         if taken and length > MOST_AT_ONCE:
             break
         taken.append(letter)
     return taken
 
 
-_attach: type[Attach] = Delivery
-_inbox: type[Inbox] = Queue
+_attach: type[Attach] = MailDelivery
+_inbox: type[Inbox] = MemoryInbox

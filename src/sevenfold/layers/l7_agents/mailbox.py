@@ -32,25 +32,25 @@ from typing import Any, Final, TypeAlias
 import anyio.to_thread
 import msgspec
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.events import Emit, Notice
-from sevenfold.layers.l7_agents.locks import Busy, held
-from sevenfold.memory.folder.names import key as key_names
-from sevenfold.memory.folder.names import shown, wrong_part, wrong_with_name
-from sevenfold.messages import Json, whole_characters
-from sevenfold.protocols import Clock
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import Json, strip_half_characters
+from sevenfold.core.protocols import Clock
+from sevenfold.layers.l7_agents.locks import Busy, hold_lock
+from sevenfold.memory.folder.names import explain_bad_name, explain_bad_part, format_name
+from sevenfold.memory.folder.names import make_file_key as key_names
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
-    failure,
+    make_storage_failure,
     read_head,
     sync_folder,
     write_all,
     write_atomic,
 )
-from sevenfold.tools.toolbox import cleaned
+from sevenfold.tools.toolbox import clean_arguments
 
 ALL: Final = "*"
 """The address of all teammates."""
@@ -91,7 +91,9 @@ class PlanApprovalResponse(
     feedback: str = ""
 
 
-Frame: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalRequest | PlanApprovalResponse
+LetterFrame: TypeAlias = (
+    ShutdownRequest | ShutdownResponse | PlanApprovalRequest | PlanApprovalResponse
+)
 KINDS: Final = (
     "shutdown_request",
     "shutdown_response",
@@ -100,11 +102,11 @@ KINDS: Final = (
 )
 
 
-def kind_of(frame: Frame) -> str:
+def name_frame_kind(frame: LetterFrame) -> str:
     return str(frame.__struct_config__.tag)
 
 
-def words_of(frame: Frame) -> str:
+def read_frame_text(frame: LetterFrame) -> str:
     """The reason, feedback or plan that it carries."""
     match frame:
         case PlanApprovalRequest(plan=plan):
@@ -115,12 +117,12 @@ def words_of(frame: Frame) -> str:
             return frame.reason
 
 
-def approval_of(frame: Frame) -> bool | None:
+def read_approval(frame: LetterFrame) -> bool | None:
     """What an answer says; None of what is no answer."""
     return frame.approve if isinstance(frame, ShutdownResponse | PlanApprovalResponse) else None
 
 
-def frame_from(fields: Json) -> Frame:
+def parse_frame(fields: Json) -> LetterFrame:
     """A frame as a model or a file gives it; `Refused` with what is wrong."""
     kind = fields.get("type")
     if kind not in KINDS:
@@ -128,37 +130,37 @@ def frame_from(fields: Json) -> Frame:
             f"a frame has one of the types {', '.join(KINDS)}, and not {str(kind)[:60]!r}"
         )
     try:
-        frame: Frame = msgspec.convert(fields, Frame)
+        frame: LetterFrame = msgspec.convert(fields, LetterFrame)
     except msgspec.ValidationError as error:
         raise Refused(f"the frame {kind} is not complete: {error}") from None
     return frame
 
 
-def check(frame: Frame, sender: str, to: str, lead: str = LEAD) -> None:
+def check_frame(frame: LetterFrame, sender: str, to: str, lead: str = LEAD) -> None:
     """Raises `Refused` with the rule that this frame would break."""
-    kind = kind_of(frame)
+    kind = name_frame_kind(frame)
     if to == ALL:
         raise Refused(f"{kind} is never sent to all: name one agent")
     if to.startswith((SESSION, BRIDGE)):
         raise Refused(f"{kind} stays inside the team: other sessions take plain messages only")
     if not 0 < len(frame.request_id.strip()) <= LONGEST_ID:
         raise Refused(f"{kind} needs a request_id of at most {LONGEST_ID} characters")
-    if len(words_of(frame)) > LONGEST_WORDS:
+    if len(read_frame_text(frame)) > LONGEST_WORDS:
         raise Refused(f"{kind} says more than {LONGEST_WORDS:,} characters: write them to a file")
     _check_answer(frame, kind, sender, to, lead)
 
 
-def _check_answer(frame: Frame, kind: str, sender: str, to: str, lead: str) -> None:
+def _check_answer(frame: LetterFrame, kind: str, sender: str, to: str, lead: str) -> None:
     if isinstance(frame, ShutdownResponse) and to != lead:
         raise Refused(f"{kind} goes to the lead only: send it to {lead!r}")
     if isinstance(frame, PlanApprovalResponse) and sender != lead:
         raise Refused(f"only the lead approves plans: {sender!r} is not {lead!r}")
-    if approval_of(frame) is False and not words_of(frame).strip():
+    if read_approval(frame) is False and not read_frame_text(frame).strip():
         said = "feedback" if isinstance(frame, PlanApprovalResponse) else "a reason"
         raise Refused(f"{kind} with approve=false needs {said}")
 
 
-def elsewhere(to: str) -> str:
+def explain_remote_address(to: str) -> str:
     """Why nothing is sent to an address on another machine."""
     return (
         f"{to[:60]!r} is an address on another machine, and messages stay on this one: write to "
@@ -166,10 +168,10 @@ def elsewhere(to: str) -> str:
     )
 
 
-def refused_address(to: str) -> str:
+def explain_bad_address(to: str) -> str:
     """Why nothing can be sent there from outside of a session; empty: it may be somebody."""
     if to.startswith(BRIDGE):
-        return elsewhere(to)
+        return explain_remote_address(to)
     if to == ALL:
         return (
             f"{ALL!r} means all teammates of a session, and this is none: write to one of them by name, "
@@ -213,33 +215,33 @@ _LETTERS: Final = re.compile(r"[\W\d_]+")
 _HUMP: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 
 
-def checked_name(name: str, what: str = AGENT) -> str:
+def check_agent_name(name: str, what: str = AGENT) -> str:
     """The name, composed (NFC); `Refused` with the reason when it cannot be one."""
     why = _wrong(name)
-    if not why and what == AGENT and name != LEAD and poses(name):
+    if not why and what == AGENT and name != LEAD and is_posing_name(name):
         why = "others would take it for somebody else; choose another"
     if why:
-        raise Refused(f"{shown(name)} cannot be the name of {what}: {why}")
+        raise Refused(f"{format_name(name)} cannot be the name of {what}: {why}")
     return unicodedata.normalize("NFC", name)
 
 
-def same_name(one: str, other: str) -> bool:
+def is_same_name(one: str, other: str) -> bool:
     """Whether both would be one file on some system."""
     return key_names(one) == key_names(other)
 
 
-def poses(name: str) -> bool:
+def is_posing_name(name: str) -> bool:
     """Whether somebody who reads this name could take it for the person's, the lead's or the program's."""
-    return any(_poses(look_alike(spelled)) for spelled in (name, _HUMP.sub(" ", name)))
+    return any(_poses(to_latin_lookalike(spelled)) for spelled in (name, _HUMP.sub(" ", name)))
 
 
-def known_sender(sender: str) -> str:
+def format_sender(sender: str) -> str:
     """Who a letter is shown to be from. What comes out of a file may claim anything."""
     given = sender in (LEAD, COMMAND_LINE) or sender.startswith(SESSION)
-    return UNKNOWN if not given and poses(sender) else sender
+    return UNKNOWN if not given and is_posing_name(sender) else sender
 
 
-def look_alike(text: str) -> str:
+def to_latin_lookalike(text: str) -> str:
     """The text in small Latin letters as far as it looks like them, character by character.
 
     As long as the text itself: what is found in the one is at the same place in the other.
@@ -276,7 +278,7 @@ _THIN_ROLES: Final = frozenset(map(_thin, _ROLES))
 def _wrong(name: str) -> str:
     if not 0 < len(name) <= LONGEST:
         return f"a name has 1 to {LONGEST} characters"
-    if why := wrong_with_name(name) or wrong_part(name):
+    if why := explain_bad_name(name) or explain_bad_part(name):
         return why
     for character in name:
         if unicodedata.category(character)[0] not in "LMN" and character not in " _-.":
@@ -303,7 +305,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     """When it was written, as ISO 8601."""
     read: bool = False
     summary: str = ""
-    frame: Frame | None = None
+    frame: LetterFrame | None = None
 
 
 class MailboxFull(Refused):
@@ -318,37 +320,37 @@ class Damaged(Refused):
     """What should be a letter is none."""
 
 
-def new_letter(
+def make_letter(
     sender: str,
     text: str,
     summary: str,
     clock: Clock,
-    frame: Frame | None = None,
+    frame: LetterFrame | None = None,
     *,
     id: str = "",
 ) -> Letter:
     """A letter of now; give the `id` to send one again that may have arrived."""
     return Letter(
-        id=id or new_id(),
-        sender=whole_characters(sender),
-        text=whole_characters(text),
-        timestamp=iso(clock.now()),
-        summary=whole_characters(summary),
+        id=id or make_id(),
+        sender=strip_half_characters(sender),
+        text=strip_half_characters(text),
+        timestamp=format_iso_time(clock.now()),
+        summary=strip_half_characters(summary),
         frame=frame,
     )
 
 
-def shortened(text: str) -> str:
+def summarise_text(text: str) -> str:
     """How a message begins, for a list: one line that stands for it where nobody has summed it up."""
     line = " ".join(text.split())
     return line if len(line) <= BRIEF else f"{line[: BRIEF - 1].rstrip()}…"
 
 
-def new_id() -> str:
+def make_id() -> str:
     return secrets.token_hex(6)
 
 
-def iso(at: float) -> str:
+def format_iso_time(at: float) -> str:
     """A moment as it stands in a mailbox; empty for one that no calendar has."""
     try:
         moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
@@ -357,7 +359,7 @@ def iso(at: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def checked(letter: Letter) -> Letter:
+def check_letter(letter: Letter) -> Letter:
     """The letter, if it can be sent; `Refused` with the reason and what to do."""
     if not _ID.fullmatch(letter.id):
         raise Damaged(f"{letter.id[:60]!r} cannot be the id of a message")
@@ -378,7 +380,7 @@ def checked(letter: Letter) -> Letter:
 # --- as an entry of a mailbox -----------------------------------------------------------------------
 
 
-def entry_of(letter: Letter) -> Json:
+def encode_letter(letter: Letter) -> Json:
     entry: Json = {
         "id": letter.id,
         "from": letter.sender,
@@ -393,7 +395,7 @@ def entry_of(letter: Letter) -> Json:
     return entry
 
 
-def letter_of(entry: Any) -> Letter:
+def parse_letter(entry: Any) -> Letter:
     """The letter in an entry; `Refused` when there is none. What else the entry has is not looked at."""
     if not isinstance(entry, dict):
         raise Damaged("it is no object")
@@ -403,10 +405,10 @@ def letter_of(entry: Any) -> Letter:
     if not isinstance(entry.get("read", False), bool):
         raise Damaged("its read is neither true nor false")
     summary = entry.get("summary")
-    return checked(
+    return check_letter(
         Letter(
             id=entry["id"],
-            sender=known_sender(entry["from"]),
+            sender=format_sender(entry["from"]),
             text=entry["text"],
             timestamp=_timestamp(entry.get("timestamp")),
             read=entry.get("read", False),
@@ -418,16 +420,16 @@ def letter_of(entry: Any) -> Letter:
 
 def _timestamp(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return iso(value)
+        return format_iso_time(value)
     return value[:40] if isinstance(value, str) else ""
 
 
-def _frame(fields: Any) -> Frame | None:
+def _frame(fields: Any) -> LetterFrame | None:
     """A frame of a kind that we do not know is a message in words, and no more."""
     if not isinstance(fields, dict):
         return None
     try:
-        return frame_from(fields)
+        return parse_frame(fields)
     except Refused:
         return None
 
@@ -438,7 +440,7 @@ _APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC 
 _encode = msgspec.json.Encoder().encode
 
 
-def listed(data: bytes) -> list[Any] | None:
+def parse_entries(data: bytes) -> list[Any] | None:
     """The entries of a file, damaged ones among them; None when it is no list. Nothing is an empty one."""
     if not data.strip(b"\0 \t\r\n"):
         return []
@@ -452,19 +454,19 @@ def listed(data: bytes) -> list[Any] | None:
 def _forgiving(data: bytes) -> Any:
     """Half a character somewhere must not cost all the others."""
     try:
-        return cleaned(json.loads(data.decode("utf-8", "replace")))
+        return clean_arguments(json.loads(data.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
 
 
-def written(entries: Sequence[Json]) -> bytes:
+def encode_entries(entries: Sequence[Json]) -> bytes:
     """One entry a line, so that a person can look at it."""
     if not entries:
         return b"[]\n"
     return b"[\n" + b",\n".join(map(_encode, entries)) + b"\n]\n"
 
 
-def keep_entries(path: Path, entries: Sequence[Any]) -> Path:
+def save_damaged_entries(path: Path, entries: Sequence[Any]) -> Path:
     """Append them to `<name>.damaged.jsonl`."""
     aside = path.with_name(f"{path.stem}.damaged.jsonl")
     lines = b"".join(_encode(entry) + b"\n" for entry in entries)
@@ -477,11 +479,11 @@ def keep_entries(path: Path, entries: Sequence[Any]) -> Path:
             os.close(fd)
         sync_folder(aside.parent)
     except OSError as error:
-        raise failure(error, aside) from error
+        raise make_storage_failure(error, aside) from error
     return aside
 
 
-def keep_file(path: Path) -> Path:
+def rename_damaged_file(path: Path) -> Path:
     """Give the file another name, `<name>.damaged-1.json` and so on."""
     for number in range(1, MOST_ASIDE + 1):
         aside = path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")
@@ -491,7 +493,7 @@ def keep_file(path: Path) -> Path:
             path.rename(aside)
             sync_folder(path.parent)
         except OSError as error:
-            raise failure(error, path, "set aside") from error
+            raise make_storage_failure(error, path, "set aside") from error
         return aside
     raise StorageFailure(
         f"{path} is damaged, and so were {MOST_ASIDE:,} before it; remove those beside it"
@@ -548,8 +550,8 @@ class Mailbox:
             self._tell()
 
     def _post(self, letter: Letter) -> bool:
-        checked(letter)
-        with held(self.path, self._sleep):
+        check_letter(letter)
+        with hold_lock(self.path, self._sleep):
             entries = self._entries()
             if any(entry["id"] == letter.id for entry in entries):
                 return False
@@ -558,7 +560,7 @@ class Mailbox:
                     f"{MOST_WAITING} messages wait for {self.owner!r} already, and this one was not "
                     "sent: wait until some are read"
                 )
-            self._store([*entries, entry_of(letter)])
+            self._store([*entries, encode_letter(letter)])
         return True
 
     # --- for its owner ----------------------------------------------------------------------------------
@@ -579,7 +581,7 @@ class Mailbox:
     def settle(self, ids: Collection[str], *, retries: int = 0) -> bool:
         """These have been delivered. False: somebody is writing just now, settle them later."""
         try:
-            with held(self.path, self._sleep, retries):
+            with hold_lock(self.path, self._sleep, retries):
                 entries = self._entries()
                 new = [_settled(entry) if entry["id"] in ids else entry for entry in entries]
                 if new != entries:
@@ -598,7 +600,7 @@ class Mailbox:
         except (FileNotFoundError, NotADirectoryError):
             return None, 0.0
         except OSError as error:
-            raise failure(error, self.path, "read") from error
+            raise make_storage_failure(error, self.path, "read") from error
         if not stat.S_ISREG(found.st_mode):
             raise StorageFailure(
                 f"{self.path} is not read: it is a link, a folder or a device; move it away"
@@ -608,10 +610,10 @@ class Mailbox:
 
     def _read(self) -> tuple[Letter, ...]:
         """Without the lock; it is taken only to set something aside."""
-        found = listed(self._bytes())
+        found = parse_entries(self._bytes())
         letters, damaged = _sorted_out(found or ())
         if found is None or damaged:
-            with contextlib.suppress(Busy), held(self.path, self._sleep, 0):
+            with contextlib.suppress(Busy), hold_lock(self.path, self._sleep, 0):
                 letters, _ = _sorted_out(self._entries())
         return _unread(letters)
 
@@ -626,9 +628,9 @@ class Mailbox:
     def _entries(self) -> list[Json]:
         """What is in the file, each with a letter in it; the rest is set aside. Needs the lock."""
         data = self._bytes()
-        found = listed(data) if len(data) <= LARGEST else None
+        found = parse_entries(data) if len(data) <= LARGEST else None
         if found is None:
-            aside = keep_file(self.path)
+            aside = rename_damaged_file(self.path)
             self._said.append(
                 f"the mailbox {self.path} could not be read as one and was set aside as {aside.name}; "
                 "messages in it were not delivered"
@@ -638,7 +640,7 @@ class Mailbox:
         for entry in found:
             (good if _is_letter(entry) else bad).append(entry)
         if bad:
-            aside = keep_entries(self.path, bad)
+            aside = save_damaged_entries(self.path, bad)
             self._store(good)
             many = "1 entry" if len(bad) == 1 else f"{len(bad)} entries"
             self._said.append(
@@ -648,7 +650,7 @@ class Mailbox:
         return good
 
     def _store(self, entries: Sequence[Json]) -> None:
-        write_atomic(self.path, written(entries), nofollow=True)
+        write_atomic(self.path, encode_entries(entries), nofollow=True)
 
     def _tell(self) -> None:
         while self._said:
@@ -667,7 +669,7 @@ def _is_letter(entry: Any) -> bool:
 
 def _letter(entry: Any) -> Letter | None:
     try:
-        return letter_of(entry)
+        return parse_letter(entry)
     except Refused:
         return None
 

@@ -19,17 +19,17 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import Refused
-from sevenfold.layers.l7_agents.definitions import GENERAL, Definition
-from sevenfold.layers.l7_agents.mail import Delivery, Queue, framed
-from sevenfold.layers.l7_agents.mailbox import LEAD, checked_name, poses, same_name
+from sevenfold.core.errors import Refused
+from sevenfold.core.messages import Json, Message, strip_half_characters, user
+from sevenfold.core.protocols import Agent, AgentSpec, Attach, ToolFailed
+from sevenfold.core.request import Request, find_open_uses
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Mark, View
+from sevenfold.layers.l7_agents.definitions import GENERAL, AgentDefinition
+from sevenfold.layers.l7_agents.mail import MailDelivery, MemoryInbox, frame_text
+from sevenfold.layers.l7_agents.mailbox import LEAD, check_agent_name, is_posing_name, is_same_name
 from sevenfold.layers.l7_agents.worktrees import Worktree
-from sevenfold.messages import Json, Message, user, whole_characters
 from sevenfold.models.directives import write_directive
-from sevenfold.protocols import Agent, AgentSpec, Attach, ToolFailed
-from sevenfold.request import Request, open_uses
-from sevenfold.tokens import Usage
-from sevenfold.transcript import Mark, View
 
 MARK: Final = "agents"
 LONGEST: Final = 12_000
@@ -50,7 +50,7 @@ class AgentNotice(msgspec.Struct, frozen=True):
     """One line: what it took, and where its transcript is."""
 
 
-class Notices:
+class AgentNotices:
     """Waits with what is to be told, and hands it back at the next round of tools."""
 
     label: ClassVar[str] = "Notices"
@@ -80,7 +80,7 @@ class Notices:
 
     def expected(self, view: View) -> Sequence[Mark]:
         """The mark alone: the turn is over, or was stopped, and it is to be known who still works."""
-        before = awaited(view.marks)
+        before = find_awaited_agents(view.marks)
         now = list(dict.fromkeys((*before, *self._new)))
         self._new = []
         return (Mark(MARK, {"awaited": now}),) if now != before else ()
@@ -89,45 +89,45 @@ class Notices:
         if not self._waiting and not self._new:
             return ()
         told, self._waiting = self._waiting, []
-        before = awaited(view.marks)
+        before = find_awaited_agents(view.marks)
         over = {notice.id for notice in told if notice.status != "idle"}
         now = [id for id in dict.fromkeys((*before, *self._new)) if id not in over]
         self._new = []
-        messages = [user(render(notice)) for notice in told]
+        messages = [user(render_notice(notice)) for notice in told]
         return (*messages, Mark(MARK, {"awaited": now})) if now != before else messages
 
 
-def awaited(marks: Mapping[str, Any]) -> list[str]:
+def find_awaited_agents(marks: Mapping[str, Any]) -> list[str]:
     """The agents that a conversation had in the background and was not told the end of."""
     mark = marks.get(MARK)
     ids = mark.get("awaited") if isinstance(mark, dict) else None
     return [id for id in ids if isinstance(id, str)] if isinstance(ids, list) else []
 
 
-def render(notice: AgentNotice) -> str:
+def render_notice(notice: AgentNotice) -> str:
     """The words of a notice. Nothing that the agent said can end it or begin something else."""
     said = notice.said
     if len(said) > LONGEST:
         said = f"{said[:LONGEST]}\n[{len(said) - LONGEST:,} characters more, in its transcript]"
     about = [("id", notice.id, _NAME), ("name", notice.name, _NAME), ("status", notice.status, 20)]
-    return framed(_TAG, about, f"{said}\n\n{notice.facts}".strip())
+    return frame_text(_TAG, about, f"{said}\n\n{notice.facts}".strip())
 
 
-_check: type[Attach] = Notices
+_check: type[Attach] = AgentNotices
 
 
-Status: TypeAlias = Literal["running", "idle", "done", "failed", "stopped"]
+AgentStatus: TypeAlias = Literal["running", "idle", "done", "failed", "stopped"]
 ALIVE: Final = ("running", "idle")
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
     """An agent at one moment, to be shown."""
 
     id: str
     name: str
     kind: str
     description: str
-    status: Status
+    status: AgentStatus
     background: bool
     depth: int
     doing: str
@@ -152,7 +152,7 @@ class Member:
     """The id of the agent that started it; empty: the main conversation did."""
     background: bool = False
     teammate: bool = False
-    status: Status = "running"
+    status: AgentStatus = "running"
     doing: str = ""
     said: str = ""
     why: str = ""
@@ -166,22 +166,22 @@ class Member:
     steps: int = 0
     """Of earlier runs, like `usage`."""
     usage: Usage = field(default_factory=Usage)
-    mail: Delivery | None = None
-    letters: Queue = field(init=False)
+    mail: MailDelivery | None = None
+    letters: MemoryInbox = field(init=False)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     resting: anyio.Event = field(default_factory=anyio.Event)
     """It has nothing more to do, for now."""
     gone: anyio.Event = field(default_factory=anyio.Event)
     """It is over, and everything it had open is closed."""
     woken: anyio.Event = field(default_factory=anyio.Event)
-    notices: Notices = field(init=False)
+    notices: AgentNotices = field(init=False)
     """What its own agents have to tell it."""
     first: int = -1
     """Where in its transcript its own words begin: before them a fork has its parent's."""
 
     def __post_init__(self) -> None:
-        self.letters = Queue(self.spec.name)
-        self.notices = Notices(self.wake)
+        self.letters = MemoryInbox(self.spec.name)
+        self.notices = AgentNotices(self.wake)
 
     @property
     def id(self) -> str:
@@ -239,9 +239,9 @@ class Member:
         return ""
 
     @property
-    def listed(self) -> Listed:
+    def listed(self) -> AgentRow:
         now = self.agent
-        return Listed(
+        return AgentRow(
             id=self.id,
             name=self.name,
             kind=self.spec.kind,
@@ -288,7 +288,7 @@ _LOOK: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class ParentConversation:
     """A conversation in which the Agent tool is called."""
 
     name: str
@@ -302,7 +302,7 @@ class Parent:
     patience: float = LONGEST_REPLY
 
     @classmethod
-    def of(cls, agent: Agent) -> Parent:
+    def of(cls, agent: Agent) -> ParentConversation:
         spec = agent.spec
         return cls(spec.name, spec.depth, lambda: agent.request, spec.kind == FORK, spec)
 
@@ -329,7 +329,7 @@ class Parent:
         """
         with anyio.move_on_after(self.patience):
             # A transcript has no event to wait for.
-            while use_id not in open_uses((request := self.now()).view):  # noqa: ASYNC110
+            while use_id not in find_open_uses((request := self.now()).view):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK)
             return request
         raise ToolFailed("the reply that asked for this fork was cut off: ask for it again")
@@ -342,7 +342,7 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9]+")
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class AgentOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What the Agent tool was called with."""
 
     description: str
@@ -358,7 +358,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     def forks(self) -> bool:
         return self.kind == FORK
 
-    def by(self, definition: Definition) -> Order:
+    def by(self, definition: AgentDefinition) -> AgentOrder:
         """With what its definition says besides."""
         return replace(
             self,
@@ -368,10 +368,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_order(args: Json) -> Order:
+def read_order(args: Json) -> AgentOrder:
     """What is asked for; `ToolFailed` with the reason when it cannot be had."""
     kind = args.get("subagent_type", "").strip() or GENERAL
-    order = Order(
+    order = AgentOrder(
         description=" ".join(args["description"].split())[:_DESCRIBED],
         prompt=args["prompt"].strip(),
         kind=FORK if kind.casefold() == FORK else kind,
@@ -397,12 +397,12 @@ def _check_name(name: str) -> None:
     if name == LEAD:
         raise ToolFailed(f"the name {name} means somebody else: choose another")
     try:
-        checked_name(name)
+        check_agent_name(name)
     except Refused as error:
         raise ToolFailed(str(error)) from None
 
 
-def check_depth(order: Order, parent: Parent, deepest: int) -> None:
+def check_depth(order: AgentOrder, parent: ParentConversation, deepest: int) -> None:
     """Agents do not start agents for ever."""
     if order.forks and parent.is_fork:
         raise ToolFailed("a fork cannot fork: do this yourself, or start another type of agent")
@@ -413,26 +413,28 @@ def check_depth(order: Order, parent: Parent, deepest: int) -> None:
         )
 
 
-def free_name(kind: str, taken: Collection[str]) -> str:
+def make_free_name(kind: str, taken: Collection[str]) -> str:
     """A name made from its type that nobody has."""
     stem = _OTHER.sub("-", kind).strip("-").lower()[:40]
-    if not stem or poses(f"{stem}-1"):
+    if not stem or is_posing_name(f"{stem}-1"):
         stem = "agent"
     numbered = (f"{stem}-{n}" for n in count(1))
-    return next(name for name in numbered if not any(same_name(name, one) for one in taken))
+    return next(name for name in numbered if not any(is_same_name(name, one) for one in taken))
 
 
-def system_of(definition: Definition, name: str, *, teammate: bool) -> tuple[str, ...]:
+def make_system_prompt(
+    definition: AgentDefinition, name: str, *, teammate: bool
+) -> tuple[str, ...]:
     """What its requests begin with. Agents of one kind share it, and so its cache."""
     said = definition.prompt.strip()
     if definition.path is not None:  # what is built in says it itself
         said += "\n\n" + _text("agent")
     if not teammate:
-        return (whole_characters(said),)
-    return (whole_characters(said), _filled("teammate", name=name, lead=LEAD))
+        return (strip_half_characters(said),)
+    return (strip_half_characters(said), _filled("teammate", name=name, lead=LEAD))
 
 
-def first_words(order: Order, id: str, folder: Path | None) -> Message:
+def make_first_message(order: AgentOrder, id: str, folder: Path | None) -> Message:
     """What the agent is asked. Of a fork it is all that differs from its siblings."""
     where = _filled("worktree", folder=str(folder)) if folder else ""
     if not order.forks:
@@ -442,7 +444,7 @@ def first_words(order: Order, id: str, folder: Path | None) -> Message:
 
 
 def _filled(text: str, **values: str) -> str:
-    return whole_characters(_PLACE.sub(lambda found: values[found[1]], _text(text)))
+    return strip_half_characters(_PLACE.sub(lambda found: values[found[1]], _text(text)))
 
 
 @cache

@@ -18,35 +18,10 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import FromTheFuture, Refused, SevenfoldError, StorageFailure
-from sevenfold.events import Emit, Failed, Notice
-from sevenfold.layers.l7_agents.agent_tool import AgentTool, schema_of
-from sevenfold.layers.l7_agents.definitions import Definition, chosen, fitted
-from sevenfold.layers.l7_agents.mail import About, Delivery, Inbox, PostOffice, Queue
-from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, ShutdownResponse, same_name
-from sevenfold.layers.l7_agents.members import (
-    FORK,
-    MAIN,
-    AgentNotice,
-    Listed,
-    Member,
-    Notices,
-    Order,
-    Parent,
-    Status,
-    awaited,
-    check_depth,
-    first_words,
-    free_name,
-    system_of,
-)
-from sevenfold.layers.l7_agents.memory import AgentMemory, tools_for_memory, with_memory_tools
-from sevenfold.layers.l7_agents.run import Running, Summaries
-from sevenfold.layers.l7_agents.send_message import NAME as SEND
-from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
-from sevenfold.layers.settings import AgentSettings
-from sevenfold.messages import Json, Message
-from sevenfold.protocols import (
+from sevenfold.core.errors import FromTheFuture, Refused, SevenfoldError, StorageFailure
+from sevenfold.core.events import Emit, Failed, Notice
+from sevenfold.core.messages import Json, Message
+from sevenfold.core.protocols import (
     Agent,
     AgentSpec,
     Background,
@@ -56,9 +31,38 @@ from sevenfold.protocols import (
     Tool,
     ToolFailed,
 )
-from sevenfold.request import Request
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Entry, Mark, Reply, View, check_format, decode_entry
+from sevenfold.layers.l7_agents.agent_run import AgentRunner, StatusSummaries
+from sevenfold.layers.l7_agents.agent_tool import AgentTool, make_schema
+from sevenfold.layers.l7_agents.definitions import (
+    AgentDefinition,
+    choose_definition,
+    fit_definition,
+)
+from sevenfold.layers.l7_agents.mail import Inbox, MailDelivery, MemberInfo, MemoryInbox, PostOffice
+from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, ShutdownResponse, is_same_name
+from sevenfold.layers.l7_agents.members import (
+    FORK,
+    MAIN,
+    AgentNotice,
+    AgentNotices,
+    AgentOrder,
+    AgentRow,
+    AgentStatus,
+    Member,
+    ParentConversation,
+    check_depth,
+    find_awaited_agents,
+    make_first_message,
+    make_free_name,
+    make_system_prompt,
+)
+from sevenfold.layers.l7_agents.memory import AgentMemory, add_memory_tools, find_missing_tools
+from sevenfold.layers.l7_agents.send_message import NAME as SEND
+from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
+from sevenfold.settings.layers import AgentSettings
 from sevenfold.storage.jsonl import read_log
-from sevenfold.transcript import Entry, Mark, Reply, View, check_format, decode_entry
 
 MARK: Final = "session"
 """The mark that begins a transcript; an agent's says under `agent` what it is."""
@@ -67,7 +71,7 @@ HEAD: Final = 8
 """Lines within which that mark stands."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class AgentRecord(msgspec.Struct, frozen=True):
     """What the mark says."""
 
     name: str
@@ -126,7 +130,7 @@ def _member(path: Path) -> Member | None:
     return member
 
 
-def _records(lines: list[bytes]) -> Iterator[Record]:
+def _records(lines: list[bytes]) -> Iterator[AgentRecord]:
     for entry in _entries(lines):
         check_format(entry)
         match entry.what:
@@ -134,14 +138,14 @@ def _records(lines: list[bytes]) -> Iterator[Record]:
                 yield from _converted(value["agent"])
 
 
-def _converted(value: Any) -> Iterator[Record]:
+def _converted(value: Any) -> Iterator[AgentRecord]:
     try:
-        yield msgspec.convert(value, Record)
+        yield msgspec.convert(value, AgentRecord)
     except msgspec.ValidationError:
         return
 
 
-def _last(lines: list[bytes]) -> tuple[Status, str]:
+def _last(lines: list[bytes]) -> tuple[AgentStatus, str]:
     """How it ended: a reply that calls nothing is the end of its work."""
     for entry in _entries(reversed(lines)):
         match entry.what:
@@ -162,7 +166,7 @@ def _entries(lines: Any) -> Iterator[Entry]:
                 continue
 
 
-class Recruit(msgspec.Struct, frozen=True):
+class PreparedAgent(msgspec.Struct, frozen=True):
     """An agent that can be begun."""
 
     spec: AgentSpec
@@ -173,17 +177,19 @@ class Recruit(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Recruiting:
+class AgentPreparer:
     """Prepares agents for one session."""
 
-    definitions: Mapping[str, Definition]
+    definitions: Mapping[str, AgentDefinition]
     tools: Callable[[], Collection[str]]
-    memory: Callable[[Definition], AgentMemory]
+    memory: Callable[[AgentDefinition], AgentMemory]
     worktrees: Worktrees | None
     emit: Emit
     _told: set[str] = field(default_factory=set)
 
-    async def __call__(self, order: Order, parent: Parent, spec: AgentSpec, use_id: str) -> Recruit:
+    async def __call__(
+        self, order: AgentOrder, parent: ParentConversation, spec: AgentSpec, use_id: str
+    ) -> PreparedAgent:
         """`spec` says who it is; what it is like comes from its definition, or from its parent."""
         of = parent.spec
         spec = replace(
@@ -200,19 +206,19 @@ class Recruiting:
         if worktree is not None:
             spec = replace(spec, folder=worktree.path)
         own = worktree.path if worktree and order.worktree else None
-        return Recruit(spec, first_words(order, spec.id, own), worktree)
+        return PreparedAgent(spec, make_first_message(order, spec.id, own), worktree)
 
-    def _fitted(self, order: Order, spec: AgentSpec, parent: Parent) -> AgentSpec:
+    def _fitted(self, order: AgentOrder, spec: AgentSpec, parent: ParentConversation) -> AgentSpec:
         """No agent has more than who started it: it cannot be used to get round a list of tools."""
         wanted, model = self.definitions[order.kind], parent.request.frame.model
         if order.model:
             wanted = replace(wanted, model=order.model)
         there = tuple(name for name in self.tools() if not parent.spec or name in parent.tools)
-        definition, said = fitted(wanted, there, model)
+        definition, said = fit_definition(wanted, there, model)
         if definition.tools is None and parent.spec:
             definition = replace(definition, tools=there)
         self._say(*said)
-        system = system_of(definition, spec.name, teammate=order.teammate)
+        system = make_system_prompt(definition, spec.name, teammate=order.teammate)
         tools, memory = definition.tools, self.memory(definition)
         self._say(memory.note)
         if order.teammate and tools is not None:
@@ -221,15 +227,15 @@ class Recruiting:
             spec,
             system=(*system, memory.prompt) if memory.prompt else system,
             opening=(memory.opening,) if memory.opening else (),
-            tools=with_memory_tools(tools) if memory.folder else tools,
+            tools=add_memory_tools(tools) if memory.folder else tools,
             model=definition.model or model,
             only_looks=spec.only_looks or definition.only_looks,
             max_steps=definition.max_turns,
             memory=memory.folder,
-            for_memory=tools_for_memory(tools) if memory.folder else (),
+            for_memory=find_missing_tools(tools) if memory.folder else (),
         )
 
-    async def _worktree(self, order: Order, spec: AgentSpec) -> Worktree | None:
+    async def _worktree(self, order: AgentOrder, spec: AgentSpec) -> Worktree | None:
         """Its own, or the one of who started it: that stays as long as this agent works in it."""
         if not order.worktree:
             if self.worktrees is None or spec.folder is None:
@@ -274,7 +280,7 @@ class Roster:
     spawn: Spawner
     background: Background
     """Runs them: what breaks in an agent must not end the session."""
-    definitions: Mapping[str, Definition]
+    definitions: Mapping[str, AgentDefinition]
     clock: Clock
     emit: Emit
     settings: AgentSettings = field(default_factory=AgentSettings)
@@ -285,13 +291,13 @@ class Roster:
     post: PostOffice | None = None
     session: str = ""
     worktrees: Worktrees | None = None
-    memory: Callable[[Definition], AgentMemory] = lambda definition: AgentMemory()
+    memory: Callable[[AgentDefinition], AgentMemory] = lambda definition: AgentMemory()
     forker: Forker | None = None
     """Asks an agent beside its work how it is going; None: nobody does."""
     random: Callable[[int], bytes] = os.urandom
-    notices: Notices = field(default_factory=Notices)
+    notices: AgentNotices = field(default_factory=AgentNotices)
     """For the main conversation, one of whose layers it is."""
-    letters: Queue = field(default_factory=lambda: Queue(LEAD))
+    letters: MemoryInbox = field(default_factory=lambda: MemoryInbox(LEAD))
     """For the main conversation, where there is no post office."""
     schema: Json = field(init=False)
     """Of the Agent tool, the same in every conversation of the session."""
@@ -299,19 +305,19 @@ class Roster:
     _closing: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        asking = Summaries(self.forker, self.clock, self.emit, self.settings.summary_seconds)
-        self._running = Running(
+        asking = StatusSummaries(self.forker, self.clock, self.emit, self.settings.summary_seconds)
+        self._running = AgentRunner(
             asking, self.worktrees, self.clock, self.emit, self._tell, self._moved
         )
-        self._recruit = Recruiting(
+        self._recruit = AgentPreparer(
             self.definitions, self.tools, self.memory, self.worktrees, self.emit
         )
-        self.schema = schema_of(self.definitions)
+        self.schema = make_schema(self.definitions)
 
     # --- looking ----------------------------------------------------------------------------------------
 
     @property
-    def agents(self) -> tuple[Listed, ...]:
+    def agents(self) -> tuple[AgentRow, ...]:
         return tuple(member.listed for member in self._members.values())
 
     def names(self) -> Sequence[str]:
@@ -328,16 +334,16 @@ class Roster:
         """By id or by name; of several, one that is alive, else the newest."""
         if name in self._members:
             return self._members[name]
-        found = [one for one in self._members.values() if same_name(one.name, name)]
+        found = [one for one in self._members.values() if is_same_name(one.name, name)]
         return next((one for one in found if one.alive), found[-1] if found else None)
 
     # --- beginning --------------------------------------------------------------------------------------
 
-    async def begin(self, order: Order, parent: Parent, use_id: str) -> Member:
+    async def begin(self, order: AgentOrder, parent: ParentConversation, use_id: str) -> Member:
         """Start an agent; `ToolFailed`, or a mistake, says why it cannot be."""
         check_depth(order, parent, self.settings.depth)
         if not order.forks:
-            order = order.by(chosen(self.definitions, order.kind, also=(FORK,)))
+            order = order.by(choose_definition(self.definitions, order.kind, also=(FORK,)))
         member = self._reserve(order, parent)  # before anything waits: two may come at once
         try:
             recruit = await self._recruit(order, parent, member.spec, use_id)
@@ -369,17 +375,17 @@ class Roster:
             self._teller(member.parent).expect(member.id)
         return rests
 
-    def _reserve(self, order: Order, parent: Parent) -> Member:
+    def _reserve(self, order: AgentOrder, parent: ParentConversation) -> Member:
         self._check_room(ToolFailed)
         taken = [one.name for one in self._members.values()]
         alive = [one.name for one in self._members.values() if one.alive]
-        if order.name and any(same_name(order.name, one) for one in alive):
+        if order.name and any(is_same_name(order.name, one) for one in alive):
             raise ToolFailed(
                 f"{order.name} is at work already: send it a message, or take another name"
             )
         spec = AgentSpec(
             id=self._new_id(),
-            name=order.name or free_name(order.kind, taken),
+            name=order.name or make_free_name(order.kind, taken),
             kind=order.kind,
             depth=parent.depth + 1,
             asks=not order.background and self._watched(parent),
@@ -394,7 +400,7 @@ class Roster:
         self._members[spec.id] = member
         return member
 
-    def _watched(self, parent: Parent) -> bool:
+    def _watched(self, parent: ParentConversation) -> bool:
         """Whether somebody may be asked: not by an agent of one that works in the background."""
         starter = self._members.get(parent.id)
         return starter is None or starter.spec.asks
@@ -414,7 +420,7 @@ class Roster:
 
     def _join(self, member: Member) -> None:
         if member.teammate and self.post is not None:
-            self.post.join(member.name, About(member.spec.kind, self.session))
+            self.post.join(member.name, MemberInfo(member.spec.kind, self.session))
 
     def _spawn(self, member: Member) -> None:
         if self._closing:
@@ -423,7 +429,7 @@ class Roster:
         inboxes: list[Inbox] = [member.letters]
         if member.teammate and self.post is not None:
             inboxes.append(self.post.inbox(member.name))
-        member.mail = Delivery(inboxes, self.emit)
+        member.mail = MailDelivery(inboxes, self.emit)
         attach = (member.mail, member.notices)
         member.begin(self.spawn(member.spec, self._own_tools, attach))
 
@@ -432,7 +438,7 @@ class Roster:
         spec = agent.spec
         own: list[Tool] = []
         if spec.depth < self.settings.depth or spec.kind == FORK:
-            own.append(AgentTool(self, Parent.of(agent)))
+            own.append(AgentTool(self, ParentConversation.of(agent)))
         if self.messenger is not None:
             own.append(self.messenger(spec.name))
         return own
@@ -464,7 +470,7 @@ class Roster:
 
     # --- telling ----------------------------------------------------------------------------------------
 
-    def _teller(self, id: str) -> Notices:
+    def _teller(self, id: str) -> AgentNotices:
         """What this conversation is told through; one that is over hands on to who started it."""
         while (member := self._members.get(id)) is not None:
             if member.alive:
@@ -558,7 +564,7 @@ class Roster:
             folder = member.worktree.path
         system = spec.system
         if not system and definition is not None:
-            system = system_of(definition, spec.name, teammate=member.teammate)
+            system = make_system_prompt(definition, spec.name, teammate=member.teammate)
         member.spec = replace(spec, system=system, folder=folder, resumes=True, asks=False)
         self._spawn(member)
 
@@ -595,7 +601,7 @@ class Roster:
             if member.id not in self._members:
                 member.teammate = member.name in team
                 self._members[member.id] = member
-        for id in awaited(view.marks):
+        for id in find_awaited_agents(view.marks):
             known = self._members.get(id)
             if known is None:
                 lost = "its transcript is gone, and nothing is known of it any more"

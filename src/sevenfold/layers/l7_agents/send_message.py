@@ -9,7 +9,9 @@ from typing import Final, Protocol
 import anyio.to_thread
 from msgspec.structs import replace
 
-from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.core.errors import Refused, SevenfoldError
+from sevenfold.core.messages import Json
+from sevenfold.core.protocols import Clock, Tool, ToolFailed
 from sevenfold.layers.l7_agents import mailbox as frames
 from sevenfold.layers.l7_agents.mail import PostOffice, Teammate
 from sevenfold.layers.l7_agents.mailbox import (
@@ -17,18 +19,16 @@ from sevenfold.layers.l7_agents.mailbox import (
     BRIDGE,
     KINDS,
     SESSION,
-    Frame,
     Letter,
-    checked,
-    elsewhere,
-    new_id,
-    new_letter,
-    same_name,
+    LetterFrame,
+    check_letter,
+    explain_remote_address,
+    is_same_name,
+    make_id,
+    make_letter,
 )
 from sevenfold.layers.l7_agents.members import MAIN
-from sevenfold.layers.l7_agents.sockets import Sessions
-from sevenfold.messages import Json
-from sevenfold.protocols import Clock, Tool, ToolFailed
+from sevenfold.layers.l7_agents.sockets import PeerSessions
 
 NAME: Final = "SendMessage"
 SCHEMA: Final[Json] = {
@@ -61,7 +61,7 @@ SCHEMA: Final[Json] = {
 }
 
 
-class Directory(Protocol):
+class AgentDirectory(Protocol):
     """The agents of this process."""
 
     async def deliver(self, name: str, letter: Letter) -> str | None:
@@ -71,7 +71,7 @@ class Directory(Protocol):
     def names(self) -> Sequence[str]: ...
 
 
-class SendMessage:
+class SendMessageTool:
     """Implements `protocols.Tool` for one sender."""
 
     name = NAME
@@ -81,10 +81,10 @@ class SendMessage:
         self,
         sender: str,
         lead: bool,
-        agents: Directory,
+        agents: AgentDirectory,
         post: PostOffice | None,
         clock: Clock,
-        sessions: Sessions | None = None,
+        sessions: PeerSessions | None = None,
     ) -> None:
         self._sender, self._lead, self._agents = sender, lead, agents
         self._post, self._clock, self._sessions = post, clock, sessions
@@ -103,13 +103,13 @@ class SendMessage:
         """The name of whoever is meant, in whatever spelling; what nobody is called stays as it is."""
         if to == ALL or to.startswith((SESSION, BRIDGE)):
             return to
-        if any(same_name(to, one) for one in (MAIN, frames.LEAD)):
+        if any(is_same_name(to, one) for one in (MAIN, frames.LEAD)):
             named = self._leader
         else:
             known = (*self._agents.names(), *(one.name for one in self._members()))
-            alike = [name for name in known if same_name(name, to)]
+            alike = [name for name in known if is_same_name(name, to)]
             named = to if to in alike or not alike else alike[0]
-        if same_name(named, self._sender):
+        if is_same_name(named, self._sender):
             raise Refused(f"{to[:60]!r} is you: nothing was sent")
         return named
 
@@ -119,22 +119,22 @@ class SendMessage:
         if not to:
             raise Refused("the message has no receiver: name an agent in `to`")
         if to.startswith(BRIDGE):
-            raise Refused(elsewhere(to))
+            raise Refused(explain_remote_address(to))
         text, summary = str(args.get("message", "")), str(args.get("summary", "")).strip()
         if not summary:
             raise Refused("the message has no summary: say in a few words what it is about")
         frame = self._frame(args.get("frame"), to)
-        return checked(new_letter(self._sender, text, summary, self._clock, frame))
+        return check_letter(make_letter(self._sender, text, summary, self._clock, frame))
 
-    def _frame(self, fields: Json | None, to: str) -> Frame | None:
+    def _frame(self, fields: Json | None, to: str) -> LetterFrame | None:
         if not fields:
             return None
         kind = str(fields.get("type", ""))
         asks = kind.endswith("_request")
-        frame = frames.frame_from(
+        frame = frames.parse_frame(
             {"request_id": secrets.token_hex(4), **fields} if asks else fields
         )
-        frames.check(frame, self._sender, to, self._leader)
+        frames.check_frame(frame, self._sender, to, self._leader)
         return frame
 
     @property
@@ -175,7 +175,7 @@ class SendMessage:
         sent, failed = list[str](), list[str]()
         for name in names:
             try:
-                await self._one_of_all(name, replace(letter, id=new_id()))
+                await self._one_of_all(name, replace(letter, id=make_id()))
                 sent.append(name)
             except SevenfoldError as error:
                 failed.append(f"{name}: {error}")
@@ -215,4 +215,4 @@ class SendMessage:
         )
 
 
-_check: type[Tool] = SendMessage
+_check: type[Tool] = SendMessageTool

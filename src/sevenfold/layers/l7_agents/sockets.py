@@ -33,9 +33,11 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from sevenfold.errors import Mistake, Refused, SevenfoldError, StorageFailure
-from sevenfold.events import Emit, Notice
-from sevenfold.layers.l7_agents.mail import attribute
+from sevenfold.core.errors import Mistake, Refused, SevenfoldError, StorageFailure
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import Json
+from sevenfold.core.protocols import Clock
+from sevenfold.layers.l7_agents.mail import format_attribute
 from sevenfold.layers.l7_agents.mailbox import (
     COMMAND_LINE,
     SESSION,
@@ -43,22 +45,20 @@ from sevenfold.layers.l7_agents.mailbox import (
     Letter,
     MailboxFull,
     TooLong,
-    checked,
-    entry_of,
-    letter_of,
+    check_letter,
+    encode_letter,
+    parse_letter,
 )
-from sevenfold.layers.shared.background import owned_tasks
-from sevenfold.memory.dreams.lock import Process, this_process
-from sevenfold.messages import Json
-from sevenfold.protocols import Clock
+from sevenfold.layers.shared.background import open_task_group
+from sevenfold.memory.dreams.lock import LockProcess, read_current_process
 from sevenfold.storage.files import (
     PRIVATE_FILE,
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_if_there,
     write_atomic,
 )
-from sevenfold.storage.locks import alone
+from sevenfold.storage.locks import hold_file_lock
 
 BACKLOG: Final = 64
 _CHUNK: Final = 65_536
@@ -70,11 +70,11 @@ class LineTooLong(Exception):
     """A line is longer than lines may be."""
 
 
-class HungUp(Exception):
+class PeerGone(Exception):
     """The other end is gone."""
 
 
-def listen(path: Path) -> socket.socket:
+def open_listener(path: Path) -> socket.socket:
     """A socket that takes connections at this path; for this user alone."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -88,7 +88,7 @@ def listen(path: Path) -> socket.socket:
     return made
 
 
-async def accept(listener: socket.socket) -> socket.socket:
+async def accept_connection(listener: socket.socket) -> socket.socket:
     """The next connection; where the system has no room for it, it waits in its queue."""
     while True:
         await anyio.wait_readable(listener)
@@ -103,7 +103,7 @@ async def accept(listener: socket.socket) -> socket.socket:
         return connection
 
 
-async def connect(path: Path) -> socket.socket:
+async def open_connection(path: Path) -> socket.socket:
     """A connection to whoever listens there; an `OSError` when nobody does."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -120,8 +120,8 @@ async def connect(path: Path) -> socket.socket:
         raise
 
 
-async def send(connection: socket.socket, data: bytes) -> None:
-    """All of it, or `HungUp`."""
+async def send_bytes(connection: socket.socket, data: bytes) -> None:
+    """All of it, or `PeerGone`."""
     view = memoryview(data)
     while view:
         try:
@@ -129,16 +129,16 @@ async def send(connection: socket.socket, data: bytes) -> None:
         except BlockingIOError:
             await anyio.wait_writable(connection)
         except OSError as error:
-            raise HungUp(str(error)) from error
+            raise PeerGone(str(error)) from error
 
 
 async def read_line(connection: socket.socket, longest: int) -> bytes:
-    """Up to the next line break, which is left out; `HungUp` when it does not come."""
+    """Up to the next line break, which is left out; `PeerGone` when it does not come."""
     read = bytearray()
     while (end := read.find(b"\n")) < 0 and len(read) <= longest:
         part = await _received(connection)
         if not part:
-            raise HungUp("before the end of a line")
+            raise PeerGone("before the end of a line")
         read += part
     if not 0 <= end <= longest:
         raise LineTooLong
@@ -152,7 +152,7 @@ async def _received(connection: socket.socket) -> bytes:
         except BlockingIOError:
             await anyio.wait_readable(connection)
         except OSError as error:
-            raise HungUp(str(error)) from error
+            raise PeerGone(str(error)) from error
 
 
 _XUCRED: Final = struct.Struct("=IIh")
@@ -162,7 +162,7 @@ _SOL_LOCAL: Final = 0
 _LOCAL_PEERCRED: Final = 1
 
 
-def own_user() -> int:
+def get_own_user() -> int:
     """The number of this user; `Refused` on systems where users have none."""
     if not hasattr(os, "geteuid") or not hasattr(socket, "AF_UNIX"):
         raise Refused(
@@ -173,7 +173,7 @@ def own_user() -> int:
 
 def check_peer(connection: socket.socket, user: int) -> None:
     """`Refused` unless the other end belongs to this user, or when nobody can tell."""
-    other = peer_user(connection)
+    other = get_peer_user(connection)
     if other != user:
         raise Refused(
             f"the other end belongs to user {other} and not to user {user}: only sessions of the same "
@@ -181,7 +181,7 @@ def check_peer(connection: socket.socket, user: int) -> None:
         )
 
 
-def peer_user(connection: socket.socket) -> int:
+def get_peer_user(connection: socket.socket) -> int:
     """The number of the user at the other end, as the system knows it."""
     try:
         if hasattr(socket, "SO_PEERCRED"):
@@ -189,13 +189,13 @@ def peer_user(connection: socket.socket) -> int:
             told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
             return int(struct.unpack("3i", told)[1])
         if sys.platform == "darwin":
-            return user_in_xucred(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE))
+            return parse_xucred(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE))
     except (OSError, struct.error) as error:
         raise Refused(f"this system does not say who is at the other end: {error}") from error
     raise Refused("this system does not say who is at the other end, so nobody is talked to")
 
 
-def user_in_xucred(told: bytes) -> int:
+def parse_xucred(told: bytes) -> int:
     """The user in what macOS tells of a peer; a version that we do not know is an error."""
     version, user, _ = _XUCRED.unpack_from(told)
     if version != 0:
@@ -211,7 +211,7 @@ _SOCKET_NAME: Final = 21
 """Bytes of a slash and the name of a socket."""
 
 
-class Reachable(msgspec.Struct, frozen=True):
+class SessionAddress(msgspec.Struct, frozen=True):
     """A session that can be written to."""
 
     session: str
@@ -224,7 +224,7 @@ class Reachable(msgspec.Struct, frozen=True):
 
     @property
     def lives(self) -> bool:
-        return Process(self.pid, self.began).lives()
+        return LockProcess(self.pid, self.began).lives()
 
 
 class NotSent(Mistake):
@@ -239,12 +239,12 @@ class NotSent(Mistake):
 # --- the folder -----------------------------------------------------------------------------------------
 
 
-def runtime_folder(home: Path, variables: Mapping[str, str]) -> Path:
+def find_runtime_folder(home: Path, variables: Mapping[str, str]) -> Path:
     """Where the sessions of this home say how they are reached; `Refused` when no path is short enough."""
     digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:10]
     places = [
-        Path(variables.get("TMPDIR") or "/tmp") / f"sevenfold-{own_user()}-{digest}",
-        Path("/tmp") / f"sevenfold-{own_user()}-{digest}",
+        Path(variables.get("TMPDIR") or "/tmp") / f"sevenfold-{get_own_user()}-{digest}",
+        Path("/tmp") / f"sevenfold-{get_own_user()}-{digest}",
     ]
     given = variables.get("XDG_RUNTIME_DIR")
     if given and Path(given).is_dir():
@@ -255,33 +255,35 @@ def runtime_folder(home: Path, variables: Mapping[str, str]) -> Path:
     raise Refused(f"{places[0]} is too long for the address of a socket; set XDG_RUNTIME_DIR")
 
 
-def private(folder: Path) -> Path:
+def make_private_folder(folder: Path) -> Path:
     """Make the folder if it is missing; `Refused` unless it is this user's alone."""
     make_private_dir(folder, nofollow=True)
     try:
         found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != own_user():
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != get_own_user():
             raise Refused(f"{folder} is not used: it belongs to somebody else; remove it")
         if stat.S_IMODE(found.st_mode) != 0o700:
             folder.chmod(0o700)
     except OSError as error:
-        raise failure(error, folder, "used") from error
+        raise make_storage_failure(error, folder, "used") from error
     return folder
 
 
-def new_socket(folder: Path) -> Path:
+def make_socket_path(folder: Path) -> Path:
     return folder / f"{secrets.token_hex(7)}{_SOCKET}"
 
 
 # --- saying that one is there ---------------------------------------------------------------------------
 
 
-def register(folder: Path, session: str, project: str, at: Path, clock: Clock) -> Reachable:
+def register_session(
+    folder: Path, session: str, project: str, at: Path, clock: Clock
+) -> SessionAddress:
     """Say that this process can be reached at a socket; whatever the session said before is replaced."""
-    me = this_process()
-    one = Reachable(session, project, me.pid, clock.now(), me.began, at.name)
+    me = read_current_process()
+    one = SessionAddress(session, project, me.pid, clock.now(), me.began, at.name)
     file = _file(folder, session)
-    with alone(folder / "sessions"):
+    with hold_file_lock(folder / "sessions"):
         before = _read(file)
         write_atomic(file, msgspec.json.encode(one) + b"\n", nofollow=True)
         if before is not None and not before.lives:
@@ -289,9 +291,9 @@ def register(folder: Path, session: str, project: str, at: Path, clock: Clock) -
     return one
 
 
-def unregister(folder: Path, one: Reachable) -> None:
+def unregister_session(folder: Path, one: SessionAddress) -> None:
     """It cannot be reached any more. What another process said since stays."""
-    with contextlib.suppress(OSError, StorageFailure), alone(folder / "sessions"):
+    with contextlib.suppress(OSError, StorageFailure), hold_file_lock(folder / "sessions"):
         file = _file(folder, one.session)
         if _read(file) == one:
             file.unlink(missing_ok=True)
@@ -301,7 +303,7 @@ def unregister(folder: Path, one: Reachable) -> None:
 # --- looking --------------------------------------------------------------------------------------------
 
 
-def reachable(folder: Path) -> list[Reachable]:
+def list_reachable(folder: Path) -> list[SessionAddress]:
     """The sessions that can be reached now, oldest first. What is left of dead ones is removed."""
     found = []
     for file in _files(folder):
@@ -311,13 +313,13 @@ def reachable(folder: Path) -> list[Reachable]:
         if one.lives and _listens(folder / one.socket):
             found.append(one)
         else:
-            unregister(folder, one)
+            unregister_session(folder, one)
     return sorted(found, key=lambda one: (one.started, one.session))
 
 
-def find(folder: Path, session: str) -> Reachable:
+def find_reachable(folder: Path, session: str) -> SessionAddress:
     """The one with this id, or with the only id that begins so; `NotSent` says who else is there."""
-    there = reachable(folder)
+    there = list_reachable(folder)
     matching = [one for one in there if one.session == session] or [
         one for one in there if session and one.session.startswith(session)
     ]
@@ -336,13 +338,13 @@ def find(folder: Path, session: str) -> Reachable:
 def _files(folder: Path) -> Iterator[Path]:
     try:
         found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != own_user():
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != get_own_user():
             return
         files = sorted(folder.iterdir())
     except FileNotFoundError:
         return
     except OSError as error:
-        raise failure(error, folder, "read") from error
+        raise make_storage_failure(error, folder, "read") from error
     yield from (file for file in files if file.suffix == ".json")
 
 
@@ -350,10 +352,10 @@ def _file(folder: Path, session: str) -> Path:
     return folder / f"{hashlib.sha256(session.encode('utf-8')).hexdigest()[:16]}.json"
 
 
-def _read(file: Path) -> Reachable | None:
+def _read(file: Path) -> SessionAddress | None:
     try:
         data = read_if_there(file, _LARGEST, nofollow=True)
-        one = msgspec.json.decode(data, type=Reachable) if data else None
+        one = msgspec.json.decode(data, type=SessionAddress) if data else None
     except (StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
         return None
     fine = one is not None and one.socket.endswith(_SOCKET) and Path(one.socket).name == one.socket
@@ -371,7 +373,7 @@ def _listens(path: Path) -> bool:
     return True
 
 
-def _remove_socket(folder: Path, one: Reachable) -> None:
+def _remove_socket(folder: Path, one: SessionAddress) -> None:
     with contextlib.suppress(OSError):
         (folder / one.socket).unlink()
 
@@ -394,14 +396,14 @@ _AGAIN: Final = frozenset({"timeout", "cut", "busy"})
 _encode = msgspec.json.Encoder().encode
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SocketRequest(msgspec.Struct, frozen=True):
     version: int
     to: str = ""
     session: str = ""
     letter: Any = None
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class SocketReply(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int
     ok: bool = False
     why: str = ""
@@ -415,7 +417,7 @@ Receive = Callable[[Letter], Awaitable[object]]
 # --- listening ------------------------------------------------------------------------------------------
 
 
-class Listener:
+class SessionListener:
     """Takes letters for one session as long as the block runs.
 
     Where nobody can listen the session goes on without: `problem` says why, and so does a notice.
@@ -440,26 +442,26 @@ class Listener:
         self._seconds, self._connections = seconds, connections
         self._open: set[socket.socket] = set()
         self._stack = contextlib.AsyncExitStack()
-        self.here: Reachable | None = None
+        self.here: SessionAddress | None = None
         """How others see it; None when it cannot be reached."""
         self.problem = ""
 
-    async def __aenter__(self) -> Listener:
+    async def __aenter__(self) -> SessionListener:
         with contextlib.ExitStack() as opened:
             try:
-                self._user = own_user() if self._user is None else self._user
-                path = new_socket(private(self._folder))
-                listener = opened.enter_context(listen(path))
+                self._user = get_own_user() if self._user is None else self._user
+                path = make_socket_path(make_private_folder(self._folder))
+                listener = opened.enter_context(open_listener(path))
                 about = (self._session, self._project, path)
-                self.here = register(self._folder, *about, self._clock)
+                self.here = register_session(self._folder, *about, self._clock)
             except (SevenfoldError, OSError) as error:
                 self.problem = str(error)
                 self._emit(Notice(f"other sessions cannot reach this one: {error}", "warning"))
                 return self
-            opened.callback(unregister, self._folder, self.here)
+            opened.callback(unregister_session, self._folder, self.here)
             opened.callback(self._close)
             self._stack.enter_context(opened.pop_all())
-        tasks = await self._stack.enter_async_context(owned_tasks())
+        tasks = await self._stack.enter_async_context(open_task_group())
         tasks.start_soon(self._accept, listener, tasks)
         return self
 
@@ -473,15 +475,15 @@ class Listener:
 
     async def _accept(self, listener: socket.socket, tasks: TaskGroup) -> None:
         while True:
-            connection = await accept(listener)
+            connection = await accept_connection(listener)
             self._open.add(connection)
             tasks.start_soon(self._serve, connection)
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
-            with contextlib.suppress(HungUp), anyio.move_on_after(self._seconds):
+            with contextlib.suppress(PeerGone), anyio.move_on_after(self._seconds):
                 if len(self._open) <= _FLOOD * self._connections:
-                    await send(connection, _encode(await self._answer(connection)) + b"\n")
+                    await send_bytes(connection, _encode(await self._answer(connection)) + b"\n")
         finally:
             connection.close()
             self._open.discard(connection)
@@ -491,7 +493,7 @@ class Listener:
         while self._open:
             self._open.pop().close()
 
-    async def _answer(self, connection: socket.socket) -> Answer:
+    async def _answer(self, connection: socket.socket) -> SocketReply:
         if len(self._open) > self._connections:
             return _no("busy", "too many messages come in at once: try again in a moment")
         try:
@@ -503,9 +505,9 @@ class Listener:
             return _no("too_long", f"a message has at most {LONGEST_LINE:,} bytes")
         return await self._take(line)
 
-    async def _take(self, line: bytes) -> Answer:
+    async def _take(self, line: bytes) -> SocketReply:
         try:
-            asked = msgspec.json.decode(line, type=Asked)
+            asked = msgspec.json.decode(line, type=SocketRequest)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _no("refused", "what came in is no message")
         if asked.version != VERSION:
@@ -522,28 +524,28 @@ class Listener:
             return _no("refused", str(error))
         except SevenfoldError as error:
             return _no("busy", str(error))
-        return Answer(VERSION, True)
+        return SocketReply(VERSION, True)
 
 
-def _letter(asked: Asked) -> Letter:
+def _letter(asked: SocketRequest) -> Letter:
     """The letter, from the session or the terminal that sent it: no name of this team can be claimed."""
-    letter = letter_of(asked.letter)
+    letter = parse_letter(asked.letter)
     if letter.frame is not None or (isinstance(asked.letter, dict) and "frame" in asked.letter):
         raise Refused("frames stay inside a team: other sessions take plain messages only")
-    session = attribute(asked.session, 128)
+    session = format_attribute(asked.session, 128)
     if not session and letter.sender == COMMAND_LINE:
         return replace(letter, read=False)
     return replace(letter, sender=f"{SESSION}{session or UNKNOWN}", read=False)
 
 
-def _no(why: str, said: str) -> Answer:
-    return Answer(VERSION, False, why, said)
+def _no(why: str, said: str) -> SocketReply:
+    return SocketReply(VERSION, False, why, said)
 
 
 # --- sending --------------------------------------------------------------------------------------------
 
 
-async def send_to(
+async def send_letter_to(
     session: str,
     letter: Letter,
     folder: Path,
@@ -551,20 +553,20 @@ async def send_to(
     own: str = "",
     user: int | None = None,
     seconds: float = SECONDS,
-) -> Reachable:
+) -> SessionAddress:
     """Returns when the other session has the letter on its disk; `NotSent` says why it has not.
 
     After `timeout` or `cut` it may have arrived all the same: send the very same letter again.
     """
-    if checked(letter).frame is not None:
+    if check_letter(letter).frame is not None:
         raise Refused("frames stay inside a team: other sessions take plain messages only")
-    user = own_user() if user is None else user
-    there = find(folder, session)
+    user = get_own_user() if user is None else user
+    there = find_reachable(folder, session)
     asked: Json = {
         "version": VERSION,
         "to": there.session,
         "session": own,
-        "letter": entry_of(letter),
+        "letter": encode_letter(letter),
     }
     try:
         with anyio.fail_after(seconds):
@@ -574,14 +576,14 @@ async def send_to(
             "timeout", f"the session {there.session} did not answer within {seconds:g} s"
         ) from None
     if not answer.ok:
-        said = attribute(answer.said, _SAID) or "it did not say why"
+        said = format_attribute(answer.said, _SAID) or "it did not say why"
         raise NotSent(answer.why, f"the session {there.session} did not take the message: {said}")
     return there
 
 
-async def _exchange(path: Path, line: bytes, user: int) -> Answer:
+async def _exchange(path: Path, line: bytes, user: int) -> SocketReply:
     try:
-        connection = await connect(path)
+        connection = await open_connection(path)
     except OSError as error:
         raise NotSent("nobody", f"nobody listens at {path}: the session has ended") from error
     with connection:
@@ -589,17 +591,17 @@ async def _exchange(path: Path, line: bytes, user: int) -> Answer:
             check_peer(connection, user)
         except Refused as error:
             raise NotSent("refused", str(error)) from error
-        with contextlib.suppress(HungUp):  # it may have answered before it had read all
-            await send(connection, line)
+        with contextlib.suppress(PeerGone):  # it may have answered before it had read all
+            await send_bytes(connection, line)
         try:
             return _understood(await read_line(connection, LONGEST_LINE))
-        except (HungUp, LineTooLong) as error:
+        except (PeerGone, LineTooLong) as error:
             raise NotSent("cut", "the other session hung up before it answered") from error
 
 
-def _understood(line: bytes) -> Answer:
+def _understood(line: bytes) -> SocketReply:
     try:
-        answer = msgspec.json.decode(line, type=Answer)
+        answer = msgspec.json.decode(line, type=SocketReply)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotSent("version", "what the other session answered is no answer") from error
     if answer.version != VERSION:
@@ -610,24 +612,26 @@ def _understood(line: bytes) -> Answer:
     return answer
 
 
-class Sessions:
-    """The other sessions on this machine, for one that sends. `folder` as `runtime_folder` gives it."""
+class PeerSessions:
+    """The other sessions on this machine, for one that sends. `folder` as `find_runtime_folder` gives
+    it.
+    """
 
     def __init__(self, folder: Path, own: str, clock: Clock) -> None:
         self._folder, self._own, self._clock = folder, own, clock
 
-    def listed(self) -> list[Reachable]:
-        return [one for one in reachable(self._folder) if one.session != self._own]
+    def listed(self) -> list[SessionAddress]:
+        return [one for one in list_reachable(self._folder) if one.session != self._own]
 
-    async def send(self, session: str, letter: Letter) -> Reachable:
-        """As `send_to`; one that may not have arrived is sent again, and counts once."""
+    async def send(self, session: str, letter: Letter) -> SessionAddress:
+        """As `send_letter_to`; one that may not have arrived is sent again, and counts once."""
         if session == self._own:
             raise NotSent("nobody", "that is this session itself: nothing was sent")
         for _ in range(TRIES - 1):
             try:
-                return await send_to(session, letter, self._folder, own=self._own)
+                return await send_letter_to(session, letter, self._folder, own=self._own)
             except NotSent as error:
                 if error.why not in _AGAIN:
                     raise
             await self._clock.sleep(PAUSE)
-        return await send_to(session, letter, self._folder, own=self._own)
+        return await send_letter_to(session, letter, self._folder, own=self._own)

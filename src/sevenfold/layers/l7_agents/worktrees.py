@@ -30,14 +30,14 @@ import anyio
 import msgspec
 from anyio.abc import ByteReceiveStream
 
-from sevenfold.errors import Mistake, Refused, SevenfoldError, StorageFailure
-from sevenfold.layers.l7_agents.locks import OneAtATime
+from sevenfold.core.errors import Mistake, Refused, SevenfoldError, StorageFailure
+from sevenfold.layers.l7_agents.locks import WorktreeLock
 from sevenfold.storage.files import (
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
-    failure,
     make_private_dir,
+    make_storage_failure,
     write_all,
 )
 from sevenfold.tools.processes import end_groups
@@ -68,14 +68,14 @@ class Worktree(msgspec.Struct, frozen=True):
     """Whether somebody was told that it stays."""
 
 
-class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _WorktreeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     branch: str
     began: str
     ready: bool
     told: bool = False
 
 
-def checked_id(id: str) -> str:
+def check_agent_id(id: str) -> str:
     """The id, if it can name a folder and a branch."""
     if not _ID.fullmatch(id) or id.endswith((".", ".lock", ENDING)):
         raise Mistake(
@@ -84,7 +84,7 @@ def checked_id(id: str) -> str:
     return id
 
 
-class Records:
+class WorktreeRecords:
     """The files of one folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -137,7 +137,7 @@ class Records:
         """What is written down; None when it is damaged. Only for one that is held."""
         data = os.pread(self._held[id], _LARGEST, 0)
         try:
-            record = msgspec.json.decode(data, type=_Record)
+            record = msgspec.json.decode(data, type=_WorktreeRecord)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
         path = self.folder / id
@@ -175,7 +175,7 @@ class Records:
             except FileExistsError:
                 return None
             except OSError as error:
-                raise failure(error, self._path(id)) from error
+                raise make_storage_failure(error, self._path(id)) from error
             if self._locked(fd, id, wait=True):
                 return fd
 
@@ -203,7 +203,7 @@ class Records:
         return False
 
     def _write(self, fd: int, worktree: Worktree) -> None:
-        record = _Record(worktree.branch, worktree.began, worktree.ready, worktree.told)
+        record = _WorktreeRecord(worktree.branch, worktree.began, worktree.ready, worktree.told)
         data = msgspec.json.encode(record) + b"\n"
         try:
             os.lseek(fd, 0, os.SEEK_SET)
@@ -211,7 +211,7 @@ class Records:
             os.ftruncate(fd, len(data))
             os.fsync(fd)
         except OSError as error:
-            raise failure(error, self._path(worktree.id)) from error
+            raise make_storage_failure(error, self._path(worktree.id)) from error
 
 
 SECONDS: Final = 300.0
@@ -236,7 +236,7 @@ _REASON: Final = ("fatal: ", "error: ")
 _LONGEST: Final = 300
 
 
-class Ran(msgspec.Struct, frozen=True):
+class GitRun(msgspec.Struct, frozen=True):
     """How a command ended."""
 
     code: int
@@ -249,7 +249,7 @@ class Ran(msgspec.Struct, frozen=True):
         return os.fsdecode(self.out).strip()
 
 
-class Git:
+class WorktreeGit:
     """The program, and what it gets to see."""
 
     def __init__(
@@ -264,7 +264,7 @@ class Git:
         }
         self._environment = {**kept, **_ALWAYS}
 
-    async def ask(self, where: Path, *arguments: str | Path) -> Ran:
+    async def ask(self, where: Path, *arguments: str | Path) -> GitRun:
         """Run a command in a folder, whatever comes of it."""
         if self._program is None:
             raise Mistake("git was not found; install it, or start the agent without isolation")
@@ -284,7 +284,7 @@ class Git:
                 "check that both are there"
             ) from error
 
-    async def do(self, where: Path, *arguments: str | Path) -> Ran:
+    async def do(self, where: Path, *arguments: str | Path) -> GitRun:
         """The same, for what has to succeed."""
         done = await self.ask(where, *arguments)
         if done.code:
@@ -292,7 +292,7 @@ class Git:
         return done
 
 
-async def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> Ran:
+async def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> GitRun:
     """To its end; when that is not waited for, whatever it has started is ended with it."""
     process = await anyio.open_process(
         command,
@@ -313,7 +313,7 @@ async def _run(command: Sequence[str], where: Path, environment: Mapping[str, st
     finally:
         with anyio.CancelScope(shield=True):
             await process.aclose()
-    return Ran(process.returncode or 0, bytes(out), _reason(bytes(said)))
+    return GitRun(process.returncode or 0, bytes(out), _reason(bytes(said)))
 
 
 async def _drain(stream: ByteReceiveStream | None, into: bytearray) -> None:
@@ -375,11 +375,11 @@ class Worktrees:
         needed, and nothing at all where the project is not trusted: git does what its files say.
         """
         self._repository = repository
-        self._git = Git(program, environment, seconds=seconds)
+        self._git = WorktreeGit(program, environment, seconds=seconds)
         self._runs = trusted and program is not None
         self._trusted = trusted
-        self._records = Records(folder)
-        self._alone = OneAtATime(folder, seconds)
+        self._records = WorktreeRecords(folder)
+        self._alone = WorktreeLock(folder, seconds)
         self._looking = anyio.Lock()
         """Had by whoever finds out whether one is free, until it has it or has let go of it."""
         self._inside: dict[str, set[str]] = {}
@@ -387,7 +387,7 @@ class Worktrees:
 
     async def make(self, id: str) -> Worktree:
         """A new work tree on a new branch; what was begun of it is taken back when that fails."""
-        checked_id(id)
+        check_agent_id(id)
         commit = await self._commit()
         worktree = self._records.begin(id, commit)
         begun = False
@@ -420,7 +420,7 @@ class Worktrees:
     async def take_up(self, id: str) -> Worktree | None:
         """One that was kept, to work in it again; None when it is not there or somebody is in it."""
         async with self._looking:
-            if not self._records.hold(checked_id(id)):
+            if not self._records.hold(check_agent_id(id)):
                 return None
             worktree = self._records.read(id)
             if worktree is None or not worktree.ready or not worktree.path.is_dir():
@@ -508,7 +508,7 @@ class Worktrees:
         if done.code:
             raise StorageFailure(f"git worktree in {self._repository} failed: {done.why}")
 
-    async def _change(self, what: str, *arguments: str | Path) -> Ran:
+    async def _change(self, what: str, *arguments: str | Path) -> GitRun:
         """Add or remove one, while nobody else does; what fails is tried once more."""
         async with self._alone():
             done = await self._git.ask(self._repository, "worktree", what, *arguments)

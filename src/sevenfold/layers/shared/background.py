@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Emit, Failed
-from sevenfold.protocols import Background, Handback, Work
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Emit, Failed
+from sevenfold.core.protocols import Background, Change, Work
 
 
 @asynccontextmanager
-async def owned_tasks() -> AsyncIterator[TaskGroup]:
+async def open_task_group() -> AsyncIterator[TaskGroup]:
     """A task group that ends with its owner, and through which the owner's own errors pass as they are."""
     failed: Exception | None = None
     async with anyio.create_task_group() as tasks:
@@ -27,12 +27,12 @@ async def owned_tasks() -> AsyncIterator[TaskGroup]:
         raise failed
 
 
-class Tray:
+class BackgroundTasks:
     """Runs work in the session's task group and keeps what it hands back until somebody collects it."""
 
     def __init__(self, tasks: TaskGroup, emit: Emit) -> None:
         self._tasks, self._emit = tasks, emit
-        self._done: list[tuple[str, Sequence[Handback]]] = []
+        self._done: list[tuple[str, Sequence[Change]]] = []
         self._running: dict[int, str] = {}
         self._started = 0
         self._quiet = anyio.Event()
@@ -50,7 +50,7 @@ class Tray:
         self._running[self._started] = name
         self._tasks.start_soon(self._run, self._started, name, work)
 
-    def collect(self) -> list[tuple[str, Sequence[Handback]]]:
+    def collect(self) -> list[tuple[str, Sequence[Change]]]:
         done, self._done = self._done, []
         return done
 
@@ -75,4 +75,4 @@ class Tray:
                 self._quiet.set()
 
 
-_check: type[Background] = Tray
+_check: type[Background] = BackgroundTasks

@@ -4,7 +4,8 @@
     stands_for:…     one for each message that stands for others: the facts behind it, and among them all
                      that the user said, word for word, however little of that the message shows
 
-Whoever compacts next goes on from these records (`collected`) and takes nothing from a text. So what the
+Whoever compacts next goes on from these records (`collect_facts`) and takes nothing from a text. So
+what the
 user said outlives any chain of compactions, and comes back whole when there is room for it again.
 
 Where a view may be cut, what has to stay, and what the request then comes to in tokens.
@@ -18,13 +19,20 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.events import Compacted
-from sevenfold.layers.shared.facts import TYPED, Collector, Facts, Remembered
-from sevenfold.messages import THOUGHTS, Message, ToolResult
-from sevenfold.protocols import Capabilities
-from sevenfold.request import Request, breaks_open_loop, open_loop, pressure_of, safe_cut, unbound
-from sevenfold.tokens import TAIL_PADDING, Pressure, Size, Usage, byte_length
-from sevenfold.transcript import Entry, Id, Mark, Placed, Replace, View
+from sevenfold.core.events import Compacted
+from sevenfold.core.messages import THOUGHTS, Message, ToolResult
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import (
+    Request,
+    find_open_loop,
+    find_unbound_thinking,
+    is_loop_broken,
+    is_safe_cut,
+    measure_pressure,
+)
+from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, count_bytes
+from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, View
+from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityCache
 
 BOUNDARY: Final = "compacted"
 """The name of the mark. The last one counts; the log has them all."""
@@ -89,12 +97,12 @@ class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
         return Compacted(*told, seconds, usage or Usage())
 
 
-def last_boundary(view: View) -> Boundary | None:
+def find_last_boundary(view: View) -> Boundary | None:
     """The newest one of this conversation, as far as its record can be read."""
-    return read_boundary(view.marks.get(BOUNDARY))
+    return parse_boundary(view.marks.get(BOUNDARY))
 
 
-def read_boundary(value: Any) -> Boundary | None:
+def parse_boundary(value: Any) -> Boundary | None:
     try:
         return msgspec.convert(value, Boundary, strict=False)
     except msgspec.ValidationError:
@@ -104,7 +112,7 @@ def read_boundary(value: Any) -> Boundary | None:
 # --- what a message stands for --------------------------------------------------------------------------
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a message stands for."""
 
     facts: Facts
@@ -127,7 +135,7 @@ def record_name(message: Message) -> str:
     return _NAMES.of(message)
 
 
-def record_of(placed: Placed, marks: Mapping[str, Any]) -> Record | None:
+def find_record(placed: PlacedMessage, marks: Mapping[str, Any]) -> BoundaryRecord | None:
     """What this message stands for, if a compaction has put it in place of others."""
     if placed.by in SPOKEN or (value := marks.get(record_name(placed.message))) is None:
         return None
@@ -139,77 +147,77 @@ def _named(message: Message) -> str:
     return f"{STANDS_FOR}:{digest[:32]}"
 
 
-def _read(value: Any) -> Record | None:
+def _read(value: Any) -> BoundaryRecord | None:
     try:
-        return msgspec.convert(value, Record)
+        return msgspec.convert(value, BoundaryRecord)
     except msgspec.ValidationError:  # another version wrote it: its text is left
         return None
 
 
-_NAMES, _RECORDS = Remembered(_named, STAND_INS), Remembered(_read, STAND_INS)
+_NAMES, _RECORDS = IdentityCache(_named, STAND_INS), IdentityCache(_read, STAND_INS)
 
 
-def collected(
-    stretch: Iterable[Placed],
+def collect_facts(
+    stretch: Iterable[PlacedMessage],
     marks: Mapping[str, Any],
-    wanted: Callable[[Placed], bool] = lambda placed: True,
+    wanted: Callable[[PlacedMessage], bool] = lambda placed: True,
 ) -> Facts:
     """What these messages say about themselves, and what those among them stand for that stand for others.
 
     What a compaction gave back beside its message is left out: it is given back anew. `wanted`: which of
     the messages that stand for themselves are taken in.
     """
-    collector = Collector()
+    collector = FactCollector()
     for placed in stretch:
-        if (record := record_of(placed, marks)) is not None:
+        if (record := find_record(placed, marks)) is not None:
             collector.go_on(record.facts)
         elif not _given_back(placed) and wanted(placed):
             collector.take(placed)
     return collector.facts
 
 
-def said_in(stretch: Iterable[Placed], marks: Mapping[str, Any]) -> Sequence[int]:
+def measure_user_texts(stretch: Iterable[PlacedMessage], marks: Mapping[str, Any]) -> Sequence[int]:
     """Bytes of each thing that the user said in these messages, or in those that they stand for."""
     bytes_: list[int] = []
     for placed in stretch:
-        if (record := record_of(placed, marks)) is not None:
+        if (record := find_record(placed, marks)) is not None:
             bytes_ += _SAID.of(record)
         elif placed.by in TYPED:
-            bytes_ += _lengths(Record(collected((placed,), {})))
+            bytes_ += _lengths(BoundaryRecord(collect_facts((placed,), {})))
     return bytes_
 
 
-def _lengths(record: Record) -> list[int]:
-    return [byte_length(one.text) for one in record.facts.said]
+def _lengths(record: BoundaryRecord) -> list[int]:
+    return [count_bytes(one.text) for one in record.facts.said]
 
 
-_SAID = Remembered(_lengths, STAND_INS)
+_SAID = IdentityCache(_lengths, STAND_INS)
 
 
-def _given_back(placed: Placed) -> bool:
+def _given_back(placed: PlacedMessage) -> bool:
     return placed.by in COMPACTIONS and placed.message.text.startswith(_GIVEN_BACK)
 
 
 # --- what the user said last ----------------------------------------------------------------------------
 
 
-def typed(placed: Placed) -> bool:
+def has_typed_text(placed: PlacedMessage) -> bool:
     """Whether a person said something in it; results of tools may stand beside that."""
     return placed.by in TYPED and any(
         not isinstance(block, ToolResult) for block in placed.message.content
     )
 
 
-def last_typed(view: View) -> int | None:
+def find_last_typed(view: View) -> int | None:
     """Where what the user said last is, if it is a message and can stay alone when others go."""
     last = _last_said(view)
-    if last is None or not typed(view[last]) or view[last].message.results:
+    if last is None or not has_typed_text(view[last]) or view[last].message.results:
         return None
     beside = [view[at].id for at in (last - 1, last + 1) if 0 <= at < len(view)]
     return None if view[last].id in beside else last
 
 
-def asked_within(view: View, cut: int) -> bool:
+def is_question_before(view: View, cut: int) -> bool:
     """Whether what the user said last stands before the cut, in whatever form."""
     last = _last_said(view)
     return last is None or last < cut
@@ -221,7 +229,7 @@ def _last_said(view: View) -> int | None:
     for at, placed in enumerate(reversed(list(view)), 1):
         if placed.by in _WORKING:
             continue
-        if typed(placed) or ((record := record_of(placed, marks)) and record.facts.said):
+        if has_typed_text(placed) or ((record := find_record(placed, marks)) and record.facts.said):
             return len(view) - at
     return None
 
@@ -233,18 +241,18 @@ UNKNOWN_GAP: Final = 0.2
 # --- how much -------------------------------------------------------------------------------------------
 
 
-def tokens_of(request: Request, pressure: Pressure) -> int:
+def count_context_tokens(request: Request, pressure: Pressure) -> int:
     """What we count ourselves, whatever the provider said."""
-    return pressure_of(request, pressure.thresholds, 0.0).tokens
+    return measure_pressure(request, pressure.thresholds, 0.0).tokens
 
 
-def fixed_tokens(request: Request, total: int) -> int:
+def count_fixed_tokens(request: Request, total: int) -> int:
     """Tokens that no replacement can free: system, tools, and what our estimate of messages misses."""
     view = request.view
     return max(0, total - view.calibration.tokens(view.size))
 
 
-def aim(before: int, pressure: Pressure) -> int:
+def compute_target_tokens(before: int, pressure: Pressure) -> int:
     """What the request should come to, in tokens as we count them."""
     limit = pressure.thresholds.auto_compact
     if not pressure.refused:
@@ -254,11 +262,11 @@ def aim(before: int, pressure: Pressure) -> int:
     return int(min(limit * min(1.0, before / really), before - gap))
 
 
-def size_of(placed: Iterable[Placed]) -> Size:
-    return sum((one.size for one in placed), Size())
+def sum_sizes(placed: Iterable[PlacedMessage]) -> MessageSize:
+    return sum((one.size for one in placed), MessageSize())
 
 
-def padded(view: View, size: Size) -> int:
+def estimate_padded_tokens(view: View, size: MessageSize) -> int:
     """Tokens of what would be kept, measured larger than they are: no estimate may keep too much."""
     return int(view.calibration.tokens(size) * TAIL_PADDING)
 
@@ -266,36 +274,36 @@ def padded(view: View, size: Size) -> int:
 # --- where ----------------------------------------------------------------------------------------------
 
 
-def may_cut(view: View, at: int) -> bool:
+def can_cut_at(view: View, at: int) -> bool:
     """No pair, no response and no replacement is split before this message."""
     if not 0 < at < len(view):
         return True
     here, before = view[at], view[at - 1]
     together = here.message.role == before.message.role == "assistant" or here.id == before.id
-    return safe_cut(view, at) and not together
+    return is_safe_cut(view, at) and not together
 
 
-def may_begin(view: View, at: int, loop: int) -> bool:
+def can_begin_at(view: View, at: int, loop: int) -> bool:
     """Whether what is kept may begin here: nothing is split, and a tool loop that is going on, from
-    `loop` on (`thinking_loop`), keeps the thinking it began with.
+    `loop` on (`find_thinking_loop`), keeps the thinking it began with.
     """
-    return may_cut(view, at) and (at <= loop or at >= len(view) or thinks(view[at]))
+    return can_cut_at(view, at) and (at <= loop or at >= len(view) or has_thinking(view[at]))
 
 
-def thinking_loop(view: View) -> int:
+def find_thinking_loop(view: View) -> int:
     """Where the tool loop begins that is going on and has thinking in it; the end when there is none."""
-    loop = open_loop(view)
-    return loop if any(thinks(view[at]) for at in range(loop, len(view))) else len(view)
+    loop = find_open_loop(view)
+    return loop if any(has_thinking(view[at]) for at in range(loop, len(view))) else len(view)
 
 
-def thinks(placed: Placed) -> bool:
+def has_thinking(placed: PlacedMessage) -> bool:
     return any(isinstance(block, THOUGHTS) for block in placed.message.content)
 
 
 # --- what comes of it -----------------------------------------------------------------------------------
 
 
-def around(
+def make_replacements(
     view: View, first: int, cut: int, apart: int | None, message: Message
 ) -> tuple[Replace, ...]:
     """The message in place of all from `first` to before `cut`, but for the one that stays apart."""
@@ -307,7 +315,7 @@ def around(
     return (*before, Replace(view[apart + 1].id, view[cut - 1].id, () if before else (message,)))
 
 
-def applied(view: View, whats: Iterable[Replace | Message], by: str) -> View:
+def apply_edits(view: View, whats: Iterable[Replace | Message], by: str) -> View:
     """The view as it will be; nothing is written."""
     free = max(placed.id for placed in view) + 1
     for id, what in enumerate(whats, free):
@@ -315,7 +323,7 @@ def applied(view: View, whats: Iterable[Replace | Message], by: str) -> View:
     return view
 
 
-def allowed(view: View, after: View, able: Capabilities) -> bool:
+def is_thinking_allowed(view: View, after: View, able: Capabilities) -> bool:
     """Thinking that is bound goes with any change before it, and a loop that needs it as a whole."""
-    first = unbound(view, after) if able.loses_thinking else None
-    return first is None or not breaks_open_loop(after, first)
+    first = find_unbound_thinking(view, after) if able.loses_thinking else None
+    return first is None or not is_loop_broken(after, first)

@@ -17,8 +17,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.memory.recalled import BY as RECALLED
-from sevenfold.messages import (
+from sevenfold.core.messages import (
     THOUGHTS,
     Block,
     Document,
@@ -28,10 +27,11 @@ from sevenfold.messages import (
     Text,
     ToolResult,
     ToolUse,
-    whole_characters,
+    strip_half_characters,
 )
-from sevenfold.tokens import byte_length
-from sevenfold.transcript import Placed
+from sevenfold.core.tokens import count_bytes
+from sevenfold.core.transcript import PlacedMessage
+from sevenfold.memory.recall_results import BY as RECALLED
 
 TYPED: Final = ("user", "")
 """Who it is that types; what the program says by itself stands apart."""
@@ -76,14 +76,14 @@ _POINTING: Final = 1_200
 """Characters in which an envelope or a marker has named its file."""
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class UserTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the user said, and how the answer to it began."""
 
     text: str
     answer: str = ""
 
 
-class File(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileFact(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     reads: int = 0
     changes: int = 0
@@ -91,7 +91,7 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bytes of the last result."""
 
 
-class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+class CommandFact(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     times: int = 0
     failed: bool = False
@@ -99,7 +99,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     """The end of what it printed last."""
 
 
-class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+class FailedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that failed, and whether the same was tried again and worked."""
 
     call: str
@@ -107,7 +107,7 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
     worked: bool = False
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredResult(msgspec.Struct, frozen=True):
     """Where a whole result is, and of which call."""
 
     path: str
@@ -118,32 +118,32 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that is known of a stretch without a model, and what a model wrote about it."""
 
     messages: int = 0
-    said: tuple[Said, ...] = ()
+    said: tuple[UserTurn, ...] = ()
     contexts: tuple[str, ...] = ()
     """What the program told the model: where it is, what hooks added, summaries by others."""
     account: str = ""
     """What a model wrote about all of it, a summary or notes: the newest, which stands for those before."""
     working: str = ""
     """The last words of the assistant."""
-    files: tuple[File, ...] = ()
-    commands: tuple[Command, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    files: tuple[FileFact, ...] = ()
+    commands: tuple[CommandFact, ...] = ()
+    troubles: tuple[FailedCall, ...] = ()
+    kept: tuple[StoredResult, ...] = ()
     others: dict[str, int] = {}
     """How often every other tool was called."""
 
 
-class Collector:
+class FactCollector:
     """Takes messages in order and knows the facts of all of them."""
 
     def __init__(self) -> None:
         self._messages, self._working, self._account = 0, "", ""
-        self._said: list[Said] = []
+        self._said: list[UserTurn] = []
         self._contexts: dict[str, None] = {}
-        self._files: dict[str, File] = {}
-        self._commands: dict[str, Command] = {}
-        self._troubles: dict[str, Trouble] = {}
-        self._kept: dict[str, Kept] = {}
+        self._files: dict[str, FileFact] = {}
+        self._commands: dict[str, CommandFact] = {}
+        self._troubles: dict[str, FailedCall] = {}
+        self._kept: dict[str, StoredResult] = {}
         self._others: dict[str, int] = {}
         self._open: dict[str, ToolUse] = {}
 
@@ -156,9 +156,9 @@ class Collector:
         for text in earlier.contexts:
             _newest(self._contexts, text, None)
         for file in earlier.files:
-            was = self._files.get(file.path, File(file.path))
+            was = self._files.get(file.path, FileFact(file.path))
             reads, changes = was.reads + file.reads, was.changes + file.changes
-            _newest(self._files, file.path, File(file.path, reads, changes, file.size))
+            _newest(self._files, file.path, FileFact(file.path, reads, changes, file.size))
         for command in earlier.commands:
             known = self._commands.get(command.text)
             times = command.times + (known.times if known else 0)
@@ -170,7 +170,7 @@ class Collector:
         for tool, times in earlier.others.items():
             self._others[tool] = self._others.get(tool, 0) + times
 
-    def take(self, placed: Placed) -> None:
+    def take(self, placed: PlacedMessage) -> None:
         self._messages += 1
         message = placed.message
         if message.role == "assistant":
@@ -180,7 +180,7 @@ class Collector:
         for block in message.content:
             if isinstance(block, ToolResult):
                 if use := self._open.pop(block.tool_use_id, None):
-                    self._called(call_of(use), block)
+                    self._called(summarise_call(use), block)
             elif not isinstance(block, THOUGHTS):
                 rest.append(block)
         if rest:
@@ -188,7 +188,7 @@ class Collector:
 
     def _told(self, by: str, text: str, media: list[Block]) -> None:
         if by in TYPED and (text.strip() or media):
-            self._said.append(Said(text + _named(media)))
+            self._said.append(UserTurn(text + _named(media)))
         elif by not in (PROMPTED, RECALLED) and text.strip():
             _newest(self._contexts, text, None)
 
@@ -204,31 +204,31 @@ class Collector:
             return
         self._working = words
         if not self._open and self._said:
-            self._said[-1] = replace(self._said[-1], answer=line(words, ANSWER))
+            self._said[-1] = replace(self._said[-1], answer=to_bounded_line(words, ANSWER))
 
-    def _called(self, call: Call, result: ToolResult) -> None:
+    def _called(self, call: CallFact, result: ToolResult) -> None:
         text, name = result.text, call.name
-        if text.startswith(_POINTERS) and (path := pointed(text)):
-            _newest(self._kept, path, Kept(path, name))
+        if text.startswith(_POINTERS) and (path := find_pointed_file(text)):
+            _newest(self._kept, path, StoredResult(path, name))
         failed = result.is_error or _FAILED.match(text) is not None
         if failed:
-            _newest(self._troubles, name, Trouble(name, ends(text)))
+            _newest(self._troubles, name, FailedCall(name, take_both_ends(text)))
         elif (trouble := self._troubles.get(name)) and not trouble.worked:
             self._troubles[name] = replace(trouble, worked=True)
         if call.kind == "command":
             was = self._commands.get(name)
-            said = line(last_line(text), LINE // 2)
+            said = to_bounded_line(find_last_line(text), LINE // 2)
             times = was.times + 1 if was else 1
-            _newest(self._commands, name, Command(name, times, failed, said))
+            _newest(self._commands, name, CommandFact(name, times, failed, said))
         elif call.kind == "other":
             self._others[call.about] = self._others.get(call.about, 0) + 1
         elif not failed:
-            self._touched(call.about, call.kind, byte_length(text))
+            self._touched(call.about, call.kind, count_bytes(text))
 
     def _touched(self, path: str, kind: str, size: int) -> None:
-        was = self._files.get(path, File(path))
+        was = self._files.get(path, FileFact(path))
         read = kind == "read"
-        new = File(path, was.reads + read, was.changes + (not read), size)
+        new = FileFact(path, was.reads + read, was.changes + (not read), size)
         _newest(self._files, path, new)
 
     @property
@@ -238,7 +238,7 @@ class Collector:
             tuple(self._said),
             _last(self._contexts),
             self._account,
-            clipped(self._working.strip(), WORDS),
+            clip_text(self._working.strip(), WORDS),
             _last(self._files.values()),
             _last(self._commands.values()),
             _last(self._troubles.values()),
@@ -261,7 +261,7 @@ def _last(values: Iterable[Any]) -> tuple[Any, ...]:
 _Of = TypeVar("_Of")
 
 
-class Remembered(Generic[_Of]):
+class IdentityCache(Generic[_Of]):
     """What was made of the last things that were asked about: values, each known by being the same one.
 
     One compaction asks about the same messages from several sides, and a message that stands for others
@@ -286,7 +286,7 @@ class Remembered(Generic[_Of]):
 # --- calls --------------------------------------------------------------------------------------------
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallFact(msgspec.Struct, frozen=True):
     """A call in one line, the same for the same thing tried again; what kind it is, and about what."""
 
     name: str
@@ -295,24 +295,24 @@ class Call(msgspec.Struct, frozen=True):
     about: str
 
 
-def call_of(use: ToolUse) -> Call:
+def summarise_call(use: ToolUse) -> CallFact:
     """A tool that names a file reads or changes it; one that does both says which as its command."""
     return _CALLS.of(use)
 
 
-def _told(use: ToolUse) -> Call:
+def _told(use: ToolUse) -> CallFact:
     path, command = _path(use.input), _command(use.input)
     if path and (not command or " " not in command):
         words = {word.lower() for word in _PART.findall(command or use.name)}
         if kind := "change" if words & _CHANGES else "read" if words & _READS else "":
-            return Call(line(f"{use.name} {path}", LINE), kind, path)
+            return CallFact(to_bounded_line(f"{use.name} {path}", LINE), kind, path)
     if command:
-        return Call(line(command, LINE), "command", command)
+        return CallFact(to_bounded_line(command, LINE), "command", command)
     words_of = [v for v in use.input.values() if isinstance(v, str)]
-    return Call(line(" ".join([use.name, *words_of]), LINE // 2), "other", use.name)
+    return CallFact(to_bounded_line(" ".join([use.name, *words_of]), LINE // 2), "other", use.name)
 
 
-_CALLS: Final = Remembered(_told, CALLS)
+_CALLS: Final = IdentityCache(_told, CALLS)
 
 
 def _path(args: Json) -> str:
@@ -332,7 +332,7 @@ def _command(args: Json) -> str:
     return ""
 
 
-def error_of(result: ToolResult) -> str:
+def find_error_line(result: ToolResult) -> str:
     """The line of a failed result that says what went wrong, as far as one can tell by rule."""
     text = result.text
     if not (result.is_error or text.startswith(_FAILING)):
@@ -344,7 +344,7 @@ def error_of(result: ToolResult) -> str:
     return (telling or lines or [""])[-1 if telling else 0][:LONGEST_ERROR]
 
 
-def pointed(text: str) -> str:
+def find_pointed_file(text: str) -> str:
     """The file that an envelope or a marker names as the place of the whole result."""
     found = _POINTER.findall(text[:_POINTING])
     if not found:
@@ -362,36 +362,36 @@ def _named(blocks: list[Block]) -> str:
     return "\n[an image]" * images + "\n[a document]" * documents
 
 
-def line(text: str, most: int) -> str:
+def to_bounded_line(text: str, most: int) -> str:
     """On one line, and at most so many bytes of it."""
     flat = " ".join(text[: 2 * most].split())
-    if byte_length(flat) <= most and len(text) <= 2 * most:
+    if count_bytes(flat) <= most and len(text) <= 2 * most:
         return flat
     return flat.encode("utf-8", "replace")[: most - 3].decode("utf-8", "ignore") + "…"
 
 
-def last_line(text: str) -> str:
+def find_last_line(text: str) -> str:
     return text[-4 * LINE :].rstrip().rpartition("\n")[2]
 
 
-def ends(text: str) -> str:
+def take_both_ends(text: str) -> str:
     """How an error begins and how it ends: one of the two says what was wrong."""
     text = text.strip()
     if len(text) <= LINE // 2 or "\n" not in text:
-        return line(text, LINE)
-    first = line(text.partition("\n")[0], LINE // 2)
-    last = line(last_line(text), LINE // 2)
+        return to_bounded_line(text, LINE)
+    first = to_bounded_line(text.partition("\n")[0], LINE // 2)
+    last = to_bounded_line(find_last_line(text), LINE // 2)
     return first if first == last else f"{first} … {last}"
 
 
-def clipped(text: str, most: int, where: str = "") -> str:
+def clip_text(text: str, most: int, where: str = "") -> str:
     """At most about so many bytes: the beginning, the end, and a note of what is missing between."""
-    if (size := byte_length(text)) <= most:
+    if (size := count_bytes(text)) <= most:
         return text
     data = text.encode("utf-8", "replace")
     head = data[: max(0, most * 2 // 3)].decode("utf-8", "ignore")
     tail = data[size - max(0, most // 3) :].decode("utf-8", "ignore") if most >= 3 else ""
-    gone = size - byte_length(head) - byte_length(tail)
+    gone = size - count_bytes(head) - count_bytes(tail)
     return f"{head}\n[… {gone:,} bytes left out{where} …]\n{tail}".strip("\n")
 
 
@@ -413,51 +413,51 @@ _SOMEWHERE: Final = (
     "what you miss."
 )
 _LEFT_OUT: Final = "[{:,} messages of the user are left out here]"
-_NOTE: Final = byte_length("\n[… 000,000,000 bytes left out …]\n")
+_NOTE: Final = count_bytes("\n[… 000,000,000 bytes left out …]\n")
 
 
-def numbered(said: Iterable[Said]) -> Numbered:
+def number_turns(said: Iterable[UserTurn]) -> Numbered:
     """Counted from the first thing that the user said."""
     return [(n, one.text) for n, one in enumerate(said, 1)]
 
 
-def quote(n: int, text: str, more: str = "") -> str:
-    return f'<said n="{n}"{more}>\n{unquoting(text)}\n</said>'
+def format_quote(n: int, text: str, more: str = "") -> str:
+    return f'<said n="{n}"{more}>\n{escape_quote(text)}\n</said>'
 
 
-def unquoting(text: str) -> str:
+def escape_quote(text: str) -> str:
     """Without anything that would end a quotation before its end."""
     return text.replace("</said>", "<\\/said>")
 
 
-def quotes(
+def format_quotes(
     said: Numbered, room: int, *, cutting: Cutting = "all", last_whole: bool = False
 ) -> list[str] | None:
     """At most so many bytes of what was said; None when it does not fit and may not be cut like this.
 
     `last_whole`: the last of them stands nowhere else. It is not cut, whatever the room.
     """
-    last = [quote(*said[-1], " newest")] if said and last_whole else []
-    if sum(byte_length(text) for _, text in said) <= room:  # else it is not worth quoting all of it
-        whole = [*(quote(n, text) for n, text in said[: len(said) - len(last)]), *last]
-        if room_of(whole) <= room:
+    last = [format_quote(*said[-1], " newest")] if said and last_whole else []
+    if sum(count_bytes(text) for _, text in said) <= room:  # else it is not worth quoting all of it
+        whole = [*(format_quote(n, text) for n, text in said[: len(said) - len(last)]), *last]
+        if count_line_bytes(whole) <= room:
             return whole
     if cutting == "none":
         return None
-    left = room - room_of(last)
+    left = room - count_line_bytes(last)
     cut = _cut(said[:-1] if last_whole else said, left, LONG if cutting == "long" else LEAST)
     return None if cut is None else [*cut, *last]
 
 
 def _cut(said: Numbered, room: int, least: int) -> list[str] | None:
     """None when messages would be left out, or cut below `least`, and only long ones may be cut."""
-    room -= byte_length(_LEFT_OUT.format(len(said))) + 1
+    room -= count_bytes(_LEFT_OUT.format(len(said))) + 1
     first, gone = _chosen(said, room)
     shown = [*said[:first], *said[first + gone :]]
-    cap = level([byte_length(text) for _, text in shown], room - sum(map(_around, shown)))
+    cap = level_sizes([count_bytes(text) for _, text in shown], room - sum(map(_around, shown)))
     if least > LEAST and (gone or cap < least):
         return None
-    out = [quote(n, clipped(text, cap)) for n, text in shown]
+    out = [format_quote(n, clip_text(text, cap)) for n, text in shown]
     if gone:
         out.insert(first, _LEFT_OUT.format(gone))
     return out
@@ -465,7 +465,7 @@ def _cut(said: Numbered, room: int, least: int) -> list[str] | None:
 
 def _chosen(said: Numbered, room: int) -> tuple[int, int]:
     """How many at the beginning are shown, one or none, and how many after that are left out."""
-    costs = [_around(one) + min(byte_length(one[1]), LEAST) for one in said]
+    costs = [_around(one) + min(count_bytes(one[1]), LEAST) for one in said]
     first = int(bool(costs) and costs[0] <= room)
     left, newest = room - sum(costs[:first]), 0
     for cost in reversed(costs[first:]):
@@ -478,14 +478,14 @@ def _chosen(said: Numbered, room: int) -> tuple[int, int]:
 def _around(one: tuple[int, str]) -> int:
     """Bytes of a quotation besides what is quoted; with a note, where that may have to be cut."""
     n, text = one
-    return _TAGS + len(str(n)) + (_NOTE if byte_length(text) > LEAST else 0)
+    return _TAGS + len(str(n)) + (_NOTE if count_bytes(text) > LEAST else 0)
 
 
-_TAGS: Final = byte_length(quote(0, ""))
+_TAGS: Final = count_bytes(format_quote(0, ""))
 """Of a number with one digit: the digit makes room for the end of the line."""
 
 
-def level(sizes: Sequence[int], room: int) -> int:
+def level_sizes(sizes: Sequence[int], room: int) -> int:
     """The size to which all that are larger must be cut so that together they take this room."""
     left, ordered = room, sorted(sizes)
     for n, size in enumerate(ordered):
@@ -496,20 +496,20 @@ def level(sizes: Sequence[int], room: int) -> int:
     return max(sizes, default=0)
 
 
-def room_of(lines: Iterable[str]) -> int:
+def count_line_bytes(lines: Iterable[str]) -> int:
     """Bytes that these take, one a line."""
-    return sum(byte_length(text) + 1 for text in lines)
+    return sum(count_bytes(text) + 1 for text in lines)
 
 
 # --- the message around it ------------------------------------------------------------------------------
 
 
-def where_it_is(path: Path | str | None) -> str:
+def format_transcript_hint(path: Path | str | None) -> str:
     """Tells the model where all of the conversation is, and how to look for what it misses."""
     return _WHERE.format(path=path) if path else _SOMEWHERE
 
 
-def enclosed(tag: str, lines: Iterable[str]) -> str:
+def enclose_in_tag(tag: str, lines: Iterable[str]) -> str:
     """Between tags, which nothing inside can end before its time."""
     text = "\n".join(lines).replace(f"</{tag}>", f"<\\/{tag}>")
-    return whole_characters(f"<{tag}>\n{text}\n</{tag}>")
+    return strip_half_characters(f"<{tag}>\n{text}\n</{tag}>")

@@ -29,9 +29,15 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.layers.shared.facts import TYPED, WORD, call_of, error_of, line
-from sevenfold.messages import Json, Message, Text, ToolResult, ToolUse
-from sevenfold.transcript import Placed, View
+from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse
+from sevenfold.core.transcript import PlacedMessage, View
+from sevenfold.layers.shared.facts import (
+    TYPED,
+    WORD,
+    find_error_line,
+    summarise_call,
+    to_bounded_line,
+)
 
 WEIGHTS: Final = {"said": 50, "paths": 15, "identifiers": 15, "errors": 10, "numbers": 5, "urls": 5}
 RUN: Final = 5
@@ -62,7 +68,7 @@ _PATH: Final = re.compile(
 _ENDING: Final = re.compile(r"\.[A-Za-z]\w{0,9}$")
 
 
-class Share(msgspec.Struct, frozen=True):
+class FoundShare(msgspec.Struct, frozen=True):
     """How many there were, and how many can still be found; one found in part counts in part."""
 
     found: float
@@ -76,20 +82,20 @@ class Share(msgspec.Struct, frozen=True):
 class Fidelity(msgspec.Struct, frozen=True):
     score: float
     """From 0, nothing can be found, to 1."""
-    kinds: dict[str, Share]
+    kinds: dict[str, FoundShare]
     missing: tuple[str, ...] = ()
     """Some of what cannot be found, what matters most first."""
 
 
-def fidelity(
-    removed: Iterable[Message | Placed], present: Iterable[Message | Placed | str]
+def measure_fidelity(
+    removed: Iterable[Message | PlacedMessage], present: Iterable[Message | PlacedMessage | str]
 ) -> Fidelity:
     """What of `removed` is still in `present`: the summary, the tail, restored context, memory.
 
-    Given as `Placed`, only what the user typed counts as said by them. A plain message has no author:
-    every text in the role of the user counts then, unless it is marked as context.
+    Given as `PlacedMessage`, only what the user typed counts as said by them. A plain message has no
+    author: every text in the role of the user counts then, unless it is marked as context.
     """
-    counted, there = counted_in(removed), Present(present)
+    counted, there = count_items(removed), ItemFinder(present)
     found = {
         "said": there.quoted(counted.said),
         "paths": there.paths(counted.paths),
@@ -98,28 +104,28 @@ def fidelity(
         "numbers": there.numbers(counted.numbers),
         "urls": there.urls(counted.urls),
     }
-    shares = {kind: Share(sum(parts.values()), len(parts)) for kind, parts in found.items()}
+    shares = {kind: FoundShare(sum(parts.values()), len(parts)) for kind, parts in found.items()}
     weight = sum(WEIGHTS[kind] for kind, share in shares.items() if share.of)
     got = sum(WEIGHTS[kind] * share.part for kind, share in shares.items() if share.of)
     return Fidelity(got / weight if weight else 1.0, shares, tuple(_missing(found)))
 
 
-def kept(before: View, after: View, added: Iterable[Message | str] = ()) -> float:
+def score_compaction(before: View, after: View, added: Iterable[Message | str] = ()) -> float:
     """The score of a compaction that makes `after` of `before` and adds these messages."""
     gone = (placed for placed in before if after.where(placed.id) is None)
-    return round(fidelity(gone, [*after, *added]).score, 4)
+    return round(measure_fidelity(gone, [*after, *added]).score, 4)
 
 
 def _missing(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     for parts in found.values():
         gone = sorted((t for t, part in parts.items() if part < 1.0), key=lambda t: parts[t])
-        yield from (line(text, 160) for text in gone[:EXAMPLES])
+        yield from (to_bounded_line(text, 160) for text in gone[:EXAMPLES])
 
 
 # --- what counts --------------------------------------------------------------------------------------
 
 
-class Counted(msgspec.Struct, frozen=True):
+class StretchItems(msgspec.Struct, frozen=True):
     """What a stretch of conversation was about, by kind; what was used most comes first."""
 
     said: tuple[str, ...] = ()
@@ -130,14 +136,14 @@ class Counted(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
 
 
-def counted_in(messages: Iterable[Message | Placed]) -> Counted:
-    counting = _Counting()
+def count_items(messages: Iterable[Message | PlacedMessage]) -> StretchItems:
+    counting = _ItemCounter()
     for one in messages:
         counting.take(one)
     return counting.counted
 
 
-class _Counting:
+class _ItemCounter:
     def __init__(self) -> None:
         self._said: list[str] = []
         self._paths: Counter[str] = Counter()
@@ -146,46 +152,46 @@ class _Counting:
         self._urls: Counter[str] = Counter()
         self._errors: dict[str, None] = {}
 
-    def take(self, one: Message | Placed) -> None:
-        message = one.message if isinstance(one, Placed) else one
-        said = typed(one)
+    def take(self, one: Message | PlacedMessage) -> None:
+        message = one.message if isinstance(one, PlacedMessage) else one
+        said = extract_user_text(one)
         if said:
             self._said.append(said)
         short = [text for use in message.tool_uses for text in self._called(use)]
         for result in message.results:
-            if error := error_of(result):
+            if error := find_error_line(result):
                 self._errors[error] = None
         self._note(message.text, short, TWICE if said else 1)
 
     def _called(self, use: ToolUse) -> list[str]:
-        call = call_of(use)
+        call = summarise_call(use)
         if call.kind in ("read", "change"):
             self._paths[call.about] += TWICE
-        return [text for text in strings(use.input) if len(text) <= SHORT]
+        return [text for text in iterate_strings(use.input) if len(text) <= SHORT]
 
     def _note(self, text: str, short: Sequence[str], times: int) -> None:
         """Each thing once a message, however often the message says it."""
         whole = "\n".join([text, *short]) if short else text
         if not whole or whole.isspace():
             return
-        if urls := urls_in(whole):
+        if urls := find_urls(whole):
             self._urls.update(urls)
             whole, text = _URL.sub(" ", whole), _URL.sub(" ", text)
         paths, rest = _parted(whole)
-        names = names_in(rest)
+        names = find_names(rest)
         if short:  # the flags of a command are its own affair, unless someone speaks of them
             names -= {name for name in names if name.startswith("--") and name not in text}
         for kind, things in (
             (self._paths, paths),
             (self._identifiers, names),
-            (self._numbers, numbers_in(text)),
+            (self._numbers, find_numbers(text)),
         ):
             for thing in things:
                 kind[thing] += times
 
     @property
-    def counted(self) -> Counted:
-        return Counted(
+    def counted(self) -> StretchItems:
+        return StretchItems(
             tuple(reversed(self._said)),
             tuple(_distinct(_used(self._paths, TWICE))),
             tuple(_used(self._identifiers, TWICE)),
@@ -195,25 +201,25 @@ class _Counting:
         )
 
 
-def typed(one: Message | Placed) -> str:
+def extract_user_text(one: Message | PlacedMessage) -> str:
     """What a person said in it, or nothing."""
-    message, by = (one.message, one.by) if isinstance(one, Placed) else (one, "")
+    message, by = (one.message, one.by) if isinstance(one, PlacedMessage) else (one, "")
     if message.role != "user" or by not in TYPED:
         return ""
     text = message.text
     return "" if text.startswith("<context>") or not WORD.search(text) else text
 
 
-def strings(value: Json | object) -> Iterator[str]:
+def iterate_strings(value: Json | object) -> Iterator[str]:
     """Every text in the arguments of a tool."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from strings(inner)
+            yield from iterate_strings(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from strings(inner)
+            yield from iterate_strings(inner)
 
 
 def _used(things: Counter[str], least: int) -> list[str]:
@@ -229,7 +235,7 @@ def _distinct(paths: Sequence[str]) -> Iterator[str]:
 # --- kinds of things ------------------------------------------------------------------------------------
 
 
-def names_in(text: str) -> set[str]:
+def find_names(text: str) -> set[str]:
     """Identifiers, flags and hashes: words that no language has. What is longer is data."""
     return {name for name in set(_NAME.findall(text)) if 5 <= len(name) <= 100 and _shaped(name)}
 
@@ -239,15 +245,15 @@ def _shaped(word: str) -> bool:
     return _SHAPED.search(word) is not None
 
 
-def numbers_in(text: str) -> set[str]:
+def find_numbers(text: str) -> set[str]:
     return {number.replace(",", "") for number in _NUMBER.findall(text)}
 
 
-def urls_in(text: str) -> set[str]:
+def find_urls(text: str) -> set[str]:
     return {url.rstrip(".,;:!?") for url in _URL.findall(text)} if "://" in text else set()
 
 
-def paths_in(text: str) -> set[str]:
+def find_paths(text: str) -> set[str]:
     """Paths in running text: those that end like a file, or begin at a root."""
     return _parted(text)[0]
 
@@ -291,10 +297,10 @@ def _ends_of(path: str) -> list[str]:
 # --- what is there --------------------------------------------------------------------------------------
 
 
-class Present:
+class ItemFinder:
     """Texts in which things are looked for. Each answer says how much of each thing is there."""
 
-    def __init__(self, texts: Iterable[Message | Placed | str]) -> None:
+    def __init__(self, texts: Iterable[Message | PlacedMessage | str]) -> None:
         self._text = "\n".join(part for one in texts for part in _parts(one))
 
     def quoted(self, texts: Iterable[str]) -> dict[str, float]:
@@ -318,7 +324,7 @@ class Present:
     def numbers(self, numbers: Iterable[str]) -> dict[str, float]:
         wanted = dict.fromkeys(numbers, 0.0)
         if wanted:
-            wanted.update(dict.fromkeys(wanted.keys() & numbers_in(self._text), 1.0))
+            wanted.update(dict.fromkeys(wanted.keys() & find_numbers(self._text), 1.0))
         return wanted
 
     def urls(self, urls: Iterable[str]) -> dict[str, float]:
@@ -340,16 +346,16 @@ class Present:
         return _row(self._all_words)
 
 
-def _parts(one: Message | Placed | str) -> Iterator[str]:
+def _parts(one: Message | PlacedMessage | str) -> Iterator[str]:
     if isinstance(one, str):
         yield one
         return
-    message = one.message if isinstance(one, Placed) else one
+    message = one.message if isinstance(one, PlacedMessage) else one
     for block in message.content:
         if isinstance(block, Text | ToolResult):
             yield block.text
         elif isinstance(block, ToolUse):
-            yield from strings(block.input)
+            yield from iterate_strings(block.input)
 
 
 def _words_in(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """What the model is given back after a compaction, so that it need not ask for it first.
 
 The files it worked on last are read again from disk; what hooks said at the start is repeated; skills,
-plans, listings, instruction files and a session title come in through the same seam, `Restorable`.
+plans, listings, instruction files and a session title come in through the same seam, `RestoreSource`.
 Every message says what it is and whether it was read just now.
 
 After a compaction: the names that stood in what is gone, by the file or tool they stood in. What
@@ -19,14 +19,14 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from sevenfold.events import Emit, Notice
-from sevenfold.hooks.contract import NOTHING, Outcome
-from sevenfold.layers.shared.boundary import Boundary, size_of
-from sevenfold.layers.shared.facts import TYPED, call_of
-from sevenfold.layers.shared.fidelity import strings
-from sevenfold.messages import Message, ToolUse, user
-from sevenfold.tokens import Size, byte_length, scaled
-from sevenfold.transcript import Id, Placed, View
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.messages import Message, ToolUse, user
+from sevenfold.core.tokens import MessageSize, count_bytes, scale_constant
+from sevenfold.core.transcript import Id, PlacedMessage, View
+from sevenfold.hooks.contract import NOTHING, HookOutcome
+from sevenfold.layers.shared.boundary import Boundary, sum_sizes
+from sevenfold.layers.shared.facts import TYPED, summarise_call
+from sevenfold.layers.shared.fidelity import iterate_strings
 
 ALL: Final = 50_000
 """Tokens of everything that is given back, together. These shrink with the window."""
@@ -59,7 +59,7 @@ _START: Final = (
 )
 
 
-class Cut(msgspec.Struct, frozen=True):
+class CompactionCut(msgspec.Struct, frozen=True):
     """What a compaction takes out of a view, and what stays."""
 
     view: View
@@ -69,36 +69,36 @@ class Cut(msgspec.Struct, frozen=True):
     window: int
 
     @property
-    def removed(self) -> Sequence[Placed]:
+    def removed(self) -> Sequence[PlacedMessage]:
         return [self.view[at] for at in self.gone]
 
     @property
-    def kept(self) -> Sequence[Placed]:
+    def kept(self) -> Sequence[PlacedMessage]:
         return [placed for at, placed in enumerate(self.view) if at not in self.gone]
 
     def scaled(self, tokens: int) -> int:
         """A number of tokens of the 200,000-token world, in this window."""
-        return int(scaled(tokens, self.window))
+        return int(scale_constant(tokens, self.window))
 
     def tokens(self, text: str) -> int:
-        return self.view.calibration.tokens(Size(text=byte_length(text)))
+        return self.view.calibration.tokens(MessageSize(text=count_bytes(text)))
 
 
-class Restorable(Protocol):
+class RestoreSource(Protocol):
     """Something that is to be in the view again after a compaction."""
 
     @property
     def name(self) -> str: ...
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
         """A message of at most `room` tokens, or None when there is nothing to give back."""
         ...
 
 
-def restored(
+def restore_messages(
     view: View,
     cut: int | range,
-    restorables: Iterable[Restorable],
+    restorables: Iterable[RestoreSource],
     window: int,
     room: int | None = None,
 ) -> list[Message]:
@@ -108,7 +108,7 @@ def restored(
     there are before the window is full again, if that is known. What is larger than it may be is left out.
     """
     gone = range(cut) if isinstance(cut, int) else cut
-    here, out = Cut(view, gone, window), list[Message]()
+    here, out = CompactionCut(view, gone, window), list[Message]()
     left = here.scaled(ALL) if room is None else min(here.scaled(ALL), room)
     for one in restorables:
         message = one.restored(here, left) if left > 0 else None
@@ -118,7 +118,7 @@ def restored(
     return out
 
 
-def context(text: str) -> Message:
+def make_context_message(text: str) -> Message:
     """Marked as ours; what it quotes cannot end it."""
     return user(_OPENING + _inside("context", text) + _CLOSING)
 
@@ -130,7 +130,7 @@ def _inside(tag: str, text: str) -> str:
 # --- files --------------------------------------------------------------------------------------------
 
 
-class Files:
+class RestoredFiles:
     """The files that were read or changed last, as they are now.
 
     `read` gives the text of a file, or None when it is not there, not text, or not to be read: which of
@@ -146,10 +146,10 @@ class Files:
     ) -> None:
         self._read, self._skip = read, skip
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
-        kept = set(touched(cut.kept))
-        paths = [p for p in touched(cut.removed) if p not in kept and not self._skip(p)]
-        found = _Found(cut, room)
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
+        kept = set(find_touched_files(cut.kept))
+        paths = [p for p in find_touched_files(cut.removed) if p not in kept and not self._skip(p)]
+        found = _FoundFiles(cut, room)
         for path in paths[:LOOKED_AT]:
             if found.shown_or_long >= FILES:
                 break
@@ -163,10 +163,10 @@ class Files:
             return None
 
 
-class _Found:
+class _FoundFiles:
     """Files as they are found, newest first, as long as there is room."""
 
-    def __init__(self, cut: Cut, room: int) -> None:
+    def __init__(self, cut: CompactionCut, room: int) -> None:
         self._cut, self._each = cut, cut.scaled(FILE)
         self._left = room - cut.tokens(_framed("", (), (), ())) - MARGIN
         self._shown: list[tuple[str, str]] = []
@@ -206,7 +206,9 @@ class _Found:
         if not (self._shown or self._long):
             return None
         parts = "\n".join(part for _, part in self._shown)
-        return context(_framed(parts, [p for p, _ in self._shown], self._long, self._gone))
+        return make_context_message(
+            _framed(parts, [p for p, _ in self._shown], self._long, self._gone)
+        )
 
 
 def _framed(parts: str, shown: Sequence[str], long: Sequence[str], gone: Sequence[str]) -> str:
@@ -226,7 +228,7 @@ def _part(path: str, text: str) -> str:
     return f'<file path="{path}">\n{quoted}\n</file>'
 
 
-def touched(messages: Sequence[Placed]) -> list[str]:
+def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     """The files that tools read or changed here or that were given back here, the newest first."""
     failed = {
         result.tool_use_id
@@ -244,17 +246,17 @@ def touched(messages: Sequence[Placed]) -> list[str]:
 
 def _called(message: Message, failed: set[str]) -> Iterator[str]:
     for use in reversed(message.tool_uses):
-        call = call_of(use)
+        call = summarise_call(use)
         if call.kind in ("read", "change") and use.id not in failed:
             yield call.about
 
 
-def _files_given_back(placed: Placed) -> Iterator[str]:
+def _files_given_back(placed: PlacedMessage) -> Iterator[str]:
     """Files of an earlier restoration: what was worked on then may be worked on still."""
-    yield from given_back(placed, _FILES, _GONE)
+    yield from find_restored_names(placed, _FILES, _GONE)
 
 
-def given_back(placed: Placed, what: str, until: str = "") -> Iterator[str]:
+def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> Iterator[str]:
     """The list in a message of ours that begins with the words `what`, after an earlier compaction."""
     if placed.message.role != "user" or placed.by in TYPED:
         return
@@ -273,18 +275,18 @@ class StartContext:
 
     name = "start hooks"
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
         texts = dict.fromkeys(_told_at_start(cut))
         room = min(room, cut.scaled(START))
         while texts:
-            message = context("\n".join([_START, "", *texts]))
+            message = make_context_message("\n".join([_START, "", *texts]))
             if cut.tokens(message.text) <= room:
                 return message
             texts.pop(next(iter(texts)))  # what was said later counts more
         return None
 
 
-def _told_at_start(cut: Cut) -> Iterator[str]:
+def _told_at_start(cut: CompactionCut) -> Iterator[str]:
     """By hooks before the first reply, or given back by us after an earlier compaction."""
     first = True
     for at, placed in enumerate(cut.view):
@@ -298,7 +300,7 @@ def _told_at_start(cut: Cut) -> Iterator[str]:
             yield text
 
 
-class Afresh:
+class RestoredText:
     """A text that is asked for again at each compaction: a plan, a listing, an instruction file, a title.
 
     `what` is a sentence that says what it is; `read` gives it as it is now, or None.
@@ -310,16 +312,20 @@ class Afresh:
         self.name = name
         self._what, self._read, self._most = what, read, most
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
         text = self._read()
         if not text or not text.strip():
             return None
-        message = context(f"{self._what} It was read just now.\n\n{text}")
+        message = make_context_message(f"{self._what} It was read just now.\n\n{text}")
         fits = cut.tokens(message.text) <= min(room, cut.scaled(self._most))
-        return message if fits else context(f"{self._what} It is too long to be repeated here.")
+        return (
+            message
+            if fits
+            else make_context_message(f"{self._what} It is too long to be repeated here.")
+        )
 
 
-class Several:
+class RestoredTexts:
     """Texts of one kind, such as the skills in use: each within a limit, and all of them within another.
 
     `read` gives them as they are now, name and text, what matters most first. What is too long, or finds
@@ -337,7 +343,7 @@ class Several:
         self.name = name
         self._what, self._read, self._each, self._most = what, read, each, most
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
         shown, named = list[str](), list[str]()
         for name, text in self._read():
             part = f"## {name}\n\n{text.strip()}"
@@ -351,10 +357,15 @@ class Several:
 
     def _message(self, shown: Sequence[str], named: Sequence[str]) -> Message:
         left = [f"Not repeated here, for want of room: {', '.join(named)}."] if named else []
-        return context("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
+        return make_context_message("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
 
 
-_checks: tuple[type[Restorable], ...] = (Files, StartContext, Afresh, Several)
+_checks: tuple[type[RestoreSource], ...] = (
+    RestoredFiles,
+    StartContext,
+    RestoredText,
+    RestoredTexts,
+)
 
 
 EACH: Final = 100
@@ -390,7 +401,7 @@ KNOWN: Final = 20_000
 """Names of which it is remembered whether they tell anything."""
 
 
-class Glossary:
+class RestoredNames:
     """Gives back names, the newest first, as many as `most` tokens have room for; less in small windows."""
 
     name = "names"
@@ -398,18 +409,18 @@ class Glossary:
     def __init__(self, most: int) -> None:
         self._most = most
 
-    def restored(self, cut: Cut, room: int) -> Message | None:
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
         room = min(room, cut.scaled(self._most)) - cut.tokens(_WHAT) - MARGIN
         rate = cut.tokens("x" * 4_000) / 4_000
-        found = _GlossaryFound(int(room / rate) if rate else 0)
+        found = _FoundNames(int(room / rate) if rate else 0)
         for place, text in _texts(cut.removed):
             if found.full:
                 break
             found.take(place, text)
-        return context("\n".join([_WHAT, *found.lines])) if found.lines else None
+        return make_context_message("\n".join([_WHAT, *found.lines])) if found.lines else None
 
 
-class _GlossaryFound:
+class _FoundNames:
     """Names by place. Each name stands once, and so many bytes are left for more."""
 
     def __init__(self, room: int) -> None:
@@ -469,7 +480,7 @@ def _each(word: str, text: str) -> Iterator[int]:
         at = text.find(word, at + 1)
 
 
-def _texts(removed: Sequence[Placed]) -> Iterator[tuple[str, str]]:
+def _texts(removed: Sequence[PlacedMessage]) -> Iterator[tuple[str, str]]:
     """What tools said and were told, and earlier lists of names, each with its place; the newest first."""
     uses = {use.id: use for placed in removed for use in placed.message.tool_uses}
     failed: set[str] = set()
@@ -483,24 +494,24 @@ def _texts(removed: Sequence[Placed]) -> Iterator[tuple[str, str]]:
                 yield _place(use), result.text
         for use in reversed(placed.message.tool_uses):
             if use.id not in failed:
-                yield _place(use), "\n".join(strings(use.input))
+                yield _place(use), "\n".join(iterate_strings(use.input))
 
 
-def _listed(placed: Placed) -> Iterator[tuple[str, str]]:
+def _listed(placed: PlacedMessage) -> Iterator[tuple[str, str]]:
     """The lines of an earlier list: what was seen then may be needed still."""
-    for one in given_back(placed, _WHAT):
+    for one in find_restored_names(placed, _WHAT):
         place, colon, names = one.rpartition(": ")
         if colon:
             yield place, names
 
 
 def _place(use: ToolUse) -> str:
-    call = call_of(use)
+    call = summarise_call(use)
     place = call.about if call.kind in ("read", "change") else use.name
     return place if place.isprintable() and len(place) <= LONGEST_PLACE else use.name
 
 
-_check: type[Restorable] = Glossary
+_check: type[RestoreSource] = RestoredNames
 
 
 SHARE: Final = 0.75
@@ -508,13 +519,13 @@ SHARE: Final = 0.75
 RESTORED: Final = 0.5
 """The most of the room that a compaction leaves that everything else that is given back may take."""
 
-Stands: TypeAlias = Callable[[Placed], bool]
+Stands: TypeAlias = Callable[[PlacedMessage], bool]
 """Whether a message is such a one."""
 Restore: TypeAlias = Callable[[View, range, int, int], Sequence[Message]]
 """What the model should see again: given the view, the places that leave it, the window and the room."""
 
 
-class Standing(Protocol):
+class StandingMessages(Protocol):
     """Gives it back."""
 
     @property
@@ -522,12 +533,12 @@ class Standing(Protocol):
         """Tells whether a message is it, or a part of it."""
         ...
 
-    def again(self, cut: Cut, room: int) -> Sequence[Message]:
+    def again(self, cut: CompactionCut, room: int) -> Sequence[Message]:
         """It, as it is now; nothing where it has not left the view. Of more than `room` tokens a part."""
         ...
 
 
-class Back:
+class RestoreEstimate:
     """How many tokens of what leaves a view come back. `room`: tokens that there are for messages."""
 
     def __init__(self, view: View, stands: Stands | None, room: int) -> None:
@@ -541,16 +552,16 @@ class Back:
     def between(self, first: int, end: int) -> int:
         """Where it is messages `first` to before `end` that leave."""
         gone = [self._view[at] for at in self._places if first <= at < end]
-        return min(self._most, self._view.calibration.tokens(size_of(gone))) if gone else 0
+        return min(self._most, self._view.calibration.tokens(sum_sizes(gone))) if gone else 0
 
 
-class Again:
+class Restorer:
     """All that a compaction gives back: what stands, and of the rest what there is room for."""
 
-    def __init__(self, restore: Restore, standing: Standing | None = None) -> None:
+    def __init__(self, restore: Restore, standing: StandingMessages | None = None) -> None:
         self._restore, self._standing = restore, standing
 
-    def __call__(self, cut: Cut, room: int, whole: int) -> list[Message]:
+    def __call__(self, cut: CompactionCut, room: int, whole: int) -> list[Message]:
         """`room`: tokens that may be filled again; `whole`: the same for what has to come back."""
         first = self._standing.again(cut, max(0, whole)) if self._standing else ()
         room -= sum(cut.tokens(message.text) for message in first)
@@ -560,7 +571,7 @@ class Again:
     def at_once(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
         """The same for whoever hands in the part of the room that is for the rest."""
         there = int(room / RESTORED)
-        return self(Cut(view, gone, window), there, there)
+        return self(CompactionCut(view, gone, window), there, there)
 
 
 AUTO: Final = "auto"
@@ -568,43 +579,48 @@ AUTO: Final = "auto"
 
 REFUSED: Final = "a hook refused the compaction: "
 
-Before: TypeAlias = Callable[[str, str], Awaitable[Outcome]]
+Before: TypeAlias = Callable[[str, str], Awaitable[HookOutcome]]
 """The user's hooks, with `auto` or `manual` and the instructions so far: they add to them, or refuse."""
 Afterwards: TypeAlias = Callable[[Boundary, str], Awaitable[Sequence[Message]]]
 """The user's hooks, with the record and the text that takes the place of the older part. What they have
 to say to the model is written with the compaction."""
 
 
-async def agree(trigger: str, instructions: str) -> Outcome:
+async def agree_to_compaction(trigger: str, instructions: str) -> HookOutcome:
     return NOTHING
 
 
-async def ignore(boundary: Boundary, text: str) -> Sequence[Message]:
+async def ignore_compaction(boundary: Boundary, text: str) -> Sequence[Message]:
     return ()
 
 
-class NotAgreed(Exception):
+class CompactionRefused(Exception):
     """A hook of the user refused; the message is its reason."""
 
 
-class Agreement:
+class CompactionHooks:
     """Shared by all layers of a conversation that put something else in place of its older part."""
 
-    def __init__(self, emit: Emit, before: Before = agree, after: Afterwards = ignore) -> None:
+    def __init__(
+        self,
+        emit: Emit,
+        before: Before = agree_to_compaction,
+        after: Afterwards = ignore_compaction,
+    ) -> None:
         self._emit, self._before, self.told = emit, before, after
         self._asked: tuple[Id, str] | None = None
         self._answer = NOTHING
         self._refused = ""
 
     async def ask(self, view: View, trigger: str = AUTO, instructions: str = "") -> str:
-        """The instructions, with what hooks add to them; `NotAgreed` when one of them refuses."""
+        """The instructions, with what hooks add to them; `CompactionRefused` when one of them refuses."""
         outcome = await self._outcome(view, trigger, instructions)
         if outcome.block or outcome.stop:
-            raise NotAgreed(outcome.reason)
+            raise CompactionRefused(outcome.reason)
         self._refused = ""
         return "\n\n".join(text for text in (instructions, *outcome.contexts) if text.strip())
 
-    async def _outcome(self, view: View, trigger: str, instructions: str) -> Outcome:
+    async def _outcome(self, view: View, trigger: str, instructions: str) -> HookOutcome:
         now = (view[-1].id if len(view) else -1, instructions)
         if trigger == AUTO and now == self._asked:
             return self._answer

@@ -14,13 +14,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from sevenfold.memory.consolidation.sentences import description
-from sevenfold.memory.consolidation.staged import Dated, StagedFiles
-from sevenfold.memory.dates.relative import absolute, places
-from sevenfold.memory.folder.names import key
-from sevenfold.memory.index import rows_of
-from sevenfold.memory.recalled import DAY
-from sevenfold.memory.topic_file import Topic, changed
+from sevenfold.memory.consolidation.sentences import read_description
+from sevenfold.memory.consolidation.staged_memories import DatedSentence, StagedFiles
+from sevenfold.memory.dates.relative import find_relative_dates, make_dates_absolute
+from sevenfold.memory.folder.names import make_file_key
+from sevenfold.memory.index import split_rows
+from sevenfold.memory.recall_results import DAY
+from sevenfold.memory.topic_file import Topic, change_topic
 
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _MONTH: Final = r"(?P<{0}>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
@@ -41,7 +41,7 @@ _OPENING: Final = re.compile(r"^[\s*_(\[（【]*$")
 _CLOSING: Final = re.compile(r"^[\s*_)\]）】.。]*$")
 
 
-class Day(msgspec.Struct, frozen=True):
+class WrittenDay(msgspec.Struct, frozen=True):
     """A calendar date where it stands in a text."""
 
     date: datetime.date
@@ -49,7 +49,7 @@ class Day(msgspec.Struct, frozen=True):
     end: int
 
 
-class Said(msgspec.Struct, frozen=True):
+class SpokenAt(msgspec.Struct, frozen=True):
     """When a sentence was said, and how that is known."""
 
     at: float
@@ -64,10 +64,10 @@ class Said(msgspec.Struct, frozen=True):
             "origin": "by its origin",
             "file": "by the file's time",
         }
-        return f"{day_of(self.at)}, {source[self.how]}"
+        return f"{format_day(self.at)}, {source[self.how]}"
 
 
-def dates_in(text: str) -> Iterator[Day]:
+def find_dates(text: str) -> Iterator[WrittenDay]:
     """The calendar dates of a text, whatever the form they are written in."""
     for found in _DATE.finditer(text):
         parts = {name: value for name, value in found.groupdict().items() if value}
@@ -76,66 +76,66 @@ def dates_in(text: str) -> Iterator[Day]:
         day = next(int(parts[each]) for each in ("d", "cd", "ed", "dd") if each in parts)
         number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) // 3 + 1
         try:
-            yield Day(datetime.date(year, number, day), *found.span())
+            yield WrittenDay(datetime.date(year, number, day), *found.span())
         except ValueError:  # no such day
             continue
 
 
-def said(text: str, topic: Topic, modified: float) -> Said:
+def date_sentence(text: str, topic: Topic, modified: float) -> SpokenAt:
     """When a sentence of a memory was said."""
-    at = origin_time(topic)
+    at = find_origin_time(topic)
     written = modified if at is None else at
-    for day in dates_in(text):
+    for day in find_dates(text):
         if _dates_the_sentence(text, day):
-            return Said(noon(day.date), "text", modified, written)
-    return Said(written, "file" if at is None else "origin", modified, written)
+            return SpokenAt(find_noon(day.date), "text", modified, written)
+    return SpokenAt(written, "file" if at is None else "origin", modified, written)
 
 
-def spoken_at(topic: Topic, modified: float) -> tuple[float, str]:
+def find_reference_time(topic: Topic, modified: float) -> tuple[float, str]:
     """The moment against which the relative dates of a memory count, and where it is from."""
-    if (at := origin_time(topic)) is not None:
+    if (at := find_origin_time(topic)) is not None:
         return at, "origin"
     stem = topic.file.rpartition("/")[2].removesuffix(".md")
-    named = [day.date for text in (topic.name, stem) for day in dates_in(text.replace("_", "-"))]
+    named = [day.date for text in (topic.name, stem) for day in find_dates(text.replace("_", "-"))]
     if len(set(named)) == 1:
-        return noon(named[0]), "its name"
+        return find_noon(named[0]), "its name"
     return modified, "file time"
 
 
-def origin_time(topic: Topic) -> float | None:
+def find_origin_time(topic: Topic) -> float | None:
     """Noon of the day the memory comes from, if it says so."""
     written = topic.origin.date if topic.origin else ""
-    day = next(dates_in(written[:40]), None)
-    return noon(day.date) if day is not None else None
+    day = next(find_dates(written[:40]), None)
+    return find_noon(day.date) if day is not None else None
 
 
-def later(new: Said, old: Said, *, marked: bool, now: float) -> str:
+def explain_newer(new: SpokenAt, old: SpokenAt, *, marked: bool, now: float) -> str:
     """What shows that one sentence is newer than another; empty when nothing does.
 
     `marked` says that the new one has a word like "now" or "no longer", which is evidence by itself.
     """
     if new.at > now + DAY:
         return ""  # it does not hold yet
-    first, second = day_number(old.at), day_number(new.at)
+    first, second = count_days(old.at), count_days(new.at)
     against = new.how == "origin" and old.how == "origin" and new.file_at < old.file_at - DAY
     if second > first and not against:
         return f"the newer is of {new.words()}; the older of {old.words()}"
     if marked and second == first:
         return "it says itself that this changed"
-    if marked and old.how != "text" and day_number(new.written) >= first:
+    if marked and old.how != "text" and count_days(new.written) >= first:
         return "it says itself since when, and was written no earlier"
     return ""
 
 
-def holds_later(text: str, now: float) -> bool:
+def is_in_future(text: str, now: float) -> bool:
     """Whether a sentence says that it holds from a day on that is still to come."""
     return any(
-        noon(day.date) > now and _FROM.search(text[: day.start]) is not None
-        for day in dates_in(text)
+        find_noon(day.date) > now and _FROM.search(text[: day.start]) is not None
+        for day in find_dates(text)
     )
 
 
-def noon(date: datetime.date) -> float:
+def find_noon(date: datetime.date) -> float:
     """The middle of a local day."""
     try:
         return datetime.datetime.combine(date, datetime.time(12)).timestamp()
@@ -143,13 +143,13 @@ def noon(date: datetime.date) -> float:
         return 0.0
 
 
-def day_of(at: float) -> str:
+def format_day(at: float) -> str:
     """A moment as its local day, `2026-03-05`."""
-    number = day_number(at)
+    number = count_days(at)
     return datetime.date.fromordinal(number).isoformat() if number > 0 else "an unknown day"
 
 
-def day_number(at: float) -> int:
+def count_days(at: float) -> int:
     if not math.isfinite(at):
         return 0
     try:
@@ -158,7 +158,7 @@ def day_number(at: float) -> int:
         return 0
 
 
-def _dates_the_sentence(text: str, day: Day) -> bool:
+def _dates_the_sentence(text: str, day: WrittenDay) -> bool:
     """`since 2026-10-01`, `2026-10-01: …` and `… (2026-10-01)` date it; `due 2026-10-01` does not."""
     before, behind = text[: day.start], text[day.end :]
     if _SINCE.search(before):
@@ -190,31 +190,31 @@ _HIDDEN: Final = "\ue000"
 
 
 @lru_cache(maxsize=5_000)
-def dated(text: str, at: float) -> str:
+def resolve_dates(text: str, at: float) -> str:
     """The text with calendar dates, where an expression surely means one day.
 
     `Deploys happen on Friday` is a rule for every week; in a memory there is nobody left to ask.
     """
-    if _HIDDEN in text or not places(text, at):
+    if _HIDDEN in text or not find_relative_dates(text, at):
         return text
     text = _spaced(text, at)
     hidden = [
         (place.start, place.end)
-        for place in places(text, at)
+        for place in find_relative_dates(text, at)
         if not _is_sure(text, place.start, place.end)
     ]
     if not hidden:
-        return absolute(text, at)
+        return make_dates_absolute(text, at)
     masked = text
     for start, end in hidden:
         masked = masked[:start] + _HIDDEN * (end - start) + masked[end:]
     kept = iter([text[start:end] for start, end in hidden])
-    return re.sub(f"{_HIDDEN}+", lambda _: next(kept), absolute(masked, at))
+    return re.sub(f"{_HIDDEN}+", lambda _: next(kept), make_dates_absolute(masked, at))
 
 
 def _spaced(text: str, at: float) -> str:
     """With a space where a date would run into a word or a number: Chinese needs none there."""
-    for place in reversed(places(text, at)):
+    for place in reversed(find_relative_dates(text, at)):
         if _GLUED.match(text[place.end : place.end + 1]):
             text = text[: place.end] + " " + text[place.end :]
         if place.start and _GLUED.match(text[place.start - 1]):
@@ -232,20 +232,22 @@ def _is_sure(text: str, at: int, end: int) -> bool:
     return not (_LOOSE.match(text[at:end]) and _NOT.search(sentence))
 
 
-def make_absolute(files: StagedFiles) -> list[Dated]:
+def resolve_memory_dates(files: StagedFiles) -> list[DatedSentence]:
     """Rewrite what is sure; the origin of a memory counts before the time of its file."""
-    done: list[Dated] = []
+    done: list[DatedSentence] = []
     for topic in files.workable():
-        at, source = spoken_at(topic, files.times.get(topic.file, 0.0))
-        against = f"{day_of(at)} ({source})"
-        body = dated(topic.body, at)
-        said = description(topic)
-        told = dated(said, at)
+        at, source = find_reference_time(topic, files.times.get(topic.file, 0.0))
+        against = f"{format_day(at)} ({source})"
+        body = resolve_dates(topic.body, at)
+        said = read_description(topic)
+        told = resolve_dates(said, at)
         if body == topic.body and told == said:
             continue
-        files.put(topic.file, changed(topic, body=body, description=told if told != said else None))
+        files.put(
+            topic.file, change_topic(topic, body=body, description=told if told != said else None)
+        )
         lines = [(said, told), *_changed_lines(topic.body, body)]
-        done += [Dated(topic.file, old, new, against) for old, new in lines if old != new]
+        done += [DatedSentence(topic.file, old, new, against) for old, new in lines if old != new]
     return [*done, *_hooks(files)]
 
 
@@ -256,21 +258,25 @@ def _changed_lines(before: str, after: str) -> list[tuple[str, str]]:
     return [(a.strip(), b.strip()) for a, b in zip(old, new, strict=True) if a != b]
 
 
-def _hooks(files: StagedFiles) -> list[Dated]:
+def _hooks(files: StagedFiles) -> list[DatedSentence]:
     """The same in the lines of the index, each against the day of its memory."""
-    done: list[Dated] = []
-    there = {key(topic.file): topic for topic in files.active()}
+    done: list[DatedSentence] = []
+    there = {make_file_key(topic.file): topic for topic in files.active()}
     out: list[str] = []
-    for row in rows_of(files.index):
-        topic = there.get(key(row.links[0].file)) if row.pointing and len(row.links) == 1 else None
+    for row in split_rows(files.index):
+        topic = (
+            there.get(make_file_key(row.links[0].file))
+            if row.pointing and len(row.links) == 1
+            else None
+        )
         text = row.text
         if topic is not None:
-            at, source = spoken_at(topic, files.times.get(topic.file, 0.0))
+            at, source = find_reference_time(topic, files.times.get(topic.file, 0.0))
             end = row.links[0].end
-            text = row.text[:end] + dated(row.text[end:], at)
+            text = row.text[:end] + resolve_dates(row.text[end:], at)
             if text != row.text:
-                against = f"{day_of(at)} ({source})"
-                done.append(Dated("MEMORY.md", row.text.strip(), text.strip(), against))
+                against = f"{format_day(at)} ({source})"
+                done.append(DatedSentence("MEMORY.md", row.text.strip(), text.strip(), against))
         out.append(text)
     if done:
         files.index = "".join(out)

@@ -17,10 +17,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from sevenfold.memory.dreams.statements import Meaning, meaning, sentences_of
-from sevenfold.memory.frontmatter import find_frontmatter, last
-from sevenfold.memory.search.words import stem, tokens
-from sevenfold.memory.topic_file import Topic, changed, decoded
+from sevenfold.memory.dreams.statements import FactMeaning, make_meaning, split_sentences
+from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
+from sevenfold.memory.search.words import stem_word, tokenize_text
+from sevenfold.memory.topic_file import Topic, change_topic, decode_text
 
 _HEADING: Final = re.compile(r"[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*")
 _ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
@@ -32,7 +32,7 @@ _BLANK: Final = re.compile(r"\n{3,}")
 Field = Literal["description", "body"]
 
 
-class Statement(msgspec.Struct, frozen=True):
+class MemorySentence(msgspec.Struct, frozen=True):
     """One sentence of a memory, where it stands."""
 
     field: Field
@@ -49,24 +49,24 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=5_000)
-def statements(topic: Topic) -> tuple[Statement, ...]:
+def read_sentences(topic: Topic) -> tuple[MemorySentence, ...]:
     """The description, when the file gives one, then the body."""
-    found = _sentences("description", description(topic), 0, "")
-    return (*found, *body_statements(topic.body))
+    found = _sentences("description", read_description(topic), 0, "")
+    return (*found, *read_body_sentences(topic.body))
 
 
 @lru_cache(maxsize=5_000)
-def description(topic: Topic) -> str:
+def read_description(topic: Topic) -> str:
     """What stands in the file as description; empty when it was made up from the body."""
-    block = find_frontmatter(decoded(topic.data))
-    entry = last(block.entries, "description") if block else None
+    block = find_frontmatter(decode_text(topic.data))
+    entry = find_last_entry(block.entries, "description") if block else None
     return topic.description if entry is not None and (entry.value or "").strip() else ""
 
 
-def body_statements(body: str) -> list[Statement]:
+def read_body_sentences(body: str) -> list[MemorySentence]:
     """The sentences of a body in their order."""
-    reader = _Reader(body)
-    found: list[Statement] = []
+    reader = _SentenceReader(body)
+    found: list[MemorySentence] = []
     at = 0
     for line in body.split("\n"):
         found += reader.line(line, at)
@@ -74,19 +74,19 @@ def body_statements(body: str) -> list[Statement]:
     return [*found, *reader.close()]
 
 
-def replaced(topic: Topic, statement: Statement, text: str) -> bytes:
+def replace_sentence(topic: Topic, statement: MemorySentence, text: str) -> bytes:
     """The file with another sentence in this place; an empty one takes the sentence out."""
     if statement.field == "description":
-        whole = description(topic)
+        whole = read_description(topic)
         new = whole[: statement.start] + text + whole[statement.end :]
-        return changed(topic, description=new if new.strip() else None)
+        return change_topic(topic, description=new if new.strip() else None)
     body = topic.body
     if text:
-        return changed(topic, body=body[: statement.start] + text + body[statement.end :])
-    return changed(topic, body=without(body, [statement]))
+        return change_topic(topic, body=body[: statement.start] + text + body[statement.end :])
+    return change_topic(topic, body=remove_sentences(body, [statement]))
 
 
-def without(body: str, gone: list[Statement]) -> str:
+def remove_sentences(body: str, gone: list[MemorySentence]) -> str:
     """The body without some sentences, and without the list items or headings they leave empty."""
     for one in sorted(gone, key=lambda one: -one.start):
         start, end = one.lines if one.lines != (0, 0) else (one.start, one.end)
@@ -99,7 +99,7 @@ def without(body: str, gone: list[Statement]) -> str:
     return _BLANK.sub("\n\n", body).strip("\n")
 
 
-def with_text(body: str, text: str) -> str:
+def append_paragraph(body: str, text: str) -> str:
     """The body with a paragraph more: at its end, but not below a heading that stands there alone."""
     lines = body.rstrip().split("\n")
     if _ends_in_code(lines):
@@ -136,7 +136,7 @@ def _level(heading: str) -> int:
     return len(heading.strip()) - len(heading.strip().lstrip("#"))
 
 
-class _Reader:
+class _SentenceReader:
     """Follows the lines of a body and gives out each block when it is complete."""
 
     def __init__(self, body: str) -> None:
@@ -146,14 +146,14 @@ class _Reader:
         self._open: list[tuple[int, int, str]] = []
         """Of the lines of the open block: where its text begins, where it ends, and the text."""
 
-    def line(self, line: str, at: int) -> Iterator[Statement]:
+    def line(self, line: str, at: int) -> Iterator[MemorySentence]:
         fence = _FENCE.match(line)
         if fence or self._fence or line.lstrip().startswith("|"):
             yield from self._set_line(line, at, fence)
         elif heading := _HEADING.fullmatch(line):
             yield from self.close()
             self._under = heading[1].strip()
-            yield Statement("body", at, at + len(line), self._under, form="heading")
+            yield MemorySentence("body", at, at + len(line), self._under, form="heading")
         elif not line.strip() or _RULE.fullmatch(line):
             yield from self.close()
         else:
@@ -166,7 +166,9 @@ class _Reader:
             start += len(text) - len(text.lstrip())
             self._open.append((start, at + len(line.rstrip()), text.strip()))
 
-    def _set_line(self, line: str, at: int, fence: re.Match[str] | None) -> Iterator[Statement]:
+    def _set_line(
+        self, line: str, at: int, fence: re.Match[str] | None
+    ) -> Iterator[MemorySentence]:
         """A line that is not prose: a fence, code, or a row of a table."""
         yield from self.close()
         if fence and not self._fence:
@@ -176,9 +178,9 @@ class _Reader:
         elif line.strip():
             place = (at, at + len(line))
             form: Literal["row", "code"] = "code" if self._fence else "row"
-            yield Statement("body", *place, line.strip(), self._under, form)
+            yield MemorySentence("body", *place, line.strip(), self._under, form)
 
-    def close(self) -> Iterator[Statement]:
+    def close(self) -> Iterator[MemorySentence]:
         if not self._open:
             return
         start, end = self._open[0][0], self._open[-1][1]
@@ -186,7 +188,7 @@ class _Reader:
         self._open = []
         raw = self._body[start:end]
         if " ".join(raw.split()) != " ".join(joined.split()):  # quote marks within
-            yield Statement("body", start, end, joined, self._under, "quote")
+            yield MemorySentence("body", start, end, joined, self._under, "quote")
             return
         first = self._body.rfind("\n", 0, start) + 1
         found = list(_sentences("body", raw, start, self._under))
@@ -195,13 +197,13 @@ class _Reader:
         yield from found
 
 
-def _sentences(field: Field, raw: str, start: int, under: str) -> Iterator[Statement]:
+def _sentences(field: Field, raw: str, start: int, under: str) -> Iterator[MemorySentence]:
     at = 0
-    for sentence in sentences_of(" ".join(raw.split())):
+    for sentence in split_sentences(" ".join(raw.split())):
         place = _place(sentence, raw, at)
         if place is not None:
             at = place[1]
-            yield Statement(field, start + place[0], start + at, sentence, under)
+            yield MemorySentence(field, start + place[0], start + at, sentence, under)
 
 
 def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
@@ -214,14 +216,14 @@ def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def word_set(words: str) -> frozenset[str]:
+def make_word_set(words: str) -> frozenset[str]:
     """The words of a list."""
     return frozenset(words.split())
 
 
-def stem_set(words: str) -> frozenset[str]:
+def make_stem_set(words: str) -> frozenset[str]:
     """The words of a list without their endings."""
-    return frozenset(stem(word) for word in words.split())
+    return frozenset(stem_word(word) for word in words.split())
 
 
 _SIGNS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
@@ -234,16 +236,16 @@ _SHORT_FORMS: Final = (
     (re.compile(r"\bwon['’]t\b", re.IGNORECASE), "will not"),
     (re.compile(r"n['’]t\b", re.IGNORECASE), " not"),
 )
-_FILLERS: Final = word_set(
+_FILLERS: Final = make_word_set(
     "the a an this that these those please really very strongly generally simply just basically also "
     "definitely certainly clearly 的 了"
 )
-_STRONG: Final = word_set(
+_STRONG: Final = make_word_set(
     "not no never none without only except unless if might may maybe perhaps probably could would "
     "considering plans was were 不 没 勿 别 只 仅 若 或 曾"
 )
 """Words that make another statement of a sentence, wherever they stand."""
-_WEAK: Final = word_set(
+_WEAK: Final = make_word_set(
     "sometimes often rarely usually always when before after until on off in out up down over under "
     "above below more less most least all some any every first last min max left right yes true false "
     "前 后 上 下"
@@ -281,12 +283,12 @@ _LATIN_MONTHS: Final = re.compile(
 )
 
 
-class Wording(msgspec.Struct, frozen=True):
+class SentenceWording(msgspec.Struct, frozen=True):
     """A sentence as its words, and what of it must agree."""
 
     words: tuple[str, ...]
     """Every word, small and without its ending; Chinese sign by sign; without those that say nothing."""
-    meaning: Meaning
+    meaning: FactMeaning
     content: frozenset[str]
     """The words that carry a subject, one for each group of synonyms."""
     guards: frozenset[str]
@@ -298,14 +300,14 @@ class Wording(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=20_000)
-def wording(text: str) -> Wording:
+def make_wording(text: str) -> SentenceWording:
     """What a sentence says, in the forms in which it is compared."""
-    raw = plain_words(text)
-    said = meaning(text)
-    words = tuple(stem(word) for word in raw if word not in _FILLERS)
+    raw = split_words(text)
+    said = make_meaning(text)
+    words = tuple(stem_word(word) for word in raw if word not in _FILLERS)
     named = said.exact | said.names
     days = {one.lower() for one in _LATIN_MONTHS.findall(text)}
-    return Wording(
+    return SentenceWording(
         words=words,
         meaning=said,
         content=frozenset(_SYNONYMS.get(word, word) for word in said.order),
@@ -317,7 +319,7 @@ def wording(text: str) -> Wording:
     )
 
 
-def plain_words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words as they are written, small, without marks around them; Chinese sign by sign."""
     for pattern, long in _SHORT_FORMS:
         text = pattern.sub(long, text)
@@ -329,14 +331,14 @@ def _words_of(text: str) -> list[str]:
     return _WORD.findall(re.sub(r"(?<=[\w`*]):(?=\s|$|\*)", " : ", text))
 
 
-def same(one: Wording, other: Wording) -> bool:
+def is_same_wording(one: SentenceWording, other: SentenceWording) -> bool:
     """Whether two sentences are the same but for articles, case, marks and endings."""
     return one.words == other.words and one.guards == other.guards and bool(one.words)
 
 
-def says_all_of(one: Wording, other: Wording) -> bool:
+def is_wording_covered(one: SentenceWording, other: SentenceWording) -> bool:
     """Whether a sentence says what the other says: the same, or the same with a reason behind it."""
-    if same(one, other):
+    if is_same_wording(one, other):
         return True
     length = len(other.words)
     if not length or one.words[:length] != other.words or len(one.words) == length:
@@ -344,7 +346,7 @@ def says_all_of(one: Wording, other: Wording) -> bool:
     return one.words[length] in _BECAUSE and one.meaning.negated == other.meaning.negated
 
 
-def clashes(one: Wording, other: Wording) -> bool:
+def has_clash(one: SentenceWording, other: SentenceWording) -> bool:
     """Whether two sentences that share most words differ in what makes another statement of them."""
     left, right = one.meaning, other.meaning
     if left.exact - right.exact and right.exact - left.exact:
@@ -362,11 +364,11 @@ def clashes(one: Wording, other: Wording) -> bool:
     return bool(mine_only and theirs_only) or _order_differs(one.anchors, other.anchors)
 
 
-def near(one: Wording, other: Wording) -> bool:
+def is_near_wording(one: SentenceWording, other: SentenceWording) -> bool:
     """Whether one sentence is the other with some words more behind its beginning, or in other order."""
-    if same(one, other):
+    if is_same_wording(one, other):
         return True
-    if clashes(one, other) or not one.content or not other.content:
+    if has_clash(one, other) or not one.content or not other.content:
         return False
     small, large = sorted((one, other), key=lambda each: len(each.content))
     if not small.content <= large.content:
@@ -376,18 +378,18 @@ def near(one: Wording, other: Wording) -> bool:
     return len(small.content) >= 0.5 * len(large.content) and _same_start(one, other)
 
 
-def likeness(one: Wording, other: Wording) -> float:
+def compute_likeness(one: SentenceWording, other: SentenceWording) -> float:
     """The part of the words of the shorter sentence that the other has too."""
     least = min(len(one.content), len(other.content))
     return len(one.content & other.content) / least if least else 0.0
 
 
-def _odd(one: Wording) -> set[str]:
+def _odd(one: SentenceWording) -> set[str]:
     """Flags, paths and the like: `-x` is not `-q`."""
     return {word for word in one.words if not word.isalnum()}
 
 
-def _same_start(one: Wording, other: Wording) -> bool:
+def _same_start(one: SentenceWording, other: SentenceWording) -> bool:
     left, right = one.meaning.order, other.meaning.order
     count = 0
     for a, b in zip(left, right, strict=False):
@@ -408,7 +410,7 @@ def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 SHARED: Final = 0.3
 """The part of the words of both names that two memories on one subject have in common."""
 _VAGUE: Final = frozenset(
-    tokens(
+    tokenize_text(
         "user users feedback project projects reference references memory memories note notes info "
         "information preference preferences profile general misc about details fact facts setting "
         "settings update updated new old copy again latest current version"
@@ -416,40 +418,45 @@ _VAGUE: Final = frozenset(
 ) | frozenset(["用户", "项目", "笔记"])
 
 
-def name_words(topic: Topic) -> frozenset[str]:
+def find_name_words(topic: Topic) -> frozenset[str]:
     """The words of a memory's name and file that tell what it is about."""
     stem = topic.file.rpartition("/")[2].removesuffix(".md")
-    return frozenset(tokens(f"{topic.name} {stem.replace('_', ' ')}"))
+    return frozenset(tokenize_text(f"{topic.name} {stem.replace('_', ' ')}"))
 
 
-def told(topic: Topic) -> frozenset[str]:
+def find_subject_words(topic: Topic) -> frozenset[str]:
     """The same without the words that every other name has, and without numbers."""
     return frozenset(
-        word for word in name_words(topic) if word not in _VAGUE and not word.isdigit()
+        word for word in find_name_words(topic) if word not in _VAGUE and not word.isdigit()
     )
 
 
-def of_one_subject(one: Topic, other: Topic) -> bool:
+def is_same_subject(one: Topic, other: Topic) -> bool:
     """Whether names or descriptions show that two memories are about the same thing."""
-    if numbered_apart(one, other):
+    if is_numbered_apart(one, other):
         return False
-    return overlap(told(one), told(other)) >= SHARED or _alike_described(one, other)
+    return compute_overlap(
+        find_subject_words(one), find_subject_words(other)
+    ) >= SHARED or _alike_described(one, other)
 
 
-def overlap(one: frozenset[str], other: frozenset[str]) -> float:
+def compute_overlap(one: frozenset[str], other: frozenset[str]) -> float:
     """The part of all their words that two sets share."""
     both = len(one & other)
     return both / (len(one) + len(other) - both) if both else 0.0
 
 
 def _alike_described(one: Topic, other: Topic) -> bool:
-    left, right = frozenset(tokens(one.description)), frozenset(tokens(other.description))
-    return len(left & right) >= 3 and overlap(left, right) >= 0.5
+    left, right = (
+        frozenset(tokenize_text(one.description)),
+        frozenset(tokenize_text(other.description)),
+    )
+    return len(left & right) >= 3 and compute_overlap(left, right) >= 0.5
 
 
-def numbered_apart(one: Topic, other: Topic) -> bool:
+def is_numbered_apart(one: Topic, other: Topic) -> bool:
     """`sprint-12` and `sprint-13` are two things; `no-mocks` and `no-mocks-2` may be one."""
-    left, right = name_words(one), name_words(other)
+    left, right = find_name_words(one), find_name_words(other)
     mine, theirs = (
         {word for word in words if any(sign.isdigit() for sign in word)}
         for words in (left - right, right - left)

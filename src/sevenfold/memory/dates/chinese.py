@@ -8,17 +8,17 @@ from functools import cache
 from typing import Final
 
 from sevenfold.memory.dates.days import (
-    Span,
-    coming,
-    day,
-    in_month,
-    month,
-    period,
-    shifted,
-    week,
-    weekday_of_week,
-    weekend,
-    whole_year,
+    DaySpan,
+    find_day_in_month,
+    find_next_weekday,
+    find_weekday_of_week,
+    make_day_span,
+    make_month_span,
+    make_period_span,
+    make_week_span,
+    make_weekend_span,
+    make_year_span,
+    shift_span,
 )
 from sevenfold.memory.dates.english import Resolve
 
@@ -38,7 +38,7 @@ _LONGEST_MONTH: Final = 31
 _EDGE: Final = r"(?P<edge>底|末|初|中旬)?"
 
 
-def number(text: str) -> int:
+def parse_number(text: str) -> int:
     """`十五` is 15; 0 when it is no number we read."""
     if text.isdigit():
         return int(text)
@@ -51,81 +51,87 @@ def number(text: str) -> int:
     return (_DIGITS.index(tens) if tens else 1) * 10 + (_DIGITS.index(ones) if ones else 0)
 
 
-def _in_words(span: Span, edge: str | None = None) -> Span:
+def _in_words(span: DaySpan, edge: str | None = None) -> DaySpan:
     """A month or a year as it is written in Chinese."""
     first = span.first
     whole = (span.last - first).days > _LONGEST_MONTH
     words = f"{first.year}年" if whole else f"{first.year}年{first.month}月"
-    return Span(first, span.last, f"{words}{edge or ''}", "")
+    return DaySpan(first, span.last, f"{words}{edge or ''}", "")
 
 
-def _named_day(match: re.Match[str], today: datetime.date) -> Span | None:
+def _named_day(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     word = match["word"]
     if word == "后天" and "先天" in match.string:
         return None  # born with, and made later: no date
     by = _DAYS.get(word, _DAYS.get(word[0], 0))
     date = today + datetime.timedelta(days=by)
-    return Span(date, date, f"{date.isoformat()}{_PARTS.get(word[-1], '')}", "")
+    return DaySpan(date, date, f"{date.isoformat()}{_PARTS.get(word[-1], '')}", "")
 
 
 def _weekday_number(character: str) -> int:
     return 6 if character in "日天" else _DIGITS.index(character) - 1
 
 
-def _weekday(match: re.Match[str], today: datetime.date) -> Span | None:
-    return day(weekday_of_week(today, _weekday_number(match["weekday"]), _SHIFT[match["which"]]))
+def _weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    return make_day_span(
+        find_weekday_of_week(today, _weekday_number(match["weekday"]), _SHIFT[match["which"]])
+    )
 
 
-def _week(match: re.Match[str], today: datetime.date) -> Span | None:
+def _week(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     there = today + datetime.timedelta(days=7 * _SHIFT[match["which"]])
     if match["end"]:
-        span = weekend(there)
-        return Span(span.first, span.last, f"{span.first.isoformat()}的周末", "")
-    span = week(there)
-    return Span(span.first, span.last, f"{span.first.isoformat()}那一周", "")
+        span = make_weekend_span(there)
+        return DaySpan(span.first, span.last, f"{span.first.isoformat()}的周末", "")
+    span = make_week_span(there)
+    return DaySpan(span.first, span.last, f"{span.first.isoformat()}那一周", "")
 
 
-def _month(match: re.Match[str], today: datetime.date) -> Span | None:
-    there = month(today.year, today.month + _SHIFT[match["which"]])
+def _month(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    there = make_month_span(today.year, today.month + _SHIFT[match["which"]])
     if match["number"]:
-        return in_month(there, number(match["number"]))
+        return find_day_in_month(there, parse_number(match["number"]))
     return _in_words(there, match["edge"])
 
 
-def _quarter(match: re.Match[str], today: datetime.date) -> Span | None:
-    there = period("quarter", today, _SHIFT[match["which"]])
-    return Span(there.first, there.last, f"{there.words}{match['edge'] or ''}", "")
+def _quarter(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    there = make_period_span("quarter", today, _SHIFT[match["which"]])
+    return DaySpan(there.first, there.last, f"{there.words}{match['edge'] or ''}", "")
 
 
-def _year(match: re.Match[str], today: datetime.date) -> Span | None:
+def _year(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     there = today.year + _YEARS[match["word"]]
     if not match["month"]:
-        return _in_words(whole_year(there), match["edge"])
-    named = number(match["month"])
+        return _in_words(make_year_span(there), match["edge"])
+    named = parse_number(match["month"])
     if not 1 <= named <= 12:
         return None
-    whole = month(there, named)
-    return in_month(whole, number(match["number"])) if match["number"] else _in_words(whole)
+    whole = make_month_span(there, named)
+    return (
+        find_day_in_month(whole, parse_number(match["number"]))
+        if match["number"]
+        else _in_words(whole)
+    )
 
 
-def _this_end(match: re.Match[str], today: datetime.date) -> Span | None:
+def _this_end(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """`月底前`: of this month, unless it is over already."""
     if match["word"].startswith("年"):
-        return _in_words(whole_year(today.year), "底")
-    return _in_words(month(today.year, today.month), "底") if today.day < 25 else None
+        return _in_words(make_year_span(today.year), "底")
+    return _in_words(make_month_span(today.year, today.month), "底") if today.day < 25 else None
 
 
-def _counted(match: re.Match[str], today: datetime.date) -> Span | None:
-    count, unit = number(match["count"]), _UNITS.get(match["unit"], "week")
+def _counted(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    count, unit = parse_number(match["count"]), _UNITS.get(match["unit"], "week")
     if not count:
         return None
-    there = shifted(unit, today, -count if match["side"] == "前" else count)
+    there = shift_span(unit, today, -count if match["side"] == "前" else count)
     return there if unit in ("day", "week") else _in_words(there)
 
 
-def _coming_weekday(match: re.Match[str], today: datetime.date) -> Span | None:
+def _coming_weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     weekday = _weekday_number(match["weekday"])
-    return None if weekday == today.weekday() else day(coming(today, weekday))
+    return None if weekday == today.weekday() else make_day_span(find_next_weekday(today, weekday))
 
 
 _SAID: Final = r"(?P<number>[一二三四五六七八九十]{1,3}|\d{1,2})"
@@ -137,7 +143,7 @@ _FROM_NOW: Final = (
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], Resolve], ...]:
+def make_rules() -> tuple[tuple[re.Pattern[str], Resolve], ...]:
     """In the order in which they are tried."""
     return tuple((re.compile(pattern), resolve) for pattern, resolve in _RULES)
 

@@ -15,20 +15,20 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from sevenfold.memory.dates.days import (
-    Span,
-    coming,
-    day,
-    gone,
-    in_month,
-    month,
-    night,
-    period,
-    shifted,
-    week,
-    weekday_of_week,
+    DaySpan,
+    find_day_in_month,
+    find_next_weekday,
+    find_previous_weekday,
+    find_weekday_of_week,
+    make_day_span,
+    make_month_span,
+    make_night_span,
+    make_period_span,
+    make_week_span,
+    shift_span,
 )
 
-Resolve: TypeAlias = Callable[[re.Match[str], datetime.date], Span | None]
+Resolve: TypeAlias = Callable[[re.Match[str], datetime.date], DaySpan | None]
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = (
@@ -49,18 +49,18 @@ _NOT_OF: Final = rf"(?!\s+of\b|\s+in\s+(?:{'|'.join(_MONTHS)})|\s+end\b|-\w)"
 _BEFORE: Final = {"last": -1, "previous": -1, "this": 0, "next": 1}
 
 
-def weekday_number(name: str) -> int:
+def parse_weekday(name: str) -> int:
     return _DAYS.index(name[:3].lower())
 
 
-def _named_day(match: re.Match[str], today: datetime.date) -> Span | None:
+def _named_day(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     words = " ".join(match["word"].lower().split())
     by = next(n for start, n in _DAY_WORDS if words.removeprefix("the ").startswith(start))
     date = today + datetime.timedelta(days=by)
     if words in ("tonight", "last night") or (match["part"] or "").lower() == "night":
-        return night(date)
+        return make_night_span(date)
     part = match["part"] or next((p for p in _PARTS if words.endswith(p)), "")
-    return day(date, part.lower())
+    return make_day_span(date, part.lower())
 
 
 _PARTS: Final = ("morning", "afternoon", "evening")
@@ -70,40 +70,40 @@ _DAY_WORDS: Final = (
 )  # fmt: skip
 
 
-def _weekday(match: re.Match[str], today: datetime.date) -> Span | None:
+def _weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     which = " ".join(match["which"].lower().split())
-    date = _that_weekday(which, weekday_number(match["weekday"]), today)
-    return None if date is None else day(date, (match["part"] or "").lower())
+    date = _that_weekday(which, parse_weekday(match["weekday"]), today)
+    return None if date is None else make_day_span(date, (match["part"] or "").lower())
 
 
 def _that_weekday(which: str, weekday: int, today: datetime.date) -> datetime.date | None:
     """None where people differ: `last Monday` on a Tuesday, `this Monday` on a Wednesday."""
     if which == "next":
-        return weekday_of_week(today, weekday, 1)
+        return find_weekday_of_week(today, weekday, 1)
     if which in ("last", "previous"):
-        date = gone(today, weekday)
-        return date if date < weekday_of_week(today, 0) or today.weekday() == weekday else None
+        date = find_previous_weekday(today, weekday)
+        return date if date < find_weekday_of_week(today, 0) or today.weekday() == weekday else None
     if which == "this past":
-        return gone(today, weekday)
+        return find_previous_weekday(today, weekday)
     if which == "this":
-        date = weekday_of_week(today, weekday)
+        date = find_weekday_of_week(today, weekday)
         if date < today and today.weekday() != 6:  # on a Sunday the new week is meant
             return None
-        return date if date >= today else coming(today, weekday)
-    return coming(today, weekday)
+        return date if date >= today else find_next_weekday(today, weekday)
+    return find_next_weekday(today, weekday)
 
 
-def _weekday_of_week(match: re.Match[str], today: datetime.date) -> Span | None:
+def _weekday_of_week(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     by = _BEFORE[match["which_week"].lower()]
-    return day(weekday_of_week(today, weekday_number(match["weekday"]), by))
+    return make_day_span(find_weekday_of_week(today, parse_weekday(match["weekday"]), by))
 
 
-def _weekday_after_next(match: re.Match[str], today: datetime.date) -> Span | None:
+def _weekday_after_next(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """The one after the next that comes; on the day itself nobody knows which is counted."""
-    weekday = weekday_number(match["weekday"])
+    weekday = parse_weekday(match["weekday"])
     if weekday == today.weekday():
         return None
-    return day(coming(today, weekday) + datetime.timedelta(days=7))
+    return make_day_span(find_next_weekday(today, weekday) + datetime.timedelta(days=7))
 
 
 def _edge_of(match: re.Match[str]) -> str:
@@ -111,36 +111,36 @@ def _edge_of(match: re.Match[str]) -> str:
     return f"the {edge}" if edge.startswith(("end", "beginning", "start", "middle")) else edge
 
 
-def _period(match: re.Match[str], today: datetime.date) -> Span | None:
+def _period(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     which, unit = match["which"].lower(), re.sub(r"[\s-]", "", match["unit"].lower())
     if which not in _BEFORE or unit == "yr":
         by = {"yr": _BEFORE.get(which)}.get(unit)
-        return None if by is None else period("year", today, by, _edge_of(match))
+        return None if by is None else make_period_span("year", today, by, _edge_of(match))
     if unit == "weekend" and today.weekday() >= 5:
         return None  # on a weekend nobody knows which one is meant
     if unit == "weekend" and which == "next":
         return None  # the coming one for some, the one after it for others
-    return period(unit, today, _BEFORE[which], _edge_of(match))
+    return make_period_span(unit, today, _BEFORE[which], _edge_of(match))
 
 
-def _after_next(match: re.Match[str], today: datetime.date) -> Span | None:
-    return period(match["unit"].lower(), today, 2)
+def _after_next(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    return make_period_span(match["unit"].lower(), today, 2)
 
 
-def _named_month(match: re.Match[str], today: datetime.date) -> Span | None:
+def _named_month(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """Only where there is one answer: in November, `next March` is of next year."""
     which, number = match["which"].lower(), _MONTHS.index(match["month"].lower()) + 1
     edge = _edge_of(match)
     if which == "this":
-        return month(today.year, number, edge)
+        return make_month_span(today.year, number, edge)
     if which == "next" and number <= today.month:
-        return month(today.year + 1, number, edge)
+        return make_month_span(today.year + 1, number, edge)
     if which == "last" and number >= today.month:
-        return month(today.year - 1, number, edge)
+        return make_month_span(today.year - 1, number, edge)
     return None
 
 
-def _counted(match: re.Match[str], today: datetime.date) -> Span | None:
+def _counted(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     words = match["count"].lower()
     count = _NUMBERS.get(words)
     count = int(words) if count is None else count
@@ -148,54 +148,60 @@ def _counted(match: re.Match[str], today: datetime.date) -> Span | None:
     if unit == "fortnight":
         unit, count = "week", count * 2
     back = (match.groupdict().get("side") or "").lower() == "ago"
-    return shifted(unit, today, -count if back else count)
+    return shift_span(unit, today, -count if back else count)
 
 
-def _weekdays_ago(match: re.Match[str], today: datetime.date) -> Span | None:
-    words, weekday = match["count"].lower(), weekday_number(match["weekday"])
+def _weekdays_ago(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    words, weekday = match["count"].lower(), parse_weekday(match["weekday"])
     count = _NUMBERS.get(words)
     count = int(words) if count is None else count
-    return day(gone(today, weekday) - datetime.timedelta(days=7 * (count - 1))) if count else None
+    return (
+        make_day_span(
+            find_previous_weekday(today, weekday) - datetime.timedelta(days=7 * (count - 1))
+        )
+        if count
+        else None
+    )
 
 
-def _end_of(match: re.Match[str], today: datetime.date) -> Span | None:
+def _end_of(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     unit = match["unit"].lower()
     which = (match["which"] or "this").lower()
     if unit == "day":
-        return day(today + datetime.timedelta(days=_BEFORE[which]))
+        return make_day_span(today + datetime.timedelta(days=_BEFORE[which]))
     if unit.startswith("weekend"):
         return None
-    return period({"yr": "year"}.get(unit, unit), today, _BEFORE[which], "the end of")
+    return make_period_span({"yr": "year"}.get(unit, unit), today, _BEFORE[which], "the end of")
 
 
-def _short_end(match: re.Match[str], today: datetime.date) -> Span | None:
+def _short_end(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     unit = match["short"].lower()[-1]
     if unit == "d":
-        return day(today)
+        return make_day_span(today)
     if unit == "w":
-        return week(today, "the end of")
+        return make_week_span(today, "the end of")
     name = {"m": "month", "q": "quarter", "y": "year"}[unit]
-    return period(name, today, 0, "the end of")
+    return make_period_span(name, today, 0, "the end of")
 
 
-def _day_of_month(match: re.Match[str], today: datetime.date) -> Span | None:
-    there = period("month", today, _BEFORE[match["which"].lower()])
-    return in_month(there, int(match["number"]))
+def _day_of_month(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    there = make_period_span("month", today, _BEFORE[match["which"].lower()])
+    return find_day_in_month(there, int(match["number"]))
 
 
-def coming_weekday(match: re.Match[str], today: datetime.date) -> Span | None:
+def resolve_coming_weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """`by Friday`; on a Friday nobody knows which one is meant."""
-    weekday = weekday_number(match["weekday"])
+    weekday = parse_weekday(match["weekday"])
     if weekday == today.weekday():
         return None
-    return day(coming(today, weekday), (match["part"] or "").lower())
+    return make_day_span(find_next_weekday(today, weekday), (match["part"] or "").lower())
 
 
-def past_weekday(match: re.Match[str], today: datetime.date) -> Span | None:
-    weekday = weekday_number(match["weekday"])
+def resolve_past_weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    weekday = parse_weekday(match["weekday"])
     if weekday == today.weekday():
         return None
-    return day(gone(today, weekday), (match["part"] or "").lower())
+    return make_day_span(find_previous_weekday(today, weekday), (match["part"] or "").lower())
 
 
 def _rule(pattern: str, resolve: Resolve) -> tuple[re.Pattern[str], Resolve]:
@@ -207,7 +213,7 @@ PREPOSITION: Final = r"(?P<pre>on|by|until|till|before|due|since|starting|from|f
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], Resolve], ...]:
+def make_rules() -> tuple[tuple[re.Pattern[str], Resolve], ...]:
     """What says itself when it is; in the order in which they are tried."""
     return tuple(_rule(pattern, resolve) for pattern, resolve in _RULES)
 
@@ -262,12 +268,12 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
 
 
 @cache
-def weekday() -> re.Pattern[str]:
+def make_weekday_pattern() -> re.Pattern[str]:
     """`on Friday`: what stands around it says whether it was or will be."""
     return _rule(
         rf"{PREPOSITION}{_DAY}{_PART}{_NOT_OF}"
         r"(?!\s+(?:(?:of|from)\s+)?(?:last|previous|this|next)\s+week|\s+after\s+next)",
-        coming_weekday,
+        resolve_coming_weekday,
     )[0]
 
 
@@ -347,7 +353,7 @@ _HAN_ONCE: Final = re.compile(
 _HAN_PAST: Final = re.compile("昨|前天|上|去年|今|本|这|這|.*前$")
 
 
-def is_standing(before: str, expression: str, behind: str) -> bool:
+def is_standing_expression(before: str, expression: str, behind: str) -> bool:
     """`before` and `behind` are the rest of the sentence around an expression in English."""
     sentence = f"{before}{expression}{behind}"
     if _WEEKDAY.match(expression):
@@ -384,7 +390,7 @@ def _weekday_habits(before: str, sentence: str) -> bool:
     return held and not _WAS.search(before)
 
 
-def is_standing_in_chinese(before: str, expression: str, behind: str) -> bool:
+def is_standing_chinese(before: str, expression: str, behind: str) -> bool:
     """The same for an expression in Chinese, which has no tenses: some words tell of one time."""
     sentence = f"{before}{expression}{behind}"
     if _HAN_ONCE.search(re.split("[，,]", before)[-1] + re.split("[，,]", behind)[0]):

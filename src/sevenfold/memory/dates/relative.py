@@ -21,9 +21,9 @@ import msgspec
 
 from sevenfold.memory.dates import chinese as chinese_dates
 from sevenfold.memory.dates import english as english_dates
-from sevenfold.memory.dates.days import EARLIEST, LATEST, Span
-from sevenfold.memory.dates.english import is_standing, is_standing_in_chinese
-from sevenfold.memory.links import without_code
+from sevenfold.memory.dates.days import EARLIEST, LATEST, DaySpan
+from sevenfold.memory.dates.english import is_standing_chinese, is_standing_expression
+from sevenfold.memory.links import blank_out_code
 
 LONGEST: Final = 200_000
 """Characters of a text that are looked at."""
@@ -98,18 +98,18 @@ _MANY_DAYS: Final = re.compile(r"\b(?:\d+|two|three|four|five|several|few)\s+day
 """`2 day before yesterday`."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RelativeDate(msgspec.Struct, frozen=True):
     """An expression where it stands, and what it means."""
 
     start: int
     end: int
-    span: Span
+    span: DaySpan
 
 
-def absolute(text: str, at: float, kept: Collection[str] = ()) -> str:
+def make_dates_absolute(text: str, at: float, kept: Collection[str] = ()) -> str:
     """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay."""
     out, done = [], 0
-    for place in places(text, at):
+    for place in find_relative_dates(text, at):
         if kept and _line_of(text, place.start) in kept:
             continue
         out += [text[done : place.start], _written(text, place)]
@@ -121,31 +121,31 @@ def _line_of(text: str, at: int) -> str:
     return text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
 
 
-def resolved(expression: str, at: float) -> Span | None:
+def resolve_expression(expression: str, at: float) -> DaySpan | None:
     """What an expression that stands alone means; None when it is no relative date or not sure."""
     today = _day(at)
     words = " ".join(expression.split())
     if today is None or not words:
         return None
-    for rules in (english_dates.rules(), chinese_dates.rules()):
+    for rules in (english_dates.make_rules(), chinese_dates.make_rules()):
         for pattern, resolve in rules:
             match = pattern.fullmatch(words)
             if match is not None:
                 return _safely(resolve, match, today)
-    match = english_dates.weekday().fullmatch(words)
-    return _safely(english_dates.coming_weekday, match, today) if match else None
+    match = english_dates.make_weekday_pattern().fullmatch(words)
+    return _safely(english_dates.resolve_coming_weekday, match, today) if match else None
 
 
-def places(text: str, at: float) -> list[Place]:
+def find_relative_dates(text: str, at: float) -> list[RelativeDate]:
     """The relative dates of a text that are sure, in order."""
     today = _day(at)
     head = text[:LONGEST]
     wide = not head.isascii() and _HAN.search(head) is not None
     if today is None or not (wide or _HINT.search(head)):
         return []
-    plain = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), without_code(head))
+    plain = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), blank_out_code(head))
     found = sorted(_found(plain, today, wide), key=lambda one: (one[0].start(), -one[0].end()))
-    kept: list[Place] = []
+    kept: list[RelativeDate] = []
     taken = 0
     for match, span in found:
         if match.start() < taken:
@@ -153,28 +153,28 @@ def places(text: str, at: float) -> list[Place]:
         taken = match.end()  # also by what is not sure: no part of it is sure then
         if span is not None and not _is_dated(plain, match):
             start = match.end("pre") + 1 if "pre" in match.re.groupindex else match.start()
-            kept.append(Place(_past_spaces(plain, start), match.end(), span))
+            kept.append(RelativeDate(_past_spaces(plain, start), match.end(), span))
     return kept
 
 
 def _found(
     plain: str, today: datetime.date, wide: bool
-) -> Iterator[tuple[re.Match[str], Span | None]]:
-    for pattern, resolve in english_dates.rules():
+) -> Iterator[tuple[re.Match[str], DaySpan | None]]:
+    for pattern, resolve in english_dates.make_rules():
         for match in pattern.finditer(plain):
             yield match, _safely(resolve, match, today) if _is_meant(plain, match) else None
-    for match in english_dates.weekday().finditer(plain):
+    for match in english_dates.make_weekday_pattern().finditer(plain):
         yield match, _weekday(plain, match, today)
-    for pattern, resolve in chinese_dates.rules() if wide else ():
+    for pattern, resolve in chinese_dates.make_rules() if wide else ():
         for match in pattern.finditer(plain):
             before, behind = _around(plain, match)
-            meant = not is_standing_in_chinese(before, match.group(), behind)
+            meant = not is_standing_chinese(before, match.group(), behind)
             yield match, _safely(resolve, match, today) if meant else None
 
 
 def _safely(
     resolve: english_dates.Resolve, match: re.Match[str], today: datetime.date
-) -> Span | None:
+) -> DaySpan | None:
     try:
         return resolve(match, today)
     except (OverflowError, ValueError):  # a year that no calendar knows
@@ -211,7 +211,7 @@ def _is_meant(text: str, match: re.Match[str]) -> bool:
     before, behind = _around(text, match)
     if _COUNTED.search(before) or _MANY_DAYS.search(before + match.group()[:3]):
         return False
-    if is_standing(before, match.group(), behind) or not _is_owner(before, behind):
+    if is_standing_expression(before, match.group(), behind) or not _is_owner(before, behind):
         return False
     if "word" in groups and match["word"].lower() == "today":
         possessive = text[match.end() : match.end() + 1] in "'’" and match.end() < len(text)
@@ -235,26 +235,28 @@ def _is_owner(before: str, behind: str) -> bool:
     return bool(_WAS.search(before + behind[2:]) or re.search(r"\bwill\b", behind, re.IGNORECASE))
 
 
-def _weekday(text: str, match: re.Match[str], today: datetime.date) -> Span | None:
+def _weekday(text: str, match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """`on Friday`: the nearest sign before it, else behind it, says whether it was or will be."""
     before, behind = _around(text, match)
-    if is_standing(before, match.group(), behind) or _A_WEEK.search(before + behind):
+    if is_standing_expression(before, match.group(), behind) or _A_WEEK.search(before + behind):
         return None
     pre = match["pre"].lower()
     if pre in ("from", "for", "to"):
         moved = _MOVED.search(before) is not None
-        return _safely(english_dates.coming_weekday, match, today) if moved else None
+        return _safely(english_dates.resolve_coming_weekday, match, today) if moved else None
     if pre == "since":
-        return _safely(english_dates.past_weekday, match, today)
+        return _safely(english_dates.resolve_past_weekday, match, today)
     if pre in ("by", "until", "till", "due"):
         past = _WAS.search(before) is not None and _WILL.search(before) is None
-        return None if past else _safely(english_dates.coming_weekday, match, today)
+        return None if past else _safely(english_dates.resolve_coming_weekday, match, today)
     was, will = _last(_WAS, before), _last(_WILL, before)
     if was == will < 0:
         was, will = -_first(_WAS, behind), -_first(_WILL, behind)
     if was == will:
         return None
-    resolve = english_dates.past_weekday if was > will else english_dates.coming_weekday
+    resolve = (
+        english_dates.resolve_past_weekday if was > will else english_dates.resolve_coming_weekday
+    )
     return _safely(resolve, match, today)
 
 
@@ -283,7 +285,7 @@ def _past_spaces(text: str, start: int) -> int:
     return start
 
 
-def _written(text: str, place: Place) -> str:
+def _written(text: str, place: RelativeDate) -> str:
     """The date, with a preposition where an English sentence needs one."""
     span, before = place.span, text[max(0, place.start - 20) : place.start]
     inside = text[place.start : place.end]
@@ -397,14 +399,14 @@ _WORDS: Final = (
 )  # fmt: skip
 
 
-def relative_dates(text: str) -> list[str]:
+def list_relative_dates(text: str) -> list[str]:
     """The relative dates of a text, as they stand there, in order, each once."""
     text = text[:LONGEST_DATES]
     wide = not text.isascii() and _HAN_DATES.search(text) is not None
     windows = _windows(text)
     if not wide and not windows:
         return []
-    plain = _QUOTED_DATES.sub(_blank, without_code(text))
+    plain = _QUOTED_DATES.sub(_blank, blank_out_code(text))
     found = [
         match
         for start, end in windows

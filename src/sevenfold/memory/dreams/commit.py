@@ -20,19 +20,37 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.dreams.journal import Intent, Journal, Step, pending
-from sevenfold.memory.dreams.losses import Explanations, Shelf, in_plain_words
-from sevenfold.memory.dreams.merge import Conflict, Files, joined, merged_lines
-from sevenfold.memory.dreams.plan import Outcome, Plan, Wanted, changeable, planned, with_facts
-from sevenfold.memory.dreams.stage import Staged, discard
-from sevenfold.memory.dreams.statements import Fact, stated
-from sevenfold.memory.folder.files import Opened, Overtaken, Stamp
-from sevenfold.memory.folder.folder import RECORDED, Desk, Pending, digest, is_topic
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.dreams.journal import (
+    DreamJournal,
+    JournalIntent,
+    JournalStep,
+    is_commit_pending,
+)
+from sevenfold.memory.dreams.losses import Explanations, StatementIndex, add_plain_keys
+from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream, merge_lines
+from sevenfold.memory.dreams.plan import (
+    CommitPlan,
+    DreamInput,
+    DreamOutcome,
+    append_facts,
+    is_changeable,
+    plan_commit,
+)
+from sevenfold.memory.dreams.stage import DreamStage, discard_stage
+from sevenfold.memory.dreams.statements import MemoryFact, read_facts
+from sevenfold.memory.folder.changes import apply_changes
+from sevenfold.memory.folder.files import ConcurrentWrite, FileStamp, OpenFolder
+from sevenfold.memory.folder.folder import (
+    RECORDED,
+    FolderTransaction,
+    PendingWrite,
+    digest_bytes,
+    is_topic,
+)
 from sevenfold.memory.folder.names import INDEX_NAME
-from sevenfold.memory.folder.undo import times_of
-from sevenfold.memory.folder.write import applied
-from sevenfold.memory.history.revisions import Author, Revision, one_line
+from sevenfold.memory.folder.undo import find_write_times
+from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
 from sevenfold.memory.store import MemoryStore
 
 _RECENT = 20
@@ -40,9 +58,9 @@ _RECENT = 20
 _TRIES = 20
 
 
-def finished(desk: Desk, state: Path) -> str:
+def finish_pending_dream(desk: FolderTransaction, state: Path) -> str:
     """Go on or go back, under the lock and before anything else is done; says which, in a sentence."""
-    journal = Journal(state)
+    journal = DreamJournal(state)
     intent = journal.read()
     if intent is None:
         journal.end()
@@ -54,22 +72,26 @@ def finished(desk: Desk, state: Path) -> str:
     for _ in range(_TRIES):
         try:
             forward = not journal.turned_back and _nobody_came(desk.at, intent)
-            said = _forward(desk, journal, intent) if forward else taken_back(desk, journal, intent)
-        except Overtaken:  # somebody writes there right now: look again
+            said = (
+                _forward(desk, journal, intent)
+                if forward
+                else take_back_dream(desk, journal, intent)
+            )
+        except ConcurrentWrite:  # somebody writes there right now: look again
             continue
         desk.ledgers.forget()  # what it knows is from before the crash
         return said
     return ""
 
 
-def taken_back(desk: Desk, journal: Journal, intent: Intent) -> str:
+def take_back_dream(desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent) -> str:
     """Every file that still is what the dream wrote becomes what it was before."""
     journal.turn_back()
     whole = True
     for number in reversed(range(len(intent.steps))):
         try:
             _step_back(desk.at, journal, number, intent.steps[number])
-        except (StorageFailure, Refused, Overtaken):
+        except (StorageFailure, Refused, ConcurrentWrite):
             whole = False
     if not whole or not _all_said(desk.at, journal, intent):
         # the journal stays: the next one tries again
@@ -82,7 +104,7 @@ def taken_back(desk: Desk, journal: Journal, intent: Intent) -> str:
     return "A dream that was cut off while it was saved has been taken back; nothing is changed."
 
 
-def _step_back(at: Opened, journal: Journal, number: int, step: Step) -> None:
+def _step_back(at: OpenFolder, journal: DreamJournal, number: int, step: JournalStep) -> None:
     """One file as it was. Where somebody has written since, only what the dream did is taken out."""
     for tries in range(_TRIES):
         data, stamp = _now(at, step.file)
@@ -93,17 +115,17 @@ def _step_back(at: Opened, journal: Journal, number: int, step: Step) -> None:
             if data is None or wanted is None or not step.new:
                 return  # removed by somebody, or written where nothing was: it is theirs
             made = journal.content(number, "new", step.new)
-            wanted = merged_lines(made or b"", wanted, data)
+            wanted = merge_lines(made or b"", wanted, data)
             if wanted is None or len(wanted) > RECORDED:
                 return
         try:
             return _put(at, step.file, wanted, stamp)
-        except Overtaken:
+        except ConcurrentWrite:
             if tries == _TRIES - 1:
                 raise
 
 
-def _all_said(at: Opened, journal: Journal, intent: Intent) -> bool:
+def _all_said(at: OpenFolder, journal: DreamJournal, intent: JournalIntent) -> bool:
     """What the dream had moved elsewhere is said again in the file it came from, whoever wrote there."""
     before: dict[str, bytes] = {}
     after: dict[str, bytes] = {}
@@ -119,28 +141,30 @@ def _all_said(at: Opened, journal: Journal, intent: Intent) -> bool:
                     files[step.file] = kept
         for file, facts in _moved_out(before, made, after).items():
             data, stamp = _now(at, file)
-            at.write(file, with_facts(data or b"", facts, ""), stamp)
+            at.write(file, append_facts(data or b"", facts, ""), stamp)
     except (StorageFailure, Refused):
         return False
     return True
 
 
-def _moved_out(before: Files, made: Files, after: Files) -> dict[str, list[Fact]]:
+def _moved_out(before: Files, made: Files, after: Files) -> dict[str, list[MemoryFact]]:
     """What is nowhere now, and was not in the file any more when somebody wrote there."""
-    there = Shelf(after, before)
-    found: dict[str, list[Fact]] = {}
+    there = StatementIndex(after, before)
+    found: dict[str, list[MemoryFact]] = {}
     for file, data in before.items():
         if after.get(file) == data:
             continue
-        left = Shelf({file: made[file]} if file in made else {})
+        left = StatementIndex({file: made[file]} if file in made else {})
         facts = [
-            one.fact for one in stated(data, file) if not (there.holder(one) or left.holder(one))
+            one.fact
+            for one in read_facts(data, file)
+            if not (there.holder(one) or left.holder(one))
         ]
         found |= {file: facts} if facts else {}
     return found
 
 
-def _forward(desk: Desk, journal: Journal, intent: Intent) -> str:
+def _forward(desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent) -> str:
     try:
         new = [journal.content(at, "new", step.new) for at, step in enumerate(intent.steps)]
         for step, wanted in zip(intent.steps, new, strict=True):
@@ -148,13 +172,13 @@ def _forward(desk: Desk, journal: Journal, intent: Intent) -> str:
             if not _is(data, step.new):
                 _put(desk.at, step.file, wanted, stamp)
     except (StorageFailure, Refused):
-        return taken_back(desk, journal, intent)
+        return take_back_dream(desk, journal, intent)
     _record(desk, intent, intent.summary)
     journal.end()
     return "A dream that was cut off while it was saved has been completed."
 
 
-def _record(desk: Desk, intent: Intent, summary: str) -> None:
+def _record(desk: FolderTransaction, intent: JournalIntent, summary: str) -> None:
     """In the history stands what is there now; nothing new where nothing changed."""
     files: dict[str, bytes | None] = {}
     for step in intent.steps:
@@ -166,7 +190,7 @@ def _record(desk: Desk, intent: Intent, summary: str) -> None:
     desk.record(files, intent.author, summary)
 
 
-def _recorded(desk: Desk, intent: Intent) -> bool:
+def _recorded(desk: FolderTransaction, intent: JournalIntent) -> bool:
     """Whether it had come as far as the history: then it was complete."""
     try:
         recent = desk.past.ask(lambda history: history.log(limit=_RECENT))
@@ -176,11 +200,11 @@ def _recorded(desk: Desk, intent: Intent) -> bool:
     return any((one.author, one.summary, one.at) == same for one in recent)
 
 
-def _nobody_came(at: Opened, intent: Intent) -> bool:
+def _nobody_came(at: OpenFolder, intent: JournalIntent) -> bool:
     return all(_known(at, step) for step in intent.steps)
 
 
-def _known(at: Opened, step: Step) -> bool:
+def _known(at: OpenFolder, step: JournalStep) -> bool:
     try:
         data, _ = _now(at, step.file)
     except (StorageFailure, Refused):
@@ -189,10 +213,10 @@ def _known(at: Opened, step: Step) -> bool:
 
 
 def _is(data: bytes | None, expected: str) -> bool:
-    return ("" if data is None else digest(data)) == expected
+    return ("" if data is None else digest_bytes(data)) == expected
 
 
-def _now(at: Opened, file: str) -> tuple[bytes | None, Stamp | None]:
+def _now(at: OpenFolder, file: str) -> tuple[bytes | None, FileStamp | None]:
     stamp = at.stamp(file)
     if stamp is None:
         return None, None
@@ -200,20 +224,20 @@ def _now(at: Opened, file: str) -> tuple[bytes | None, Stamp | None]:
     return data, stamp
 
 
-def _put(at: Opened, file: str, data: bytes | None, stamp: Stamp | None) -> None:
+def _put(at: OpenFolder, file: str, data: bytes | None, stamp: FileStamp | None) -> None:
     if data is not None:
         at.write(file, data, stamp)
     elif stamp is not None:
         at.remove(file, stamp)
 
 
-def commit(
+def commit_dream(
     store: MemoryStore,
-    staged: Staged,
+    staged: DreamStage,
     author: Author,
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
-) -> Outcome:
+) -> DreamOutcome:
     """Make the dream's changes part of the folder; the copy is discarded when that is done.
 
     `explained` says why statements or files were let go, `sessions` which may be named as evidence.
@@ -221,68 +245,68 @@ def commit(
     """
     with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
         outcome = store.changing(lambda desk: _committed(desk, store, wanted))
-    discard(staged)
+    discard_stage(staged)
     return outcome
 
 
-def preview(
+def preview_dream(
     store: MemoryStore,
-    staged: Staged,
+    staged: DreamStage,
     author: Author,
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
-) -> Outcome:
-    """What `commit` would do now, with its diff; nothing is changed."""
-    from sevenfold.memory.history.objects import unified
+) -> DreamOutcome:
+    """What `commit_dream` would do now, with its diff; nothing is changed."""
+    from sevenfold.memory.history.objects import make_unified_diff
 
     with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
-        plan = store.changing(lambda desk: planned(desk, wanted, keep_orders=False))
-    diff = "".join(unified(file, plan.old[file], data) for file, data in plan.new.items())
+        plan = store.changing(lambda desk: plan_commit(desk, wanted, keep_orders=False))
+    diff = "".join(make_unified_diff(file, plan.old[file], data) for file, data in plan.new.items())
     return msgspec.structs.replace(plan.outcome, diff=diff)
 
 
 def _wanted(
-    staged: Staged,
+    staged: DreamStage,
     author: Author,
     explained: Explanations | None,
     sessions: Collection[str],
-) -> Wanted:
-    by = Author(author.kind, one_line(author.session), one_line(author.reason))
-    return Wanted(
+) -> DreamInput:
+    by = Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason))
+    return DreamInput(
         before=staged.before(),
         dreamt=staged.dreamt(),
         author=by,
-        explained=in_plain_words(explained or {}),
+        explained=add_plain_keys(explained or {}),
         sessions=frozenset(sessions),
         times=staged.times(),
     )
 
 
 @contextmanager
-def _read_through(wanted: Wanted) -> Iterator[Wanted]:
+def _read_through(wanted: DreamInput) -> Iterator[DreamInput]:
     """Do the long part before the folder is locked: nobody should wait for it."""
     try:
         for files in (wanted.before, wanted.dreamt):
             for file, data in files.items():
-                if changeable(file):
-                    stated(data, file)
+                if is_changeable(file):
+                    read_facts(data, file)
         yield wanted
     finally:
-        stated.cache_clear()
+        read_facts.cache_clear()
 
 
-def _committed(desk: Desk, store: MemoryStore, wanted: Wanted) -> Outcome:
-    if pending(store.state):  # an attempt of ours that could not be taken back at once
-        finished(desk, store.state)
-        raise Overtaken
-    plan = planned(desk, wanted)
+def _committed(desk: FolderTransaction, store: MemoryStore, wanted: DreamInput) -> DreamOutcome:
+    if is_commit_pending(store.state):  # an attempt of ours that could not be taken back at once
+        finish_pending_dream(desk, store.state)
+        raise ConcurrentWrite
+    plan = plan_commit(desk, wanted)
     if not plan.new:
         return plan.outcome
     summary = _told(plan.outcome)
-    journal = Journal(store.state)
+    journal = DreamJournal(store.state)
     intent = journal.begin(wanted.author, summary, desk.now, plan.old, plan.new)
-    digests = {file: "" if data is None else digest(data) for file, data in plan.new.items()}
-    desk.ledgers.announce(Pending(desk.ledger.head, wanted.author, summary, digests))
+    digests = {file: "" if data is None else digest_bytes(data) for file, data in plan.new.items()}
+    desk.ledgers.announce(PendingWrite(desk.ledger.head, wanted.author, summary, digests))
     _apply(desk, journal, intent, plan)
     row = desk.ledger.rows.get(INDEX_NAME)
     files = {file: data for file, data in plan.new.items() if file != INDEX_NAME}
@@ -294,7 +318,9 @@ def _committed(desk: Desk, store: MemoryStore, wanted: Wanted) -> Outcome:
     return msgspec.structs.replace(plan.outcome, revision=revision)
 
 
-def _apply(desk: Desk, journal: Journal, intent: Intent, plan: Plan) -> None:
+def _apply(
+    desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent, plan: CommitPlan
+) -> None:
     """Write what is new before anything goes; whatever is in the way takes everything back."""
     try:
         for file, data in plan.new.items():
@@ -305,12 +331,12 @@ def _apply(desk: Desk, journal: Journal, intent: Intent, plan: Plan) -> None:
                 desk.write(file, data, held=row.held if row else "")
                 if file in plan.times:
                     _date(desk, file, plan.times[file])
-    except (Overtaken, StorageFailure, Refused):
-        taken_back(desk, journal, intent)
+    except (ConcurrentWrite, StorageFailure, Refused):
+        take_back_dream(desk, journal, intent)
         raise
 
 
-def _date(desk: Desk, file: str, modified: int) -> None:
+def _date(desk: FolderTransaction, file: str, modified: int) -> None:
     """Give a file that was just written the time of what it says."""
     row = desk.ledger.rows[file]
     folder, _, name = file.rpartition("/")
@@ -322,11 +348,11 @@ def _date(desk: Desk, file: str, modified: int) -> None:
         return  # then it is as young as the dream
     stamp = desk.at.stamp(file)
     if stamp is None or row.stamp is None or stamp.inode != row.stamp.inode:
-        raise Overtaken
+        raise ConcurrentWrite
     desk.know(file, msgspec.structs.replace(row, stamp=stamp))
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: DreamOutcome) -> str:
     """The summary of the revision, in words."""
     counts = {
         "merged": len(outcome.merged),
@@ -342,7 +368,7 @@ _FAR: Final = 1_000
 """Revisions among which the last dream is looked for."""
 
 
-def undo_dream(store: MemoryStore, author: Author | None = None) -> list[Conflict]:
+def undo_dream(store: MemoryStore, author: Author | None = None) -> list[DreamConflict]:
     """Bring back what was before the last dream, as a revision of its own.
 
     Returns the files that others have changed since in the same lines: they stay as they are.
@@ -360,20 +386,24 @@ def undo_dream(store: MemoryStore, author: Author | None = None) -> list[Conflic
     return store.changing(lambda desk: _undone(desk, by, revisions[at], revisions[at + 1]))
 
 
-def _undone(desk: Desk, author: Author, dream: Revision, older: Revision) -> list[Conflict]:
+def _undone(
+    desk: FolderTransaction, author: Author, dream: Revision, older: Revision
+) -> list[DreamConflict]:
     files = [change.file for change in dream.files if change.file != INDEX_NAME]
     was, made = ({file: data for file in files if (data := _at(desk, one, file)) is not None}
                  for one in (older, dream))  # fmt: skip
     now = {file: desk.at.read(file, RECORDED)[0] for file in files if desk.stamp(file) is not None}
-    found = joined(made, was, now, ())
+    found = merge_dream(made, was, now, ())
     for data in found.changes.values():
         desk.gate.refuse_secrets(data or b"")
     if not found.changes:
         raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
-    times = times_of(desk, found.changes)
-    applied(desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times)
+    times = find_write_times(desk, found.changes)
+    apply_changes(
+        desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times
+    )
     return list(found.conflicts)
 
 
-def _at(desk: Desk, revision: Revision, file: str) -> bytes | None:
+def _at(desk: FolderTransaction, revision: Revision, file: str) -> bytes | None:
     return desk.past.ask(lambda history: history.file_at(revision.id, file))

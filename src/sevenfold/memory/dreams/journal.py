@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.memory.folder.folder import RECORDED, digest
+from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.folder.folder import RECORDED, digest_bytes
 from sevenfold.memory.history.revisions import Author
 from sevenfold.storage.files import (
     make_private_dir,
@@ -36,7 +36,7 @@ BACK: Final = "back.json"
 _LARGEST: Final = 64 << 20
 
 
-class Step(msgspec.Struct, frozen=True):
+class JournalStep(msgspec.Struct, frozen=True):
     """One file and the digests of what it was and what it will be; empty: not there."""
 
     file: str
@@ -44,21 +44,21 @@ class Step(msgspec.Struct, frozen=True):
     new: str
 
 
-class Intent(msgspec.Struct, frozen=True):
+class JournalIntent(msgspec.Struct, frozen=True):
     """All files of one commit, in the order in which they are written."""
 
     author: Author
     summary: str
     at: float
-    steps: tuple[Step, ...]
+    steps: tuple[JournalStep, ...]
 
 
-def pending(state: Path) -> bool:
+def is_commit_pending(state: Path) -> bool:
     """Whether a commit was begun and not ended: one look at the disk."""
     return os.path.lexists(state / JOURNAL)
 
 
-class Journal:
+class DreamJournal:
     """The journal of one folder; only touched under the folder's lock."""
 
     def __init__(self, state: Path) -> None:
@@ -71,7 +71,7 @@ class Journal:
         at: float,
         old: Mapping[str, bytes | None],
         new: Mapping[str, bytes | None],
-    ) -> Intent:
+    ) -> JournalIntent:
         """Keep everything there is to know, for good, before anything is done."""
         self.end()
         try:
@@ -80,20 +80,20 @@ class Journal:
             for number, (file, data) in enumerate(new.items()):
                 self._keep(f"{number}.old", old[file])
                 self._keep(f"{number}.new", data)
-                steps.append(Step(file, _digest(old[file]), _digest(data)))
-            intent = Intent(author, summary, at, tuple(steps))
+                steps.append(JournalStep(file, _digest(old[file]), _digest(data)))
+            intent = JournalIntent(author, summary, at, tuple(steps))
             write_atomic(self.folder / INTENT, msgspec.json.encode(intent), nofollow=True)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         return intent
 
-    def read(self) -> Intent | None:
+    def read(self) -> JournalIntent | None:
         """What was begun; None when there is nothing, or nothing that can be understood."""
         with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
             name = BACK if self.turned_back else INTENT
             data = read_if_there(self.folder / name, _LARGEST, nofollow=True)
-            return msgspec.json.decode(data, type=Intent) if data is not None else None
+            return msgspec.json.decode(data, type=JournalIntent) if data is not None else None
         return None
 
     def content(self, number: int, which: str, expected: str) -> bytes | None:
@@ -102,7 +102,7 @@ class Journal:
             return None
         path = self.folder / f"{number}.{which}"
         data = read_if_there(path, RECORDED, nofollow=True)
-        if data is None or digest(data) != expected:
+        if data is None or digest_bytes(data) != expected:
             raise StorageFailure(f"{path} is damaged; the history of the memories has what it held")
         return data
 
@@ -130,4 +130,4 @@ class Journal:
 
 
 def _digest(data: bytes | None) -> str:
-    return "" if data is None else digest(data)
+    return "" if data is None else digest_bytes(data)

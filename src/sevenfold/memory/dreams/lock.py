@@ -24,16 +24,16 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
-from sevenfold.memory.folder.files import UNFINISHED, MemoryFiles, Opened
-from sevenfold.protocols import Clock
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.folder.files import UNFINISHED, MemoryFiles, OpenFolder
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_if_there,
     write_all,
     write_atomic,
@@ -42,7 +42,7 @@ from sevenfold.storage.files import (
 _LARGEST: Final = (1 << 31) - 1
 
 
-class Process(msgspec.Struct, frozen=True):
+class LockProcess(msgspec.Struct, frozen=True):
     """A process by its number and the moment it began, where the system tells that."""
 
     pid: int
@@ -50,16 +50,16 @@ class Process(msgspec.Struct, frozen=True):
 
     def lives(self) -> bool:
         """Whether it is this very process that has the number now."""
-        if not alive(self.pid):
+        if not is_alive(self.pid):
             return False
-        return not self.began or began(self.pid) in ("", self.began)
+        return not self.began or read_process_start(self.pid) in ("", self.began)
 
 
-def this_process() -> Process:
-    return Process(os.getpid(), began(os.getpid()))
+def read_current_process() -> LockProcess:
+    return LockProcess(os.getpid(), read_process_start(os.getpid()))
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether some process has this number; one that has ended and was not buried yet does not count."""
     if not 0 < pid <= _LARGEST:
         return False
@@ -74,7 +74,7 @@ def alive(pid: int) -> bool:
     return _status(pid)[:1] not in (["Z"], ["X"])
 
 
-def began(pid: int) -> str:
+def read_process_start(pid: int) -> str:
     """When a process began, in the counting of this system; empty where nobody knows."""
     status = _status(pid)
     return f"{_boot()}:{status[19]}" if len(status) > 19 else ""
@@ -105,7 +105,7 @@ _FLAGS: Final[int] = NOFOLLOW | CLOEXEC | BINARY
 _NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)
 
 
-class Busy(msgspec.Struct, frozen=True):
+class DreamLockBusy(msgspec.Struct, frozen=True):
     """Somebody else dreams."""
 
     pid: int
@@ -115,15 +115,15 @@ class Busy(msgspec.Struct, frozen=True):
         return f"process {self.pid} is dreaming in this folder; wait for it, or end it"
 
 
-class _Record(msgspec.Struct, frozen=True):
+class _LockRecord(msgspec.Struct, frozen=True):
     """Who holds the lock, under which time, and which time it had before; None: there was no file."""
 
-    holder: Process
+    holder: LockProcess
     stamp: int
     before: int | None
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _LockStat(msgspec.Struct, frozen=True):
     pid: int
     modified: int
 
@@ -137,21 +137,21 @@ class DreamLock:
         self._record = state / RECORD
         self._clock, self._stale = clock, stale
 
-    def acquire(self) -> Held | Busy:
+    def acquire(self) -> HeldDreamLock | DreamLockBusy:
         """Take it, or say who has it. Among many who try at once exactly one gets it."""
-        me = this_process()
+        me = read_current_process()
         with self._alone(make=True) as at:
             before = self._put_back(at)
             if before is not None and (busy := self._busy(before)) is not None:
                 return busy
             old = before.modified if before else None
-            stamp = self._write(at, me.pid, lambda stamp: _Record(me, stamp, old))
+            stamp = self._write(at, me.pid, lambda stamp: _LockRecord(me, stamp, old))
             seen = _read(at)  # a program that knows no other lock may have written at the same time
-            if seen != _Seen(me.pid, stamp):
-                return Busy(seen.pid if seen else 0, self._clock.now())
-        return Held(self, stamp)
+            if seen != _LockStat(me.pid, stamp):
+                return DreamLockBusy(seen.pid if seen else 0, self._clock.now())
+        return HeldDreamLock(self, stamp)
 
-    def holder(self) -> Busy | None:
+    def holder(self) -> DreamLockBusy | None:
         """Who dreams now; None when nobody does."""
         try:
             with self._files.opened() as at:
@@ -170,29 +170,29 @@ class DreamLock:
 
     def last(self) -> float | None:
         """When the last dream was: one look at the disk; None when there was none."""
-        return last_dream(self.path)
+        return read_last_dream(self.path)
 
-    def touch(self, held: Held) -> bool:
+    def touch(self, held: HeldDreamLock) -> bool:
         """Set its time to now, for a dream that takes long; False when it is not ours any more."""
         with self._alone() as at:
             record = self._recorded()
             if not self.has(held, at) or record is None:
                 return False
             me, before = record.holder, record.before
-            held.stamp = self._write(at, me.pid, lambda stamp: _Record(me, stamp, before))
+            held.stamp = self._write(at, me.pid, lambda stamp: _LockRecord(me, stamp, before))
         return True
 
-    def has(self, held: Held, at: Opened | None = None) -> bool:
+    def has(self, held: HeldDreamLock, at: OpenFolder | None = None) -> bool:
         """Whether the lock is still the one that was acquired."""
         if at is not None:
-            return _read(at) == _Seen(os.getpid(), held.stamp)
+            return _read(at) == _LockStat(os.getpid(), held.stamp)
         try:
             with self._files.opened() as opened:
                 return self.has(held, opened)
         except FileNotFoundError:
             return False
 
-    def release(self, held: Held, *, done: bool) -> None:
+    def release(self, held: HeldDreamLock, *, done: bool) -> None:
         """Done: the time is now. Not done: the time is what it was, or the file goes."""
         try:
             with self._alone() as at:
@@ -210,21 +210,21 @@ class DreamLock:
     # --- inside ---------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self, *, make: bool = False) -> Iterator[Opened]:
+    def _alone(self, *, make: bool = False) -> Iterator[OpenFolder]:
         with self._files.opened(make=make) as at, at.alone():
             yield at
 
-    def _busy(self, seen: _Seen) -> Busy | None:
+    def _busy(self, seen: _LockStat) -> DreamLockBusy | None:
         young = abs(self._clock.now() - seen.modified / 1e9) < self._stale
-        if not young or not alive(seen.pid):
+        if not young or not is_alive(seen.pid):
             return None
         record = self._recorded()
         ours = record is not None and (record.holder.pid, record.stamp) == (seen.pid, seen.modified)
         if ours and record and not record.holder.lives():
             return None  # its number was given to another process
-        return Busy(seen.pid, seen.modified / 1e9)
+        return DreamLockBusy(seen.pid, seen.modified / 1e9)
 
-    def _put_back(self, at: Opened) -> _Seen | None:
+    def _put_back(self, at: OpenFolder) -> _LockStat | None:
         """The lock as it should be: what a dead or too slow dream of ours set is taken back."""
         seen, record = _read(at), self._recorded()
         if seen is None or record is None:
@@ -235,13 +235,13 @@ class DreamLock:
         self._forget()
         return _read(at)
 
-    def _recorded(self) -> _Record | None:
+    def _recorded(self) -> _LockRecord | None:
         with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
             data = read_if_there(self._record, 1 << 16, nofollow=True)
-            return msgspec.json.decode(data, type=_Record) if data is not None else None
+            return msgspec.json.decode(data, type=_LockRecord) if data is not None else None
         return None
 
-    def _write(self, at: Opened, pid: int, record: Callable[[int], _Record]) -> int:
+    def _write(self, at: OpenFolder, pid: int, record: Callable[[int], _LockRecord]) -> int:
         """Put a process into it. What is needed to take that back is on the disk before."""
 
         def note(stamp: int) -> None:
@@ -255,7 +255,7 @@ class DreamLock:
             self._record.unlink()
 
 
-class Held:
+class HeldDreamLock:
     """The lock while it is ours."""
 
     def __init__(self, lock: DreamLock, stamp: int) -> None:
@@ -277,7 +277,7 @@ class Held:
         self._lock.release(self, done=False)
 
 
-def last_dream(path: Path) -> float | None:
+def read_last_dream(path: Path) -> float | None:
     """The time of the lock file, with a single look at the disk."""
     try:
         return path.lstat().st_mtime
@@ -285,12 +285,12 @@ def last_dream(path: Path) -> float | None:
         return None
 
 
-def credible(at: float, now: float, stale: float = STALE) -> bool:
+def is_credible_time(at: float, now: float, stale: float = STALE) -> bool:
     """Whether a time can be right: one that lies far ahead was set by a wrong clock."""
     return at - now <= stale
 
 
-def _read(at: Opened) -> _Seen | None:
+def _read(at: OpenFolder) -> _LockStat | None:
     """Who is in it and when it was set; None when there is none, and none when it is no file."""
     with at.folder("") as folder:
         try:
@@ -298,19 +298,19 @@ def _read(at: Opened) -> _Seen | None:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise failure(error, at.real / LOCK, "read") from error
+            raise make_storage_failure(error, at.real / LOCK, "read") from error
     try:
         body = os.read(fd, _LONGEST).strip()
         pid = int(body) if body.isdigit() else 0
-        return _Seen(pid, os.fstat(fd).st_mtime_ns)
+        return _LockStat(pid, os.fstat(fd).st_mtime_ns)
     except OSError as error:
-        raise failure(error, at.real / LOCK, "read") from error
+        raise make_storage_failure(error, at.real / LOCK, "read") from error
     finally:
         os.close(fd)
 
 
 def _write(
-    at: Opened, pid: int | None, stamp: int, first: Callable[[int], None] = lambda stamp: None
+    at: OpenFolder, pid: int | None, stamp: int, first: Callable[[int], None] = lambda stamp: None
 ) -> int:
     """The body and the time, both at once; None: nobody. `first` is told the time that the disk keeps."""
     name = f"{UNFINISHED}{secrets.token_hex(8)}"  # swept away with the others, if we die here
@@ -329,10 +329,10 @@ def _write(
             os.replace(new, lock, src_dir_fd=folder, dst_dir_fd=folder)
             return kept
     except OSError as error:
-        raise failure(error, at.real / LOCK) from error
+        raise make_storage_failure(error, at.real / LOCK) from error
 
 
-def _restore(at: Opened, before: int | None) -> None:
+def _restore(at: OpenFolder, before: int | None) -> None:
     if before is not None:
         _write(at, None, before)
         return
@@ -340,5 +340,5 @@ def _restore(at: Opened, before: int | None) -> None:
         os.unlink(_name(at, folder), dir_fd=folder)
 
 
-def _name(at: Opened, folder: int | None, name: str = LOCK) -> str:
+def _name(at: OpenFolder, folder: int | None, name: str = LOCK) -> str:
     return name if folder is not None else os.fspath(at.real / name)

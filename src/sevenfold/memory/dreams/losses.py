@@ -15,7 +15,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.memory.dreams.statements import Fact, Meaning, Stated, same_words, stated
+from sevenfold.memory.dreams.statements import (
+    ComparedFact,
+    FactMeaning,
+    MemoryFact,
+    normalise_words,
+    read_facts,
+)
 
 SHARE: Final = 0.8
 """Of the plain words of a statement, so many have to be there for it to be still there."""
@@ -31,24 +37,24 @@ _TELLING: Final = 3
 """Words from which on a statement that the dream itself moved is understood without its subject."""
 
 
-class Shelf:
+class StatementIndex:
     """The statements of some files, found by their words."""
 
     def __init__(self, files: Mapping[str, bytes], was: Mapping[str, bytes] | None = None) -> None:
         """`was`: what these files said before. What the dream itself wrote there, it moved there."""
-        self._said: list[Stated] = []
+        self._said: list[ComparedFact] = []
         self._fresh = _fresh(files, was) if was is not None else frozenset()
         self._by_word: dict[str, list[int]] = {}
         self._files: dict[str, range] = {}
         for file, data in files.items():
             start = len(self._said)
-            self._said += stated(data, file)
+            self._said += read_facts(data, file)
             self._files[file] = range(start, len(self._said))
         for at, one in enumerate(self._said):
             for word in {*one.meaning.everything, *one.meaning.order, *one.context}:
                 self._by_word.setdefault(word, []).append(at)
 
-    def holder(self, sought: Stated, within: str | None = None) -> str | None:
+    def holder(self, sought: ComparedFact, within: str | None = None) -> str | None:
         """The file that still says this, its own one first; None when none does."""
         found = {
             self._said[at].fact.file for at in self._candidates(sought) if self._says(at, sought)
@@ -57,7 +63,7 @@ class Shelf:
             return within if within in found else None
         return sought.fact.file if sought.fact.file in found else min(found, default=None)
 
-    def merged(self, sought: Stated, file: str) -> bool:
+    def merged(self, sought: ComparedFact, file: str) -> bool:
         """Whether a file as a whole holds what was said, for a dream that says it merged it there."""
         said = [self._said[at] for at in self._files.get(file, ())]
         bag = frozenset[str]().union(
@@ -70,7 +76,7 @@ class Shelf:
         )
         return near and one.exact <= exact and _part(one.words | one.names, bag) >= MERGED
 
-    def newer(self, sought: Stated, files: Iterable[str]) -> str | None:
+    def newer(self, sought: ComparedFact, files: Iterable[str]) -> str | None:
         """A file with another statement on the same subject: a later date, another value, or its denial."""
         for file in files:
             for at in self._files.get(file, ()):
@@ -78,7 +84,7 @@ class Shelf:
                     return file
         return None
 
-    def _candidates(self, sought: Stated) -> Iterable[int]:
+    def _candidates(self, sought: ComparedFact) -> Iterable[int]:
         """Every statement that can match has one of the rarest words, or a neighbour that has it."""
         one = sought.meaning
         words = one.exact or one.words | one.names
@@ -90,7 +96,7 @@ class Shelf:
                 near.update(range(max(0, at - _AROUND), min(len(self._said), at + _AROUND + 1)))
         return near
 
-    def _says(self, at: int, sought: Stated) -> bool:
+    def _says(self, at: int, sought: ComparedFact) -> bool:
         here, one = self._said[at], sought.meaning
         around = [
             each
@@ -121,16 +127,16 @@ def _fresh(files: Mapping[str, bytes], was: Mapping[str, bytes]) -> frozenset[tu
     """The statements that a file did not make before, in plain words."""
     found = set[tuple[str, str]]()
     for file, data in files.items():
-        old = {one.plain for one in stated(was[file], file)} if file in was else set[str]()
-        found |= {(file, one.plain) for one in stated(data, file) if one.plain not in old}
+        old = {one.plain for one in read_facts(was[file], file)} if file in was else set[str]()
+        found |= {(file, one.plain) for one in read_facts(data, file) if one.plain not in old}
     return frozenset(found)
 
 
-def _day(around: list[Stated]) -> bool:
+def _day(around: list[ComparedFact]) -> bool:
     return any(each.meaning.dates or each.meaning.relative for each in around)
 
 
-def _agree(one: Meaning, other: Meaning) -> bool:
+def _agree(one: FactMeaning, other: FactMeaning) -> bool:
     return one.negated == other.negated
 
 
@@ -138,11 +144,11 @@ def _part(words: frozenset[str], bag: frozenset[str]) -> float:
     return len(words & bag) / len(words) if words else 1.0
 
 
-def _shared(one: Meaning, other: Meaning) -> float:
+def _shared(one: FactMeaning, other: FactMeaning) -> float:
     return _part(one.words | one.names, frozenset(other.order))
 
 
-def _in_order(one: Meaning, around: list[Stated]) -> bool:
+def _in_order(one: FactMeaning, around: list[ComparedFact]) -> bool:
     """Whether what stands before another word in the one stands before it in the other."""
     order = [word for each in around for word in each.meaning.order]
     for left, right in one.turns:
@@ -153,7 +159,7 @@ def _in_order(one: Meaning, around: list[Stated]) -> bool:
     return True
 
 
-def _replaces(new: Meaning, context: frozenset[str], old: Meaning) -> bool:
+def _replaces(new: FactMeaning, context: frozenset[str], old: FactMeaning) -> bool:
     words = old.words | old.names
     about = _part(words, frozenset(new.order) | context)
     if not words or about < ABOUT or not words & frozenset(new.order):
@@ -166,7 +172,7 @@ def _replaces(new: Meaning, context: frozenset[str], old: Meaning) -> bool:
 Reason: TypeAlias = Literal["merged", "superseded", "contradicted", "stale"]
 
 
-class Explained(msgspec.Struct, frozen=True):
+class LossReason(msgspec.Struct, frozen=True):
     """Why a dream let a statement or a whole file go.
 
     `evidence` names a file of the folder, a daily log or a session. `by` is the file that says it now.
@@ -177,83 +183,83 @@ class Explained(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-Explanations: TypeAlias = Mapping[str, Explained]
+Explanations: TypeAlias = Mapping[str, LossReason]
 """By the file, or by the words of the statement."""
 
 
-class Account(msgspec.Struct, frozen=True):
+class LossAccount(msgspec.Struct, frozen=True):
     """What became of a statement that is not where it was."""
 
-    fact: Fact
+    fact: MemoryFact
     how: Literal["there", "merged", "superseded", "contradicted"]
     by: str
     """The file that says it, or what took its place."""
     evidence: str = ""
 
 
-class Afterwards:
+class FilesAfterDream:
     """The files as they will be. Those that did not change are only read when they are needed."""
 
     def __init__(
         self,
         changed: Mapping[str, bytes],
-        others: Callable[[], Shelf],
+        others: Callable[[], StatementIndex],
         known: Collection[str] = (),
         was: Mapping[str, bytes] | None = None,
     ) -> None:
         """`known` are the names that may be evidence: files before and after, logs, sessions.
         `was` is what the changed files said before."""
-        self._changed = Shelf(changed, was)
+        self._changed = StatementIndex(changed, was)
         self._rest = others
         self._known = {*known, *changed}
 
-    def holder(self, one: Stated) -> str | None:
+    def holder(self, one: ComparedFact) -> str | None:
         """The file that still says this."""
         return self._changed.holder(one) or self._rest().holder(one)
 
-    def account(self, one: Stated, explained: Explanations) -> Account | None:
+    def account(self, one: ComparedFact, explained: Explanations) -> LossAccount | None:
         """What became of a statement; None: nobody can say."""
         file = one.fact.file
         if (by := self.holder(one)) is not None:
-            return Account(one.fact, "there" if by == file else "merged", by)
-        told = explanation(one.fact, explained)
+            return LossAccount(one.fact, "there" if by == file else "merged", by)
+        told = find_explanation(one.fact, explained)
         if told is None or not self._is_evidence(told.evidence):
             return None
         if told.reason == "merged":
             into = told.by or told.evidence
             held = self._changed.merged(one, into) or self._rest().merged(one, into)
-            return Account(one.fact, "merged", into, told.evidence) if held else None
+            return LossAccount(one.fact, "merged", into, told.evidence) if held else None
         if told.reason == "stale":
             return None
         places = list(dict.fromkeys(filter(None, (told.by, file, told.evidence))))
         newer = self._changed.newer(one, places) or self._rest().newer(one, places)
-        return Account(one.fact, told.reason, newer, told.evidence) if newer else None
+        return LossAccount(one.fact, told.reason, newer, told.evidence) if newer else None
 
     def _is_evidence(self, name: str) -> bool:
         name = name.strip()
         return bool(name) and (name in self._known or name.removeprefix("session:") in self._known)
 
 
-def explanation(fact: Fact, explained: Explanations) -> Explained | None:
+def find_explanation(fact: MemoryFact, explained: Explanations) -> LossReason | None:
     """What the dream said about this statement, or about the whole file."""
-    told = explained.get(fact.text) or explained.get(same_words(fact.text))
+    told = explained.get(fact.text) or explained.get(normalise_words(fact.text))
     return told or explained.get(fact.file)
 
 
-def in_plain_words(explained: Explanations) -> Explanations:
+def add_plain_keys(explained: Explanations) -> Explanations:
     """The same, also found under the words of a statement without their markup."""
-    return {**{same_words(key): told for key, told in explained.items()}, **explained}
+    return {**{normalise_words(key): told for key, told in explained.items()}, **explained}
 
 
-def lost_facts(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[Fact]:
+def find_lost_facts(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[MemoryFact]:
     """The statements of some topic files that none of the files afterwards makes any more."""
     moved = {file: data for file, data in after.items() if before.get(file) != data}
     kept = {file: data for file, data in after.items() if file not in moved}
-    there = Afterwards(moved, cache(lambda: Shelf(kept)), was=before)
+    there = FilesAfterDream(moved, cache(lambda: StatementIndex(kept)), was=before)
     gone = (file for file in before if after.get(file) != before[file])
-    return [one.fact for one in said_in(before, gone) if there.holder(one) is None]
+    return [one.fact for one in collect_statements(before, gone) if there.holder(one) is None]
 
 
-def said_in(files: Mapping[str, bytes], names: Iterable[str]) -> list[Stated]:
+def collect_statements(files: Mapping[str, bytes], names: Iterable[str]) -> list[ComparedFact]:
     """All statements of some of the files."""
-    return [one for file in names for one in stated(files[file], file)]
+    return [one for file in names for one in read_facts(files[file], file)]

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.memory.folder.names import ENDING, INDEX_NAME, key, wrong_with_file
+from sevenfold.memory.folder.names import ENDING, INDEX_NAME, explain_bad_file, make_file_key
 
 MOST_LINES: Final = 5_000
 """Lines of a file that are compared one by one; a longer one is only taken whole."""
@@ -21,46 +21,46 @@ _NAMES: Final = 100
 Files = Mapping[str, bytes]
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class DreamConflict(msgspec.Struct, frozen=True):
     """A change of the dream that was not made, and why."""
 
     file: str
     why: str
 
 
-class Joined(msgspec.Struct, frozen=True):
+class MergedChanges(msgspec.Struct, frozen=True):
     """What is to be changed in the folder as it is now; None: the file goes."""
 
     changes: dict[str, bytes | None]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[DreamConflict, ...]
 
 
-def joined(before: Files, dreamt: Files, now: Files, taken: Collection[str]) -> Joined:
+def merge_dream(before: Files, dreamt: Files, now: Files, taken: Collection[str]) -> MergedChanges:
     """The changes of a dream on a folder that others may have changed since it began.
 
     `before` is what the dream was given, `dreamt` what it left, `now` what is there. `taken` are the keys
     of all names in use, also of files that the dream never saw.
     """
     changes: dict[str, bytes | None] = {}
-    conflicts: list[Conflict] = []
-    used = {*taken, *map(key, dreamt), *map(key, now)}
+    conflicts: list[DreamConflict] = []
+    used = {*taken, *map(make_file_key, dreamt), *map(make_file_key, now)}
     for file in sorted({*before, *dreamt} - {INDEX_NAME}):
         old, new, there = before.get(file), dreamt.get(file), now.get(file)
         if new in (old, there):
             continue
-        if old is None and (there is not None or key(file) in taken):
+        if old is None and (there is not None or make_file_key(file) in taken):
             other = _other_name(file, used)
-            used.add(key(other))
+            used.add(make_file_key(other))
             changes[other] = new
-            conflicts.append(Conflict(file, f"written meanwhile: the dream's own is {other}"))
+            conflicts.append(DreamConflict(file, f"written meanwhile: the dream's own is {other}"))
         elif old == there:
             changes[file] = new
         else:
             merged, why = _both_changed(old, new, there)
             if merged is not None and merged != there:
                 changes[file] = merged
-            conflicts += [Conflict(file, why)] if why else []
-    return Joined(changes, tuple(conflicts))
+            conflicts += [DreamConflict(file, why)] if why else []
+    return MergedChanges(changes, tuple(conflicts))
 
 
 def _both_changed(
@@ -70,13 +70,13 @@ def _both_changed(
         return None, "removed meanwhile: it stays removed"
     if new is None:
         return None, "changed meanwhile: it is not removed"
-    merged = merged_lines(old or b"", new, there)
+    merged = merge_lines(old or b"", new, there)
     if merged is None:
         return None, "changed meanwhile in the same lines: the dream's change is dropped"
     return merged, ""
 
 
-def merged_lines(old: bytes, one: bytes, other: bytes) -> bytes | None:
+def merge_lines(old: bytes, one: bytes, other: bytes) -> bytes | None:
     """Both changes of a text in one; None when they touch each other."""
     before, left, right = (text.splitlines(keepends=True) for text in (old, one, other))
     if max(map(len, (before, left, right))) > MOST_LINES:
@@ -116,6 +116,6 @@ def _other_name(file: str, used: Collection[str]) -> str:
     stem = file.removesuffix(ENDING)
     for number in range(2, _NAMES):
         other = f"{stem}-{number}{ENDING}"
-        if key(other) not in used and not wrong_with_file(other):
+        if make_file_key(other) not in used and not explain_bad_file(other):
             return other
     return f"{stem[:80]}-{_NAMES}{ENDING}"

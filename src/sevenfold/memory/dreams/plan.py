@@ -23,62 +23,88 @@ from typing import Final, Literal
 
 import msgspec
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.dreams.losses import Account, Afterwards, Explanations, Shelf, said_in
-from sevenfold.memory.dreams.merge import Conflict, Files, joined, merged_lines
-from sevenfold.memory.dreams.statements import SHORT, Fact, Stated, meaning, same_words, stated
-from sevenfold.memory.folder.files import HEAD, Overtaken
-from sevenfold.memory.folder.folder import ARCHIVE, RECORDED, Desk, digest, is_listed, is_topic
-from sevenfold.memory.folder.names import INDEX_NAME, TEAM, key, slug, wrong_with_file
-from sevenfold.memory.frontmatter import line_break
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.dreams.losses import (
+    Explanations,
+    FilesAfterDream,
+    LossAccount,
+    StatementIndex,
+    collect_statements,
+)
+from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream, merge_lines
+from sevenfold.memory.dreams.statements import (
+    SHORT,
+    ComparedFact,
+    MemoryFact,
+    make_meaning,
+    normalise_words,
+    read_facts,
+)
+from sevenfold.memory.folder.files import HEAD, ConcurrentWrite
+from sevenfold.memory.folder.folder import (
+    ARCHIVE,
+    RECORDED,
+    FolderTransaction,
+    digest_bytes,
+    is_listed,
+    is_topic,
+)
+from sevenfold.memory.folder.names import (
+    INDEX_NAME,
+    TEAM,
+    explain_bad_file,
+    make_file_key,
+    make_slug,
+)
+from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import (
     LINES,
-    Pointed,
-    Row,
-    missing,
-    over_limit,
-    pointer_line,
-    pointers_of,
-    reconciled,
-    rows_of,
+    IndexRow,
+    IndexTarget,
+    explain_over_limit,
+    find_missing_pointers,
+    format_pointer,
+    parse_pointers,
+    reconcile_index,
+    split_rows,
 )
-from sevenfold.memory.links import wiki_links, without_code
-from sevenfold.memory.topic_file import Topic, not_text, read_topic
+from sevenfold.memory.links import blank_out_code, find_wiki_links
+from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MergedFile(msgspec.Struct, frozen=True):
     """A file that is gone because another one has what it said."""
 
     file: str
     into: str
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptStatement(msgspec.Struct, frozen=True):
     """A statement that the dream let go without an account, and where it is now."""
 
-    fact: Fact
+    fact: MemoryFact
     into: str
 
 
-class Altered(msgspec.Struct, frozen=True):
+class AlteredFile(msgspec.Struct, frozen=True):
     """What a commit does to one file."""
 
     file: str
     action: Literal["created", "changed", "removed"]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class DreamOutcome(msgspec.Struct, frozen=True):
     """What became of a dream."""
 
-    files: tuple[Altered, ...] = ()
-    merged: tuple[Moved, ...] = ()
-    superseded: tuple[Account, ...] = ()
-    archived: tuple[Moved, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    lost: tuple[Fact, ...] = ()
+    files: tuple[AlteredFile, ...] = ()
+    merged: tuple[MergedFile, ...] = ()
+    superseded: tuple[LossAccount, ...] = ()
+    archived: tuple[MergedFile, ...] = ()
+    kept: tuple[KeptStatement, ...] = ()
+    lost: tuple[MemoryFact, ...] = ()
     """Always empty in what was committed: what is not accounted for is kept."""
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[DreamConflict, ...] = ()
     revision: str = ""
     """Empty when nothing changed, or the history could not be written."""
     files_before: int = 0
@@ -87,7 +113,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Draft:
+class CommitDraft:
     """What the commit would do, so far."""
 
     now: dict[str, bytes]
@@ -96,19 +122,19 @@ class Draft:
     explained: Explanations
     known: frozenset[str]
     """What may be named as evidence."""
-    others: Callable[[], Shelf]
+    others: Callable[[], StatementIndex]
     """What the files say that the dream does not change."""
-    conflicts: list[Conflict] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
-    accounts: list[Account] = field(default_factory=list)
+    conflicts: list[DreamConflict] = field(default_factory=list)
+    kept: list[KeptStatement] = field(default_factory=list)
+    accounts: list[LossAccount] = field(default_factory=list)
     touched: frozenset[str] = frozenset()
     """The files that were to be changed at first; `others` has all but these."""
 
-    def afterwards(self) -> Afterwards:
+    def afterwards(self) -> FilesAfterDream:
         """What the folder will say."""
         files = {*self.touched, *self.changes}
         after = {file: data for file in files if (data := self.after(file)) is not None}
-        return Afterwards(after, self.others, self.known, self.now)
+        return FilesAfterDream(after, self.others, self.known, self.now)
 
     def after(self, file: str) -> bytes | None:
         """What a file will be; None: not there."""
@@ -117,10 +143,10 @@ class Draft:
     def drop(self, file: str, why: str) -> None:
         """The dream's change of this file is not made."""
         if self.changes.pop(file, self) is not self:
-            self.conflicts.append(Conflict(file, why))
+            self.conflicts.append(DreamConflict(file, why))
 
 
-def changeable(file: str) -> bool:
+def is_changeable(file: str) -> bool:
     """Whether a dream may change this file: the logs and what belongs to the team are read only."""
     return is_topic(file) and not file.startswith(TEAM)
 
@@ -132,18 +158,18 @@ _ROUNDS: Final = 4
 _LAST: Final = 12
 
 
-def archive_stale(draft: Draft) -> None:
+def archive_stale(draft: CommitDraft) -> None:
     """What the dream removed because it is out of date moves to the archive."""
     for file, told in draft.explained.items():
         gone = file in draft.changes and draft.changes[file] is None
         if told.reason != "stale" or not gone or file.startswith(ARCHIVE):
             continue
         place = f"{ARCHIVE}{file}"
-        if not wrong_with_file(place) and draft.after(place) is None and place not in draft.known:
+        if not explain_bad_file(place) and draft.after(place) is None and place not in draft.known:
             draft.changes[place] = draft.now[file]
 
 
-def keep_what_is_not_accounted_for(draft: Draft) -> None:
+def keep_unaccounted_facts(draft: CommitDraft) -> None:
     """Afterwards every statement that was in the folder is there or accounted for."""
     for turn in range(_LAST):
         if not (lost := _lost(draft)):
@@ -154,16 +180,18 @@ def keep_what_is_not_accounted_for(draft: Draft) -> None:
             else:
                 _put_back(draft, file, facts)
     draft.changes.clear()
-    draft.conflicts.append(Conflict("", "what the dream let go could not be kept: nothing changes"))
+    draft.conflicts.append(
+        DreamConflict("", "what the dream let go could not be kept: nothing changes")
+    )
 
 
-def _lost(draft: Draft) -> dict[str, list[Fact]]:
+def _lost(draft: CommitDraft) -> dict[str, list[MemoryFact]]:
     """By file, what is gone and nobody can say why; what can be said is noted."""
     after = draft.afterwards()
     draft.accounts = []
-    lost: dict[str, list[Fact]] = {}
+    lost: dict[str, list[MemoryFact]] = {}
     for file in [file for file in draft.changes if file in draft.now and is_topic(file)]:
-        for one in stated(draft.now[file], file):
+        for one in read_facts(draft.now[file], file):
             account = after.account(one, draft.explained)
             if account is None:
                 lost.setdefault(file, []).append(one.fact)
@@ -172,24 +200,24 @@ def _lost(draft: Draft) -> dict[str, list[Fact]]:
     return lost
 
 
-def _put_back(draft: Draft, file: str, facts: list[Fact]) -> None:
-    into = file if draft.changes.get(file) is not None else successor(draft, file)
+def _put_back(draft: CommitDraft, file: str, facts: list[MemoryFact]) -> None:
+    into = file if draft.changes.get(file) is not None else find_successor(draft, file)
     data = draft.changes.get(into) if into else None
     if into and data is not None:
         name = "" if into == file else read_topic(draft.now[file], file).name
-        new = with_facts(data, facts, name)
+        new = append_facts(data, facts, name)
         if len(new) <= RECORDED:
             draft.changes[into] = new
-            draft.kept += [Kept(fact, into) for fact in facts]
+            draft.kept += [KeptStatement(fact, into) for fact in facts]
             return
     draft.changes.pop(file, None)
-    draft.kept += [Kept(fact, file) for fact in facts]
+    draft.kept += [KeptStatement(fact, file) for fact in facts]
 
 
-def successor(draft: Draft, file: str) -> str | None:
+def find_successor(draft: CommitDraft, file: str) -> str | None:
     """The changed file that has most of what a removed one said, and at least half of it."""
     mine = [one for one in draft.accounts if one.fact.file == file]
-    all_of_it = len(stated(draft.now[file], file))
+    all_of_it = len(read_facts(draft.now[file], file))
     counted = Counter(one.by for one in mine if draft.changes.get(one.by) is not None)
     if not counted:
         return None
@@ -197,10 +225,10 @@ def successor(draft: Draft, file: str) -> str | None:
     return best if 2 * count >= all_of_it else None
 
 
-def with_facts(data: bytes, facts: list[Fact], source: str) -> bytes:
+def append_facts(data: bytes, facts: list[MemoryFact], source: str) -> bytes:
     """A file with these statements at its end, under a heading that says where they come from."""
     text = data.decode("utf-8", "surrogateescape")
-    nl = line_break(text)
+    nl = detect_line_break(text)
     heading = f"{HEADING} from {source}" if source else HEADING
     headings = [line.strip() for line in text.splitlines() if line.startswith("#")]
     lead = text.rstrip() + nl
@@ -210,14 +238,14 @@ def with_facts(data: bytes, facts: list[Fact], source: str) -> bytes:
     return (lead + nl.join(lines) + nl).encode("utf-8", "surrogateescape")
 
 
-def _line_keeping(fact: Fact, source: str) -> str:
+def _line_keeping(fact: MemoryFact, source: str) -> str:
     """A short statement takes its heading along: without it nobody knows what it is about."""
     text = " ".join(fact.text.split())
-    short = len(meaning(text).everything) < SHORT
+    short = len(make_meaning(text).everything) < SHORT
     return f"{fact.under}: {text}" if short and fact.under else text
 
 
-def merged_files(draft: Draft) -> list[tuple[str, str]]:
+def find_merged_files(draft: CommitDraft) -> list[tuple[str, str]]:
     """The removed files and where what they said is now."""
     found = []
     for file, data in draft.changes.items():
@@ -228,12 +256,12 @@ def merged_files(draft: Draft) -> list[tuple[str, str]]:
     return found
 
 
-def superseded(draft: Draft) -> list[Account]:
+def find_superseded(draft: CommitDraft) -> list[LossAccount]:
     """What gave way to something newer, with the evidence."""
     return [one for one in draft.accounts if one.how in ("superseded", "contradicted")]
 
 
-def drop_what_came_back(draft: Draft, gone: list[Stated]) -> None:
+def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
     """What somebody took out of the folder during the dream is not brought back by it."""
     if not gone:
         return
@@ -241,7 +269,7 @@ def drop_what_came_back(draft: Draft, gone: list[Stated]) -> None:
         if data is None or file not in draft.changes:
             continue
         old = {file: draft.now[file]} if file in draft.now else {}
-        was, new = Shelf(old), Shelf({file: data}, old)
+        was, new = StatementIndex(old), StatementIndex({file: data}, old)
         back = [one for one in gone if new.holder(one) and not was.holder(one)]
         if back:
             draft.drop(file, "it holds what was removed from the folder meanwhile")
@@ -250,100 +278,102 @@ def drop_what_came_back(draft: Draft, gone: list[Stated]) -> None:
 _BULLETS: Final = "-*+"
 
 
-def joined_index(draft: Draft, before: bytes | None, dreamt: bytes | None) -> str:
+def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -> str:
     """The dream's index with what others wrote into it meanwhile."""
     old, new, now = before or b"", dreamt, draft.now.get(INDEX_NAME, b"")
     if new is None or new in (old, now):
         return _text(now)
     if now == old:
         return _text(new)
-    merged = merged_lines(old, new, now)
+    merged = merge_lines(old, new, now)
     if merged is None:
         why = "changed meanwhile in the same lines: the dream's change is dropped"
-        draft.conflicts.append(Conflict(INDEX_NAME, why))
+        draft.conflicts.append(DreamConflict(INDEX_NAME, why))
     return _text(now if merged is None else merged)
 
 
-def keep_lines(draft: Draft, text: str) -> str:
+def keep_lines(draft: CommitDraft, text: str) -> str:
     """The index with the lines that only it had: what a topic file says is accounted for there."""
     now = _text(draft.now.get(INDEX_NAME, b""))
-    left = {row.text.strip() for row in rows_of(text)}
-    gone = [row for row in rows_of(now) if row.text.strip() and row.text.strip() not in left]
+    left = {row.text.strip() for row in split_rows(text)}
+    gone = [row for row in split_rows(now) if row.text.strip() and row.text.strip() not in left]
     if not gone:
         return text
-    said = Shelf({INDEX_NAME: text.encode("utf-8", "replace")})
-    before = Shelf({file: data for file, data in draft.now.items() if file in draft.touched})
+    said = StatementIndex({INDEX_NAME: text.encode("utf-8", "replace")})
+    before = StatementIndex(
+        {file: data for file, data in draft.now.items() if file in draft.touched}
+    )
     after = draft.afterwards()
     for row in gone:
         for fact, into in _facts(draft, row):
-            plain = same_words(fact.text)
-            one = Stated(fact, plain, meaning(fact.text), 0, frozenset(), frozenset())
+            plain = normalise_words(fact.text)
+            one = ComparedFact(fact, plain, make_meaning(fact.text), 0, frozenset(), frozenset())
             known = before.holder(one) or draft.others().holder(one) or said.holder(one)
             if not one.meaning.empty and not known and after.account(one, draft.explained) is None:
                 text = _kept(draft, text, fact, row, into)
     return text
 
 
-def _facts(draft: Draft, row: Row) -> list[tuple[Fact, str | None]]:
+def _facts(draft: CommitDraft, row: IndexRow) -> list[tuple[MemoryFact, str | None]]:
     """What a line says, and the memory it points to, if that is there."""
     if not row.pointing:
-        return [(Fact(INDEX_NAME, " ".join(row.text.split())), None)]
-    files = {key(file): file for file in (*draft.now, *draft.changes)}
-    found: list[tuple[Fact, str | None]] = []
-    for one in pointers_of(row):
-        file = files.get(key(one.file)) or files.get(key(f"{one.file}.md"))
+        return [(MemoryFact(INDEX_NAME, " ".join(row.text.split())), None)]
+    files = {make_file_key(file): file for file in (*draft.now, *draft.changes)}
+    found: list[tuple[MemoryFact, str | None]] = []
+    for one in parse_pointers(row):
+        file = files.get(make_file_key(one.file)) or files.get(make_file_key(f"{one.file}.md"))
         there = file if file and draft.after(file) is not None else None
         if one.hook:
-            found.append((Fact(INDEX_NAME, " ".join(one.hook.split()), one.title), there))
+            found.append((MemoryFact(INDEX_NAME, " ".join(one.hook.split()), one.title), there))
     return found
 
 
-def _kept(draft: Draft, text: str, fact: Fact, row: Row, into: str | None) -> str:
+def _kept(draft: CommitDraft, text: str, fact: MemoryFact, row: IndexRow, into: str | None) -> str:
     data = draft.after(into) if into else None
     if into and data is not None:
-        new = with_facts(data, [fact], "the index")
+        new = append_facts(data, [fact], "the index")
         if len(new) <= HEAD:
             draft.changes[into] = new
-            draft.kept.append(Kept(fact, into))
+            draft.kept.append(KeptStatement(fact, into))
             return text
     line = row.text if not row.pointing else f"- {fact.under}: {fact.text}\n"
-    draft.kept.append(Kept(fact, INDEX_NAME))
+    draft.kept.append(KeptStatement(fact, INDEX_NAME))
     return f"{text.rstrip()}\n{line.rstrip()}\n".lstrip("\n")
 
 
-def index_after(desk: Desk, draft: Draft, text: str) -> bytes | None:
+def plan_index(desk: FolderTransaction, draft: CommitDraft, text: str) -> bytes | None:
     """The index to write, or None when it stays; `Refused` when it cannot be made to fit."""
     now = _text(draft.now.get(INDEX_NAME, b""))
     new = _reconciled(desk, draft, _retold(draft, text))
-    if over_limit(new):
+    if explain_over_limit(new):
         new = _reconciled(desk, draft, _retold(draft, now))
-        if (why := over_limit(new)) and len(new) > len(now):
+        if (why := explain_over_limit(new)) and len(new) > len(now):
             raise Refused(f"The dream was not saved: {why}")
     data = new.encode("utf-8", "surrogateescape")
     return None if data == draft.now.get(INDEX_NAME, b"") else data
 
 
-def _reconciled(desk: Desk, draft: Draft, text: str) -> str:
+def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     """Pointers for what will be there, as many of the missing ones as fit, the dream's own first."""
     files = {file for file in desk.ledger.rows if file != INDEX_NAME}
     files = {file for file in {*files, *draft.changes} if draft.changes.get(file, b"") is not None}
     listed = sorted(file for file in files if _needs_line(file))
     also = sorted(files.difference(listed))
     names = [(file, _name(desk, draft, file)) for file in listed]
-    absent = set(missing(text, listed, names))
-    bare: list[Pointed] = [
+    absent = set(find_missing_pointers(text, listed, names))
+    bare: list[IndexTarget] = [
         Topic(file, b"", name, "", None, "") for file, name in names if file not in absent
     ]
-    new = reconciled(text, bare, also)
+    new = reconcile_index(text, bare, also)
     order = sorted(
         absent, key=lambda file: (file not in draft.changes, -_modified(desk, file), file)
     )
     chosen = order[: max(0, LINES - len(new.splitlines()))]
-    while chosen and not over_limit(new):
+    while chosen and not explain_over_limit(new):
         more = [
             topic for file in sorted(chosen) if (topic := _topic(desk, draft, file)) is not None
         ]
-        if not over_limit(full := reconciled(text, [*bare, *more], also)):
+        if not explain_over_limit(full := reconcile_index(text, [*bare, *more], also)):
             return full
         chosen = chosen[: len(chosen) * 9 // 10]
     return new
@@ -353,14 +383,14 @@ def _needs_line(file: str) -> bool:
     return is_listed(file) and not file.startswith(ARCHIVE)
 
 
-def _retold(draft: Draft, text: str) -> str:
+def _retold(draft: CommitDraft, text: str) -> str:
     """A line that was made from the old description says the new one; a hand-written one stays."""
     lines = text.splitlines(keepends=True)
     told: dict[str, str] = {}
     for file, data in draft.changes.items():
         if data is not None and file in draft.now and file != INDEX_NAME:
             old, new = read_topic(draft.now[file], file), read_topic(data, file)
-            told |= {pointer_line(old, each): pointer_line(new, each) for each in _BULLETS}
+            told |= {format_pointer(old, each): format_pointer(new, each) for each in _BULLETS}
     return "".join(_line(line, told) for line in lines)
 
 
@@ -369,14 +399,14 @@ def _line(line: str, told: Mapping[str, str]) -> str:
     return told.get(bare, bare) + line[len(bare) :]
 
 
-def _name(desk: Desk, draft: Draft, file: str) -> str:
+def _name(desk: FolderTransaction, draft: CommitDraft, file: str) -> str:
     if (data := draft.changes.get(file)) is not None:
         return read_topic(data, file).name
     row = desk.ledger.rows.get(file)
     return (row.name if row else "") or file
 
 
-def _topic(desk: Desk, draft: Draft, file: str) -> Topic | None:
+def _topic(desk: FolderTransaction, draft: CommitDraft, file: str) -> Topic | None:
     if (data := draft.after(file)) is not None:
         return read_topic(data, file)
     try:
@@ -385,7 +415,7 @@ def _topic(desk: Desk, draft: Draft, file: str) -> Topic | None:
         return None
 
 
-def _modified(desk: Desk, file: str) -> int:
+def _modified(desk: FolderTransaction, file: str) -> int:
     stamp = desk.stamp(file)
     return stamp.modified if stamp else 0
 
@@ -399,7 +429,7 @@ _LINK: Final = re.compile(
 )
 
 
-def mend_links(draft: Draft, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
+def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
     """Links to a file that was merged lead to where it went; others that would lead nowhere are text.
 
     `names` has the names of all memories of the folder by file, as they are now.
@@ -412,10 +442,10 @@ def mend_links(draft: Draft, names: Mapping[str, str], merged: Mapping[str, str]
         for one in _ways(file, read_topic(draft.now[file], file).name)
         if one not in there
     }
-    old = {_way(one) for data in draft.now.values() for one in wiki_links(_text_linking(data))}
+    old = {_way(one) for data in draft.now.values() for one in find_wiki_links(_text_linking(data))}
     for file in sorted({*draft.now, *draft.changes}):
         data = draft.after(file)
-        if data is None or b"[[" not in data or not changeable(file) or not_text(data):
+        if data is None or b"[[" not in data or not is_changeable(file) or explain_not_text(data):
             continue
         if not gone and file not in draft.changes:
             continue
@@ -426,19 +456,19 @@ def mend_links(draft: Draft, names: Mapping[str, str], merged: Mapping[str, str]
 
 
 def _mended(
-    draft: Draft,
+    draft: CommitDraft,
     text: str,
     gone: Mapping[str, str],
     there: frozenset[str],
     old: set[str],
     ours: bool,
 ) -> str:
-    plain = without_code(text)
+    plain = blank_out_code(text)
     for found in reversed(list(_LINK.finditer(plain))):
         name, rest = found[1].strip(), found[2] or ""
-        if _way(name) in there or slug(name) in there:
+        if _way(name) in there or make_slug(name) in there:
             continue
-        into = gone.get(_way(name), gone.get(slug(name)))
+        into = gone.get(_way(name), gone.get(make_slug(name)))
         if into is None and (not ours or _way(name) in old):
             continue  # it led nowhere before
         shown = rest[1:].strip() if rest.startswith("|") else name
@@ -450,7 +480,7 @@ def _mended(
     return text
 
 
-def _names_after(draft: Draft, names: Mapping[str, str]) -> dict[str, str]:
+def _names_after(draft: CommitDraft, names: Mapping[str, str]) -> dict[str, str]:
     after = dict(names)
     for file, data in draft.changes.items():
         if data is None:
@@ -468,18 +498,18 @@ def _ways(file: str, name: str) -> set[str]:
     """Every way in which a link may name a memory."""
     path = PurePosixPath(file)
     named = {name, file, file.removesuffix(".md"), path.name, path.stem}
-    return {*map(key, named), slug(name), slug(path.stem)} - {""}
+    return {*map(make_file_key, named), make_slug(name), make_slug(path.stem)} - {""}
 
 
 def _way(name: str) -> str:
-    return key(name.strip())
+    return make_file_key(name.strip())
 
 
 def _text_linking(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DreamInput(msgspec.Struct, frozen=True):
     """What a dream hands in."""
 
     before: dict[str, bytes]
@@ -492,17 +522,19 @@ class Wanted(msgspec.Struct, frozen=True):
     """Times that the dream gave to files itself."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CommitPlan(msgspec.Struct, frozen=True):
     """What will be written, in this order; None: the file goes."""
 
     old: dict[str, bytes | None]
     new: dict[str, bytes | None]
-    outcome: Outcome
+    outcome: DreamOutcome
     times: dict[str, int] = {}
     """When files that say nothing new were written: a dream makes no memory younger."""
 
 
-def planned(desk: Desk, wanted: Wanted, *, keep_orders: bool = True) -> Plan:
+def plan_commit(
+    desk: FolderTransaction, wanted: DreamInput, *, keep_orders: bool = True
+) -> CommitPlan:
     """What is to be done with this dream in the folder as it is now.
 
     With `keep_orders` a text that the guard holds back is put into the quarantine.
@@ -510,33 +542,33 @@ def planned(desk: Desk, wanted: Wanted, *, keep_orders: bool = True) -> Plan:
     draft = _drafted(desk, wanted)
     _guard(desk, draft, wanted, keep_orders)
     gone = _taken_out(wanted.before, draft)
-    drop_what_came_back(draft, gone)
+    drop_revived_facts(draft, gone)
     archive_stale(draft)
-    index = joined_index(draft, wanted.before.get(INDEX_NAME), wanted.dreamt.get(INDEX_NAME))
+    index = join_index(draft, wanted.before.get(INDEX_NAME), wanted.dreamt.get(INDEX_NAME))
     index = keep_lines(draft, _harmless(desk, draft, wanted, index))
-    keep_what_is_not_accounted_for(draft)
-    merged = merged_files(draft)
+    keep_unaccounted_facts(draft)
+    merged = find_merged_files(draft)
     names = {file: row.name for file, row in desk.ledger.rows.items() if is_topic(file)}
     mend_links(draft, names, dict(merged))
-    plan = _plan(desk, draft, index_after(desk, draft, index), merged)
+    plan = _plan(desk, draft, plan_index(desk, draft, index), merged)
     return msgspec.structs.replace(plan, times=_times(desk, draft, plan, wanted))
 
 
-def _drafted(desk: Desk, wanted: Wanted) -> Draft:
+def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:
     now = dict(_as_it_is(desk, wanted))
     taken = desk.listing.taken
-    found = joined(wanted.before, wanted.dreamt, now, taken)
+    found = merge_dream(wanted.before, wanted.dreamt, now, taken)
     rows = desk.ledger.rows
-    draft = Draft(
+    draft = CommitDraft(
         now=now,
         changes=found.changes,
         explained=wanted.explained,
         known=frozenset({*wanted.before, *rows, *wanted.sessions}),
-        others=cache(lambda: Shelf(_untouched(desk, draft))),
+        others=cache(lambda: StatementIndex(_untouched(desk, draft))),
         conflicts=list(found.conflicts),
     )
     for file in list(draft.changes):
-        if not changeable(file):
+        if not is_changeable(file):
             draft.drop(file, "a dream changes neither daily logs nor what belongs to the team")
         elif file in rows and rows[file].held:
             draft.drop(file, f"it is left alone: {rows[file].held}")
@@ -544,23 +576,23 @@ def _drafted(desk: Desk, wanted: Wanted) -> Draft:
     return draft
 
 
-def _as_it_is(desk: Desk, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
+def _as_it_is(desk: FolderTransaction, wanted: DreamInput) -> Iterator[tuple[str, bytes]]:
     """The files that the dream knew or wrote, as they are in the folder."""
     for file in {*wanted.before, *wanted.dreamt}:
         row = desk.ledger.rows.get(file)
         if row is None or row.held:
             continue
         old = wanted.before.get(file)
-        if old is not None and row.digest == digest(old):
+        if old is not None and row.digest == digest_bytes(old):
             yield file, old
             continue
         data, stamp = desk.at.read(file, RECORDED)
         if stamp != row.stamp:
-            raise Overtaken
+            raise ConcurrentWrite
         yield file, data
 
 
-def _untouched(desk: Desk, draft: Draft) -> Files:
+def _untouched(desk: FolderTransaction, draft: CommitDraft) -> Files:
     """Every memory that the dream does not change; read when something is looked for there."""
     found: dict[str, bytes] = {}
     for file in desk.ledger.rows:
@@ -576,19 +608,23 @@ def _untouched(desk: Desk, draft: Draft) -> Files:
     return found
 
 
-def _taken_out(before: Files, draft: Draft) -> list[Stated]:
+def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
     """What others removed from the folder while the dream went on."""
     changed = [file for file in before if is_topic(file) and draft.now.get(file) != before[file]]
     if not changed:
         return []
-    there = Shelf({file: data for file, data in draft.now.items() if is_topic(file)})
+    there = StatementIndex({file: data for file, data in draft.now.items() if is_topic(file)})
     others = draft.others()
     return [
-        one for one in said_in(before, changed) if not (there.holder(one) or others.holder(one))
+        one
+        for one in collect_statements(before, changed)
+        if not (there.holder(one) or others.holder(one))
     ]
 
 
-def _guard(desk: Desk, draft: Draft, wanted: Wanted, keep_orders: bool) -> None:
+def _guard(
+    desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool
+) -> None:
     """What the guard holds back is not written; what stood in the folder before is no finding."""
     lines: set[str] | None = None
     for file, data in list(draft.changes.items()):
@@ -608,7 +644,7 @@ def _guard(desk: Desk, draft: Draft, wanted: Wanted, keep_orders: bool) -> None:
         draft.drop(file, why)
 
 
-def _harmless(desk: Desk, draft: Draft, wanted: Wanted, index: str) -> str:
+def _harmless(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, index: str) -> str:
     """The index that the dream wrote, or the one that is there when the guard says no."""
     data, now = index.encode("utf-8", "surrogateescape"), draft.now.get(INDEX_NAME, b"")
     if data == now or desk.gate.check(data, wanted.author.kind).passed:
@@ -618,7 +654,7 @@ def _harmless(desk: Desk, draft: Draft, wanted: Wanted, index: str) -> str:
     verdict = desk.gate.check(b"".join(fresh), wanted.author.kind)
     if verdict.passed:
         return index
-    draft.conflicts.append(Conflict(INDEX_NAME, verdict.explanation))
+    draft.conflicts.append(DreamConflict(INDEX_NAME, verdict.explanation))
     return now.decode("utf-8", "surrogateescape")
 
 
@@ -629,12 +665,15 @@ def _lines(*all_files: Files) -> set[str]:
 
 
 def _plain(line: bytes) -> str:
-    return same_words(line.decode("utf-8", "replace"))
+    return normalise_words(line.decode("utf-8", "replace"))
 
 
 def _plan(
-    desk: Desk, draft: Draft, index: bytes | None, merged: Collection[tuple[str, str]]
-) -> Plan:
+    desk: FolderTransaction,
+    draft: CommitDraft,
+    index: bytes | None,
+    merged: Collection[tuple[str, str]],
+) -> CommitPlan:
     changes = {file: data for file, data in draft.changes.items() if data != draft.now.get(file)}
     written = {file: data for file, data in sorted(changes.items()) if data is not None}
     new: dict[str, bytes | None] = dict(written)
@@ -644,22 +683,26 @@ def _plan(
     old = {file: draft.now.get(file) for file in new}
     topics = {file for file in desk.ledger.rows if is_topic(file)}
     after = {file for file in {*topics, *written} if new.get(file, b"") is not None}
-    outcome = Outcome(
+    outcome = DreamOutcome(
         files=tuple(_altered(file, old[file], data) for file, data in new.items()),
-        merged=tuple(Moved(*pair) for pair in merged if not pair[1].startswith(ARCHIVE)),
-        superseded=tuple(superseded(draft)),
-        archived=tuple(Moved(*pair) for pair in merged if pair[1].startswith(ARCHIVE)),
+        merged=tuple(MergedFile(*pair) for pair in merged if not pair[1].startswith(ARCHIVE)),
+        superseded=tuple(find_superseded(draft)),
+        archived=tuple(MergedFile(*pair) for pair in merged if pair[1].startswith(ARCHIVE)),
         kept=tuple(draft.kept),
         conflicts=tuple(_once(draft.conflicts)),
         files_before=len(topics),
         files_after=len(after),
     )
-    return Plan(old, new, outcome)
+    return CommitPlan(old, new, outcome)
 
 
-def _times(desk: Desk, draft: Draft, plan: Plan, wanted: Wanted) -> dict[str, int]:
+def _times(
+    desk: FolderTransaction, draft: CommitDraft, plan: CommitPlan, wanted: DreamInput
+) -> dict[str, int]:
     """Of the files that only say what was known, the time of the newest that said it."""
-    before = Shelf({file: data for file, data in draft.now.items() if file in draft.touched})
+    before = StatementIndex(
+        {file: data for file, data in draft.now.items() if file in draft.touched}
+    )
     times: dict[str, int] = {}
     for file, data in plan.new.items():
         if data is None or file == INDEX_NAME:
@@ -667,7 +710,7 @@ def _times(desk: Desk, draft: Draft, plan: Plan, wanted: Wanted) -> dict[str, in
         if file in wanted.times and wanted.dreamt.get(file) == data:
             times[file] = wanted.times[file]
             continue
-        said = [msgspec.structs.replace(one, subject=frozenset()) for one in stated(data, file)]
+        said = [msgspec.structs.replace(one, subject=frozenset()) for one in read_facts(data, file)]
         found = [before.holder(one) or draft.others().holder(one) for one in said]
         stamps = [desk.stamp(one) for one in {*found, file} if one is not None]
         known = [stamp.modified for stamp in stamps if stamp is not None]
@@ -676,11 +719,11 @@ def _times(desk: Desk, draft: Draft, plan: Plan, wanted: Wanted) -> dict[str, in
     return times
 
 
-def _altered(file: str, old: bytes | None, new: bytes | None) -> Altered:
+def _altered(file: str, old: bytes | None, new: bytes | None) -> AlteredFile:
     if old is None:
-        return Altered(file, "created")
-    return Altered(file, "removed" if new is None else "changed")
+        return AlteredFile(file, "created")
+    return AlteredFile(file, "removed" if new is None else "changed")
 
 
-def _once(conflicts: list[Conflict]) -> list[Conflict]:
+def _once(conflicts: list[DreamConflict]) -> list[DreamConflict]:
     return list(dict.fromkeys(conflicts))

@@ -21,16 +21,16 @@ from typing import Final, Literal
 
 import msgspec
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.dreams.lock import Process, this_process
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.dreams.lock import LockProcess, read_current_process
 from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.folder import RECORDED, Desk, digest, listed
+from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, digest_bytes, list_folder
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.store import MemoryStore
 from sevenfold.storage.files import (
     PRIVATE_FILE,
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_if_there,
     write_atomic,
 )
@@ -42,21 +42,21 @@ _ABOUT: Final = "dream.json"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 
 
-class Changed(msgspec.Struct, frozen=True):
+class StagedChange(msgspec.Struct, frozen=True):
     """What the dream did to one file of its copy."""
 
     file: str
     action: Literal["created", "changed", "removed"]
 
 
-class _About(msgspec.Struct, frozen=True):
-    owner: Process
+class _StageHeader(msgspec.Struct, frozen=True):
+    owner: LockProcess
     at: float
     digests: dict[str, str]
     waiting: bool = False
 
 
-class Staged:
+class DreamStage:
     """One dream's copy."""
 
     def __init__(self, place: Path, digests: Mapping[str, str], at: float) -> None:
@@ -76,7 +76,7 @@ class Staged:
     def before(self) -> dict[str, bytes]:
         """The files as they were when the dream began; `StorageFailure` when the copy is damaged."""
         found = _contents(self.place / "base")
-        if {file: digest(data) for file, data in found.items()} != self._digests:
+        if {file: digest_bytes(data) for file, data in found.items()} != self._digests:
             raise StorageFailure(
                 f"{self.place} is damaged: what the dream began with is no longer known, so that "
                 "nothing of it is taken over; discard it and dream again"
@@ -87,7 +87,7 @@ class Staged:
         """The files as the dream left them; one that cannot be taken over counts as not changed."""
         found = _contents(self.folder)
         with MemoryFiles(self.folder).opened() as at:
-            there = listed(at)
+            there = list_folder(at)
         odd = [one.file for one in there.odd]
         odd += [file for file in there.files if file not in found]
         for file in self._digests.keys() - found.keys():
@@ -98,45 +98,47 @@ class Staged:
     def times(self) -> dict[str, int]:
         """Files that the dream wrote and gave an older time than its own, in nanoseconds."""
         with MemoryFiles(self.folder).opened() as at:
-            stamps = listed(at).files
+            stamps = list_folder(at).files
         return {file: one.modified for file, one in stamps.items() if one.modified / 1e9 < self.at}
 
     def _began_with(self, file: str) -> bytes:
         with MemoryFiles(self.place / "base").opened() as at:
             return at.read(file, RECORDED)[0]
 
-    def changes(self) -> list[Changed]:
+    def changes(self) -> list[StagedChange]:
         """What the dream changed so far, in the order of the files."""
-        now = {file: digest(data) for file, data in self.dreamt().items()}
-        found: list[Changed] = []
+        now = {file: digest_bytes(data) for file, data in self.dreamt().items()}
+        found: list[StagedChange] = []
         for file in sorted({*now, *self._digests}):
             old, new = self._digests.get(file), now.get(file)
             if old != new:
                 action: Literal["created", "changed", "removed"] = "changed"
                 if old is None or new is None:
                     action = "created" if old is None else "removed"
-                found.append(Changed(file, action))
+                found.append(StagedChange(file, action))
         return found
 
     def wait(self) -> None:
         """Keep it until the user has seen it, also when this process is gone."""
-        _note(self.place, _About(this_process(), self.at, self._digests, waiting=True))
+        _note(
+            self.place, _StageHeader(read_current_process(), self.at, self._digests, waiting=True)
+        )
 
 
-def stage(store: MemoryStore) -> Staged:
+def stage_folder(store: MemoryStore) -> DreamStage:
     """Copy the folder as it is now, with everything that others wrote taken in."""
-    sweep(store.state)
+    sweep_stages(store.state)
     place = make_private_dir(store.state / DREAMS) / secrets.token_hex(8)
     try:
         digests, at = store.changing(lambda desk: (_copied(desk, place), desk.now))
-        _note(place, _About(this_process(), at, digests))
+        _note(place, _StageHeader(read_current_process(), at, digests))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    return Staged(place, digests, at)
+    return DreamStage(place, digests, at)
 
 
-def opened(state: Path, id: str) -> Staged:
+def open_stage(state: Path, id: str) -> DreamStage:
     """A copy that is there already: one that waits for the user."""
     place = state / DREAMS / id
     about = _about(place) if _ID.fullmatch(id) else None
@@ -144,33 +146,33 @@ def opened(state: Path, id: str) -> Staged:
         raise Refused(
             f"there is no dream {id[:40]!r} that waits; 'sevenfold dream status' shows them"
         )
-    return Staged(place, about.digests, about.at)
+    return DreamStage(place, about.digests, about.at)
 
 
-def waiting(state: Path) -> list[str]:
+def list_waiting_stages(state: Path) -> list[str]:
     """The dreams that wait for the user, the oldest first."""
     found = [(about.at, id) for id, about in _all(state) if about is not None and about.waiting]
     return [id for _, id in sorted(found)]
 
 
-def discard(staged: Staged) -> None:
+def discard_stage(staged: DreamStage) -> None:
     """Nothing of this dream is taken over."""
     shutil.rmtree(staged.place, ignore_errors=True)
 
 
-def discard_all(state: Path) -> None:
+def discard_all_stages(state: Path) -> None:
     """No copy of any memory stays here: for those who purge one."""
     shutil.rmtree(state / DREAMS, ignore_errors=True)
 
 
-def sweep(state: Path) -> None:
+def sweep_stages(state: Path) -> None:
     """Remove what dreams of dead processes left behind, unless it waits for the user."""
     for id, about in _all(state):
         if about is None or not (about.waiting or about.owner.lives()):
             shutil.rmtree(state / DREAMS / id, ignore_errors=True)
 
 
-def _all(state: Path) -> list[tuple[str, _About | None]]:
+def _all(state: Path) -> list[tuple[str, _StageHeader | None]]:
     try:
         names = sorted(each.name for each in (state / DREAMS).iterdir())
     except OSError:
@@ -178,18 +180,18 @@ def _all(state: Path) -> list[tuple[str, _About | None]]:
     return [(name, _about(state / DREAMS / name)) for name in names if _ID.fullmatch(name)]
 
 
-def _about(place: Path) -> _About | None:
+def _about(place: Path) -> _StageHeader | None:
     with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
         data = read_if_there(place / _ABOUT, TOTAL, nofollow=True)
-        return msgspec.json.decode(data, type=_About) if data is not None else None
+        return msgspec.json.decode(data, type=_StageHeader) if data is not None else None
     return None
 
 
-def _note(place: Path, about: _About) -> None:
+def _note(place: Path, about: _StageHeader) -> None:
     write_atomic(place / _ABOUT, msgspec.json.encode(about), nofollow=True)
 
 
-def _copied(desk: Desk, place: Path) -> dict[str, str]:
+def _copied(desk: FolderTransaction, place: Path) -> dict[str, str]:
     """Copy what may be copied, the newest first, with its times."""
     for each in ("staged", "base"):
         make_private_dir(place / each)
@@ -212,7 +214,7 @@ def _copied(desk: Desk, place: Path) -> dict[str, str]:
         left -= len(data)
         for each in ("staged", "base"):
             _write(place / each / file, data, stamp.modified)
-        digests[file] = digest(data)
+        digests[file] = digest_bytes(data)
     return digests
 
 
@@ -223,14 +225,14 @@ def _write(path: Path, data: bytes, modified: int) -> None:
         path.write_bytes(data)
         os.utime(path, ns=(modified, modified))
     except OSError as error:
-        raise failure(error, path) from error
+        raise make_storage_failure(error, path) from error
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
     """All files of a copy that could be memories; links and odd names are not looked at."""
     found: dict[str, bytes] = {}
     with MemoryFiles(folder).opened() as at:
-        for file, stamp in sorted(listed(at).files.items()):
+        for file, stamp in sorted(list_folder(at).files.items()):
             if stamp.size <= RECORDED:
                 found[file] = at.read(file, RECORDED)[0]
     return found

@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.memory.dates.relative import relative_dates
-from sevenfold.memory.folder.folder import digest
+from sevenfold.memory.dates.relative import list_relative_dates
+from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
-from sevenfold.memory.search.words import tokens
-from sevenfold.memory.topic_file import decoded, not_text, read_topic
+from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.topic_file import decode_text, explain_not_text, read_topic
 
 _HEADING: Final = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)[ \t#]*")
 _ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
@@ -32,29 +32,29 @@ _END: Final = re.compile(
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)
 
 
-class Block(msgspec.Struct, frozen=True):
+class TextBlock(msgspec.Struct, frozen=True):
     """A paragraph, a list item, a table row or a line of code, and the heading it stands under."""
 
     text: str
     under: str
 
 
-def blocks_of(body: str) -> Iterator[Block]:
+def split_blocks(body: str) -> Iterator[TextBlock]:
     """The blocks of a text in their order; a heading with nothing under it is one too."""
-    reader = _Reader()
+    reader = _BlockReader()
     for line in body.split("\n"):
         yield from reader.line(line)
     yield from reader.end()
 
 
-class _Reader:
+class _BlockReader:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._under, self._level = "", 0
         self._bare = False
         self._fence = ""
 
-    def line(self, line: str) -> Iterator[Block]:
+    def line(self, line: str) -> Iterator[TextBlock]:
         if fence := _FENCE.match(line):
             yield from self._closed()
             if not self._fence:
@@ -80,25 +80,25 @@ class _Reader:
             lead = lead or _QUOTE.match(line)
             self._lines.append(line[lead.end() if lead else 0 :].strip())
 
-    def end(self) -> Iterator[Block]:
+    def end(self) -> Iterator[TextBlock]:
         yield from self._closed()
         if self._bare and self._under:
-            yield Block(self._under, "")
+            yield TextBlock(self._under, "")
         self._bare = False
 
-    def _alone(self, text: str) -> Iterator[Block]:
+    def _alone(self, text: str) -> Iterator[TextBlock]:
         yield from self._closed()
         self._lines = [text] if text else []
         yield from self._closed()
 
-    def _closed(self) -> Iterator[Block]:
+    def _closed(self) -> Iterator[TextBlock]:
         if self._lines:
             self._bare = False
-            yield Block(" ".join(self._lines), self._under)
+            yield TextBlock(" ".join(self._lines), self._under)
             self._lines = []
 
 
-def sentences_of(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of a block; where in doubt, two are one."""
     found: list[str] = []
     start = 0
@@ -162,7 +162,7 @@ _WIKI: Final = re.compile(r"!?\[\[([^\]|#]*)[^\]|]*(?:\|([^\]]*))?\]\]")
 _MARKUP: Final = re.compile(r"[`*]+|(?<!\w)_+|_+(?!\w)")
 _OURS: Final = frozenset(["name", "description", "type", "metadata", "origin", "originsessionid"])
 _VAGUE: Final = frozenset(
-    tokens(
+    tokenize_text(
         "user users role roles preference preferences note notes project projects info information "
         "memory memories feedback reference references profile general misc about details fact facts "
         "kept index summary context overview why apply merged"
@@ -170,7 +170,7 @@ _VAGUE: Final = frozenset(
 )
 
 
-class Fact(msgspec.Struct, frozen=True):
+class MemoryFact(msgspec.Struct, frozen=True):
     """One statement of a memory, as it stands there."""
 
     file: str
@@ -179,7 +179,7 @@ class Fact(msgspec.Struct, frozen=True):
     """The heading above it."""
 
 
-class Meaning(msgspec.Struct, frozen=True):
+class FactMeaning(msgspec.Struct, frozen=True):
     """A sentence as it is compared."""
 
     exact: frozenset[str]
@@ -203,13 +203,13 @@ class Meaning(msgspec.Struct, frozen=True):
         return not (self.exact or self.names or self.words)
 
 
-class Stated(msgspec.Struct, frozen=True):
+class ComparedFact(msgspec.Struct, frozen=True):
     """A fact with its meaning, and the words that say what it is about."""
 
-    fact: Fact
+    fact: MemoryFact
     plain: str
-    """Its words as `same_words` has them."""
-    meaning: Meaning
+    """Its words as `normalise_words` has them."""
+    meaning: FactMeaning
     block: int
     subject: frozenset[str]
     context: frozenset[str]
@@ -217,63 +217,69 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=8_192)
-def stated(data: bytes, file: str) -> tuple[Stated, ...]:
+def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
     """Everything that a topic file says; never raises. A commit asks again and again, and clears it."""
-    if not_text(data):  # nobody can tell what it says: only the same bytes say the same
-        same = frozenset([f"bytes:{digest(data)}"])
-        whole = Meaning(same, frozenset(), frozenset(), (), (), False, False, ())
+    if explain_not_text(data):  # nobody can tell what it says: only the same bytes say the same
+        same = frozenset([f"bytes:{digest_bytes(data)}"])
+        whole = FactMeaning(same, frozenset(), frozenset(), (), (), False, False, ())
         text = "(not text)"
-        return (Stated(Fact(file, text), digest(data), whole, 0, frozenset(), frozenset()),)
+        return (
+            ComparedFact(
+                MemoryFact(file, text), digest_bytes(data), whole, 0, frozenset(), frozenset()
+            ),
+        )
     topic = read_topic(data, file)
-    name = frozenset(tokens(topic.name)) | frozenset(tokens(file.rpartition("/")[2][:-3]))
-    about = name | frozenset(tokens(topic.description))
-    found: list[Stated] = []
+    name = frozenset(tokenize_text(topic.name)) | frozenset(
+        tokenize_text(file.rpartition("/")[2][:-3])
+    )
+    about = name | frozenset(tokenize_text(topic.description))
+    found: list[ComparedFact] = []
     for number, block in enumerate(_blocks(data, topic.body)):
-        heading = frozenset(tokens(block.under))
-        for text in sentences_of(block.text):
-            said = meaning(text)
+        heading = frozenset(tokenize_text(block.under))
+        for text in split_sentences(block.text):
+            said = make_meaning(text)
             if not said.empty and not _is_label(text, said):
                 subject = _subject(said, heading or name)
-                fact = Fact(file, text, block.under)
-                plain = same_words(text)
-                found.append(Stated(fact, plain, said, number, subject, heading | about))
-    if not found and not (said := meaning(topic.name)).empty:
-        fact = Fact(file, topic.name)
-        found.append(Stated(fact, same_words(topic.name), said, 0, frozenset(), name))
+                fact = MemoryFact(file, text, block.under)
+                plain = normalise_words(text)
+                found.append(ComparedFact(fact, plain, said, number, subject, heading | about))
+    if not found and not (said := make_meaning(topic.name)).empty:
+        fact = MemoryFact(file, topic.name)
+        found.append(ComparedFact(fact, normalise_words(topic.name), said, 0, frozenset(), name))
     return tuple(found)
 
 
-def _is_label(text: str, said: Meaning) -> bool:
+def _is_label(text: str, said: FactMeaning) -> bool:
     """Whether it only announces what comes below: "Repositories:"."""
     return text.rstrip(" *_").endswith((":", "：")) and len(said.everything) <= _LABEL
 
 
-def _subject(said: Meaning, about: frozenset[str]) -> frozenset[str]:
+def _subject(said: FactMeaning, about: frozenset[str]) -> frozenset[str]:
     """What a short statement is about is said above it."""
     return about - _VAGUE if len(said.everything) < SHORT else frozenset()
 
 
-def _blocks(data: bytes, body: str) -> Iterator[Block]:
+def _blocks(data: bytes, body: str) -> Iterator[TextBlock]:
     """The values of the frontmatter that say something, then the body."""
-    found = find_frontmatter(decoded(data))
+    found = find_frontmatter(decode_text(data))
     for entry in found.entries if found else ():
         key = entry.key.casefold()
         if entry.value and entry.value.strip() and (key == "description" or key not in _OURS):
             lead = "" if key == "description" else f"{entry.key}: "
-            yield Block(f"{lead}{' '.join(entry.value.split())}", "")
-    yield from blocks_of(body)
+            yield TextBlock(f"{lead}{' '.join(entry.value.split())}", "")
+    yield from split_blocks(body)
 
 
-def meaning(text: str) -> Meaning:
+def make_meaning(text: str) -> FactMeaning:
     """What a sentence says, whatever the words around it."""
     plain, relative = _dated(text)
     plain = _plain_dates(_THOUSANDS.sub("", _without_markup(plain)))
     exact = frozenset(map(_trimmed, _EXACT.findall(plain))) - {""}
-    names = frozenset(word for found in _NAME.findall(plain) for word in tokens(found))
-    order = tuple(tokens(plain))
-    pieces = frozenset(word for one in exact for word in tokens(one))
+    names = frozenset(word for found in _NAME.findall(plain) for word in tokenize_text(found))
+    order = tuple(tokenize_text(plain))
+    pieces = frozenset(word for one in exact for word in tokenize_text(one))
     words = frozenset(order) - names - pieces
-    return Meaning(
+    return FactMeaning(
         exact=exact,
         names=names - pieces,
         words=words,
@@ -285,7 +291,7 @@ def meaning(text: str) -> Meaning:
     )
 
 
-def same_words(text: str) -> str:
+def normalise_words(text: str) -> str:
     """A text without markup, case and spacing: equal for what is written the same."""
     return " ".join(_without_markup(text).casefold().split()).strip(" .;:,-")
 
@@ -299,7 +305,7 @@ def _without_markup(text: str) -> str:
 
 
 def _dated(text: str) -> tuple[str, bool]:
-    phrases = relative_dates(text)
+    phrases = list_relative_dates(text)
     for phrase in phrases:
         pattern = r"\s+".join(map(re.escape, phrase.split()))
         text = re.sub(pattern, " ", text)
@@ -326,7 +332,7 @@ def _turns(text: str) -> tuple[tuple[str, str], ...]:
     """The words on both sides of one that gives them their order."""
     pairs = []
     for found in _TURN.finditer(text):
-        left, right = tokens(text[: found.start()]), tokens(text[found.end() :])
+        left, right = tokenize_text(text[: found.start()]), tokenize_text(text[found.end() :])
         if left and right and left[-1] != right[0]:
             pairs.append((left[-1], right[0]))
     return tuple(pairs)

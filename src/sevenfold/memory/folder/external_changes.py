@@ -11,27 +11,27 @@ from typing import TypeAlias
 
 import msgspec
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import Stamp
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.folder.files import FileStamp
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     RECORDED,
     SETTLED,
     Action,
-    Desk,
-    Pending,
-    Row,
+    FileRow,
+    FolderTransaction,
+    PendingWrite,
     Saved,
-    digest,
-    file_time,
+    digest_bytes,
     is_topic,
-    name_in,
+    read_file_clock,
+    read_memory_name,
 )
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index_update import brought_up_to_date
+from sevenfold.memory.index_update import plan_index_update
 
 
-class _Difference(msgspec.Struct, frozen=True):
+class _FileDifference(msgspec.Struct, frozen=True):
     """One file that is not what it was."""
 
     action: Action
@@ -41,10 +41,10 @@ class _Difference(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-_Part: TypeAlias = tuple[Author, str, dict[str, _Difference]]
+_Part: TypeAlias = tuple[Author, str, dict[str, _FileDifference]]
 
 
-def taken_in(desk: Desk, author: Author) -> list[Saved]:
+def record_external_changes(desk: FolderTransaction, author: Author) -> list[Saved]:
     """Record what changed, reconcile the index, and say which memories it was."""
     desk.at.sweep(desk.listing.unfinished)
     anew = _compare_with_history(desk)
@@ -54,10 +54,10 @@ def taken_in(desk: Desk, author: Author) -> list[Saved]:
         return []
     parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author)
     created = [file for file, one in found.items() if one.action == "created"]
-    for file, index in brought_up_to_date(desk, created, _retold(desk, found)).items():
+    for file, index in plan_index_update(desk, created, _retold(desk, found)).items():
         held = desk.holding(file, index)
         desk.write(file, index, held=held)
-        ours = _Difference("updated", "", index, held=bool(held))
+        ours = _FileDifference("updated", "", index, held=bool(held))
         if file in found or not parts:  # what a hand wrote there is a revision of its own
             parts.append((author, "brought the index up to date", {file: ours}))
         else:
@@ -67,7 +67,9 @@ def taken_in(desk: Desk, author: Author) -> list[Saved]:
     return saved
 
 
-def _retold(desk: Desk, found: dict[str, _Difference]) -> dict[str, tuple[bytes, bytes]]:
+def _retold(
+    desk: FolderTransaction, found: dict[str, _FileDifference]
+) -> dict[str, tuple[bytes, bytes]]:
     """The memories that say something else: what they said last, as far as the history knows it."""
     told: dict[str, tuple[bytes, bytes]] = {}
     head = desk.ledger.head
@@ -79,7 +81,7 @@ def _retold(desk: Desk, found: dict[str, _Difference]) -> dict[str, tuple[bytes,
     return told
 
 
-def _recorded(desk: Desk, part: _Part) -> Iterator[Saved]:
+def _recorded(desk: FolderTransaction, part: _Part) -> Iterator[Saved]:
     author, summary, files = part
     kept = {file: one.data for file, one in files.items() if not one.held}
     revision = desk.record(kept, author, summary) if kept else ""
@@ -90,7 +92,7 @@ def _recorded(desk: Desk, part: _Part) -> Iterator[Saved]:
 
 
 def _by_writer(
-    found: dict[str, _Difference], pending: Pending | None, author: Author
+    found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author
 ) -> list[_Part]:
     """What a run of ours announced and did not live to record is recorded in its name."""
     rest = dict(found)
@@ -106,7 +108,7 @@ def _by_writer(
     return parts
 
 
-def _told(files: dict[str, _Difference]) -> str:
+def _told(files: dict[str, _FileDifference]) -> str:
     """What changed, in words: the memories, and the index only when nothing else did."""
     chosen = sorted(filter(is_topic, files)) or sorted(files)
     more = len(chosen) - 1
@@ -114,7 +116,7 @@ def _told(files: dict[str, _Difference]) -> str:
     return f"{files[chosen[0]].action} {files[chosen[0]].name}{rest}"
 
 
-def _compare_with_history(desk: Desk) -> bool:
+def _compare_with_history(desk: FolderTransaction) -> bool:
     """When the ledger is not that of the newest revision, only the history knows what was there."""
     head = desk.past.head(desk.now)
     if desk.ledger.head == head:
@@ -122,16 +124,16 @@ def _compare_with_history(desk: Desk) -> bool:
     desk.past.mended = False
     desk.ledger.head = head
     desk.ledger.rows = {
-        file: Row(None, digest(data)) for file, data in desk.past.files(head).items()
+        file: FileRow(None, digest_bytes(data)) for file, data in desk.past.files(head).items()
     }
     desk.dirty = True
     return True
 
 
-def _differences(desk: Desk) -> dict[str, _Difference]:
+def _differences(desk: FolderTransaction) -> dict[str, _FileDifference]:
     """Every file that is not what the ledger says; the ledger then says what it is now."""
-    found = dict[str, _Difference]()
-    rows, now = desk.ledger.rows, file_time()
+    found = dict[str, _FileDifference]()
+    rows, now = desk.ledger.rows, read_file_clock()
     for file, stamp in desk.listing.files.items():
         row = rows.get(file)
         if row is not None and row.stamp == stamp and abs(now - stamp.changed) > SETTLED:
@@ -139,12 +141,14 @@ def _differences(desk: Desk) -> dict[str, _Difference]:
         if (one := _looked_at(desk, file, stamp, row)) is not None:
             found[file] = one
     for file in rows.keys() - desk.listing.files.keys():
-        found[file] = _Difference("removed", rows[file].name or file, None)
+        found[file] = _FileDifference("removed", rows[file].name or file, None)
         desk.know(file, None)
     return found
 
 
-def _looked_at(desk: Desk, file: str, stamp: Stamp, row: Row | None) -> _Difference | None:
+def _looked_at(
+    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None
+) -> _FileDifference | None:
     if stamp.size > RECORDED:
         _hold(desk, file, stamp, row, f"it has {stamp.size:,} bytes")
         return None
@@ -155,15 +159,19 @@ def _looked_at(desk: Desk, file: str, stamp: Stamp, row: Row | None) -> _Differe
             return None  # gone since it was listed: the next look says so
         _hold(desk, file, stamp, row, f"it cannot be read ({error})")
         return None
-    known = digest(data)
+    known = digest_bytes(data)
     if row is not None and row.digest == known:
         if row.stamp != stamp:
-            desk.know(file, Row(stamp, known, row.name or name_in(file, data), row.held))
+            desk.know(
+                file, FileRow(stamp, known, row.name or read_memory_name(file, data), row.held)
+            )
         return None
     return _changed(desk, file, stamp, row, data)
 
 
-def _changed(desk: Desk, file: str, stamp: Stamp, row: Row | None, data: bytes) -> _Difference:
+def _changed(
+    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, data: bytes
+) -> _FileDifference:
     findings = desk.gate.check(data, "other").findings
     findings += desk.gate.check(file.encode("utf-8", "replace"), "other").findings
     secret = any(each.kind == "secret" for each in findings)
@@ -176,16 +184,18 @@ def _changed(desk: Desk, file: str, stamp: Stamp, row: Row | None, data: bytes) 
             if secret
             else f"{where}: {findings[0].what}. Remove it, if you did not write it."
         )
-    name, known = "" if secret else name_in(file, data), digest(data)
-    desk.know(file, Row(stamp, known, name, held))
+    name, known = "" if secret else read_memory_name(file, data), digest_bytes(data)
+    desk.know(file, FileRow(stamp, known, name, held))
     action: Action = "created" if row is None else "updated"
-    return _Difference(action, name or file, data, known, bool(held))
+    return _FileDifference(action, name or file, data, known, bool(held))
 
 
-def _hold(desk: Desk, file: str, stamp: Stamp, row: Row | None, why: str) -> None:
+def _hold(
+    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, why: str
+) -> None:
     """A file that is listed and not kept in the history; said when it is new or became so."""
     if row is None or row.held != why:
         desk.say(f"{desk.folder / file} is left out of the history of memories: {why}")
-    name = (row.name if row else "") or name_in(file, b"")
-    if row is None or row != Row(stamp, row.digest, name, why):
-        desk.know(file, Row(stamp, row.digest if row else "", name, why))
+    name = (row.name if row else "") or read_memory_name(file, b"")
+    if row is None or row != FileRow(stamp, row.digest, name, why):
+        desk.know(file, FileRow(stamp, row.digest if row else "", name, why))

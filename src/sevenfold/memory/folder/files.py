@@ -25,18 +25,18 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from sevenfold.errors import Refused
-from sevenfold.memory.folder.names import TEAM, checked_file, shown
+from sevenfold.core.errors import Refused
+from sevenfold.memory.folder.names import TEAM, check_file_path, format_name
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
     PRIVATE_FOLDER,
-    failure,
+    make_storage_failure,
     write_all,
 )
-from sevenfold.storage.locks import alone
+from sevenfold.storage.locks import hold_file_lock
 
 UNFINISHED: Final = ".memory-writing-"
 """Only written under the lock: one that is found there was left by a process that died."""
@@ -55,7 +55,7 @@ _NO_LINKS: Final = frozenset([errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errn
 _TRIES: Final = 5
 
 
-class Stamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FileStamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a file system says about a file without reading it; another stamp: look again."""
 
     modified: int
@@ -64,20 +64,20 @@ class Stamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inode: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
+    def of(cls, found: os.stat_result) -> FileStamp:
         return cls(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
-class Overtaken(Exception):
+class ConcurrentWrite(Exception):
     """The file is not what it was when it was read: read it again before writing."""
 
 
-def walk(real: Path, make: bool) -> int:
+def open_real_folder(real: Path, make: bool) -> int:
     """Open a folder by its real path, one component at a time: none of them may be a link now."""
     at = os.open(real.anchor, _PASS)
     try:
         for left, part in zip(range(len(real.parts) - 2, -1, -1), real.parts[1:], strict=True):
-            new = step(part, at, _PASS if left else FOLDER, make)
+            new = open_component(part, at, _PASS if left else FOLDER, make)
             os.close(at)
             at = new
     except BaseException:
@@ -86,7 +86,7 @@ def walk(real: Path, make: bool) -> int:
     return at
 
 
-def step(name: str, at: int, flags: int, make: bool) -> int:
+def open_component(name: str, at: int, flags: int, make: bool) -> int:
     try:
         return os.open(name, flags, dir_fd=at)
     except FileNotFoundError:
@@ -94,11 +94,11 @@ def step(name: str, at: int, flags: int, make: bool) -> int:
             raise
     with contextlib.suppress(FileExistsError):  # another process made it just now
         os.mkdir(name, PRIVATE_FOLDER, dir_fd=at)
-        sync(at)
+        sync_open_folder(at)
     return os.open(name, flags, dir_fd=at)
 
 
-def walk_by_path(real: Path, make: bool) -> None:
+def check_real_folder(real: Path, make: bool) -> None:
     """The same by paths: what is there must be its own real path."""
     if make:
         missing = [at for at in (real, *real.parents) if not os.path.lexists(at)]
@@ -110,45 +110,47 @@ def walk_by_path(real: Path, make: bool) -> None:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def steady(fd: int, limit: int) -> tuple[bytes, Stamp]:
+def read_steady(fd: int, limit: int) -> tuple[bytes, FileStamp]:
     """What is in the file, read again when it was being written meanwhile."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.ELOOP, "it is no regular file")
     for _ in range(_TRIES):
-        before = Stamp.of(found)
+        before = FileStamp.of(found)
         data = b""
         while len(data) < limit and (more := os.pread(fd, limit - len(data), len(data))):
             data += more
         found = os.fstat(fd)
-        if Stamp.of(found) == before:
+        if FileStamp.of(found) == before:
             break
-    return data, Stamp.of(found)
+    return data, FileStamp.of(found)
 
 
-def stamp(name: str, at: int | None) -> Stamp | None:
+def read_stamp(name: str, at: int | None) -> FileStamp | None:
     try:
         found = os.stat(name, dir_fd=at, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.ELOOP, "it is no regular file")
-    return Stamp.of(found)
+    return FileStamp.of(found)
 
 
-def replaced(
+def replace_file(
     name: str,
     at: int | None,
     data: bytes,
-    expected: Stamp | None,
+    expected: FileStamp | None,
     lasting: bool,
     modified: float | None = None,
-) -> Stamp:
+) -> FileStamp:
     temporary = f"{UNFINISHED}{secrets.token_hex(8)}"
     if at is None:
         temporary = os.fspath(Path(name).with_name(temporary))
-    if stamp(name, at) != expected:  # before anything is written: most of the time it is known here
-        raise Overtaken
+    if (
+        read_stamp(name, at) != expected
+    ):  # before anything is written: most of the time it is known here
+        raise ConcurrentWrite
     try:
         inode = _written(temporary, at, data, lasting)
         if modified is not None:
@@ -159,10 +161,10 @@ def replaced(
             os.unlink(temporary, dir_fd=at)
         raise
     if lasting:
-        sync(at)
-    now = stamp(name, at)
+        sync_open_folder(at)
+    now = read_stamp(name, at)
     if now is None or now.inode != inode:  # somebody replaced ours at once
-        raise Overtaken
+        raise ConcurrentWrite
     return now
 
 
@@ -185,25 +187,25 @@ def _aged(temporary: str, at: int | None, modified: float) -> None:
         os.utime(temporary, (modified, modified), dir_fd=at, follow_symlinks=at is None)
 
 
-def _put_in_place(temporary: str, name: str, at: int | None, expected: Stamp | None) -> None:
+def _put_in_place(temporary: str, name: str, at: int | None, expected: FileStamp | None) -> None:
     """A new file never covers one that came meanwhile; an old one is looked at a last time."""
     if expected is None:
         try:
             os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
         except FileExistsError:
-            raise Overtaken from None
+            raise ConcurrentWrite from None
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
         else:
             os.unlink(temporary, dir_fd=at)
             return
-    if stamp(name, at) != expected:
-        raise Overtaken
+    if read_stamp(name, at) != expected:
+        raise ConcurrentWrite
     os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
 
 
-def sync(at: int | None) -> None:
+def sync_open_folder(at: int | None) -> None:
     """Make what changed in an open folder last, where folders can be synced."""
     if at is None:
         return
@@ -223,7 +225,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK: Final = ".memory"
-"""The write lock is `.memory.lock` in the folder: the same that `alone(folder / ".memory")` takes."""
+"""The write lock is `.memory.lock` in the folder: the same that `hold_file_lock(folder / ".memory")`
+takes.
+"""
 HEAD: Final = 250_000
 """Bytes of the largest memory that is written, and so many are read of one that is larger."""
 
@@ -237,20 +241,20 @@ class MemoryFiles:
         self._hold = hold
 
     @contextmanager
-    def opened(self, *, make: bool = False) -> Iterator[Opened]:
+    def opened(self, *, make: bool = False) -> Iterator[OpenFolder]:
         """The folder, open; `FileNotFoundError` when it is not there and not to be made."""
         fd = None
         try:
             if self._hold:
-                fd = walk(self.real, make)
+                fd = open_real_folder(self.real, make)
             else:
-                walk_by_path(self.real, make)
+                check_real_folder(self.real, make)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not make:
                 raise
             _raise(error, self.folder, "opened")
         try:
-            yield Opened(fd, self.real)
+            yield OpenFolder(fd, self.real)
         finally:
             if fd is not None:
                 os.close(fd)
@@ -263,38 +267,38 @@ class MemoryFiles:
         text = os.fspath(path)
         if "\0" in text or ".." in path.parts or not path.is_absolute():
             raise Refused(
-                f"{shown(text)} is refused: it holds '..' or a NUL, or is no absolute path; "
+                f"{format_name(text)} is refused: it holds '..' or a NUL, or is no absolute path; "
                 "give the plain path of the file"
             )
         for root in (self.folder, self.real):
             if path.is_relative_to(root) and path != root:
                 return path.relative_to(root).as_posix()
-        raise Refused(f"{shown(text)} is refused: it is not inside {self.folder}")
+        raise Refused(f"{format_name(text)} is refused: it is not inside {self.folder}")
 
 
-class Opened:
+class OpenFolder:
     """A memory folder that is open. Every file is named by its path below it."""
 
     def __init__(self, fd: int | None, real: Path) -> None:
         self.fd, self.real = fd, real
 
-    def read(self, file: str, limit: int = HEAD) -> tuple[bytes, Stamp]:
+    def read(self, file: str, limit: int = HEAD) -> tuple[bytes, FileStamp]:
         """The first bytes of a regular file, and its stamp, which tells whether there is more."""
         try:
             with self._above(file) as (at, name):
                 fd = os.open(name, READ, dir_fd=at)
             try:
-                return steady(fd, limit)
+                return read_steady(fd, limit)
             finally:
                 os.close(fd)
         except OSError as error:
             _raise(error, self.real / file, "read")
 
-    def stamp(self, file: str) -> Stamp | None:
+    def stamp(self, file: str) -> FileStamp | None:
         """The stamp of a file; None when there is none; `Refused` when it is a link or a pipe."""
         try:
             with self._above(file) as (at, name):
-                return stamp(name, at)
+                return read_stamp(name, at)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -304,30 +308,30 @@ class Opened:
         self,
         file: str,
         data: bytes,
-        expected: Stamp | None,
+        expected: FileStamp | None,
         *,
         lasting: bool = True,
         modified: float | None = None,
-    ) -> Stamp:
+    ) -> FileStamp:
         """Replace a file, all or nothing, if it still is what was `expected` (None: not there).
 
         `modified` is the time it gets, in seconds; None: now.
         """
-        checked_file(file, index=True)
+        check_file_path(file, index=True)
         try:
             with self._above(file, make=True) as (at, name):
-                return replaced(name, at, data, expected, lasting, modified)
+                return replace_file(name, at, data, expected, lasting, modified)
         except OSError as error:
             _raise(error, self.real / file, "written")
 
-    def remove(self, file: str, expected: Stamp) -> None:
+    def remove(self, file: str, expected: FileStamp) -> None:
         """Remove a file if it still is what was `expected`; folders that become empty go with it."""
         try:
             with self._above(file) as (at, name):
-                if stamp(name, at) != expected:
-                    raise Overtaken
+                if read_stamp(name, at) != expected:
+                    raise ConcurrentWrite
                 os.unlink(name, dir_fd=at)
-                sync(at)
+                sync_open_folder(at)
             self._prune(file)
         except OSError as error:
             _raise(error, self.real / file, "removed")
@@ -342,7 +346,7 @@ class Opened:
     def alone(self) -> Iterator[None]:
         """Waits until nobody else writes here. The system lets go of the lock when we die."""
         if self.fd is None or fcntl is None:
-            with alone(self.real / LOCK):
+            with hold_file_lock(self.real / LOCK):
                 yield
             return
         fd = self._locked()
@@ -372,15 +376,15 @@ class Opened:
         """A folder below this one (empty: this one itself), open; None where it was only checked."""
         parts = name.split("/") if name else []
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise Refused(f"{shown(name)} is refused: it is no plain path in a memory folder")
+            raise Refused(f"{format_name(name)} is refused: it is no plain path in a memory folder")
         if self.fd is None:
-            walk_by_path(self.real.joinpath(*parts), make)
+            check_real_folder(self.real.joinpath(*parts), make)
             yield None
             return
         at = os.dup(self.fd)
         try:
             for part in parts:
-                new = step(part, at, FOLDER, make)
+                new = open_component(part, at, FOLDER, make)
                 os.close(at)
                 at = new
             yield at
@@ -392,7 +396,7 @@ class Opened:
         """The open folder that holds a file, and its name there; a whole path where none is open."""
         folder, _, name = file.rpartition("/")
         if name in ("", ".", "..") or "\0" in name:
-            raise Refused(f"{shown(file)} is refused: it is no plain path of a memory file")
+            raise Refused(f"{format_name(file)} is refused: it is no plain path of a memory file")
         with self.folder(folder, make=make) as at:
             yield at, os.fspath(self.real / file) if at is None else name
 
@@ -415,4 +419,4 @@ def _raise(error: OSError, path: Path, done: str) -> NoReturn:
             f"{path} is refused: it is, or is reached through, something that is not a plain folder "
             "or file (a symbolic link, a pipe, a device); remove that"
         ) from error
-    raise failure(error, path, done) from error
+    raise make_storage_failure(error, path, done) from error

@@ -22,27 +22,27 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.clock import SystemClock
-from sevenfold.errors import Mistake, Refused, StorageFailure
-from sevenfold.events import Emit, Notice
-from sevenfold.memory.folder.files import HEAD, UNFINISHED, Opened, Stamp
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.events import Emit, Notice
+from sevenfold.memory.folder.files import HEAD, UNFINISHED, FileStamp, OpenFolder
+from sevenfold.memory.folder.folder_history import NONE, FolderHistory
 from sevenfold.memory.folder.names import (
     DEEPEST,
     ENDING,
     INDEX_NAME,
     LOGS,
     TEAM,
-    key,
-    shown,
-    wrong_part,
-    wrong_with_file,
+    explain_bad_file,
+    explain_bad_part,
+    format_name,
+    make_file_key,
 )
-from sevenfold.memory.folder.record import NONE, Recording
-from sevenfold.memory.guard.gate import Gate
+from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Topic, read_topic
 from sevenfold.storage.files import PRIVATE_FILE, make_private_dir, write_new
-from sevenfold.storage.places import slug_of
+from sevenfold.storage.places import make_path_slug
 
 SEEN: Final = "seen.json"
 PENDING: Final = "pending.json"
@@ -61,21 +61,21 @@ A_SECRET: Final = "it holds a secret"
 """Why a file is neither in the history nor in the index."""
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FileRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One file as it was seen last."""
 
-    stamp: Stamp | None
+    stamp: FileStamp | None
     digest: str
     name: str = ""
     held: str = ""
     """Why it is not in the history; empty when it is."""
 
 
-class Ledger(msgspec.Struct):
+class FolderLedger(msgspec.Struct):
     """All rows, and the revision they belong to."""
 
     head: str = UNKNOWN
-    rows: dict[str, Row] = {}
+    rows: dict[str, FileRow] = {}
     full: set[str] = set()
     """The parts of the folder that hold memories for which their index has no room."""
     purged: str | None = None
@@ -84,12 +84,12 @@ class Ledger(msgspec.Struct):
     times: dict[str, int] = {}
     """When texts that are gone had been written, by their digest: one that comes back is as old again."""
 
-    def copy(self) -> Ledger:
-        return Ledger(
+    def copy(self) -> FolderLedger:
+        return FolderLedger(
             self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times)
         )
 
-    def gone(self, row: Row) -> None:
+    def gone(self, row: FileRow) -> None:
         """A text is replaced or removed."""
         if row.stamp is not None and row.digest:
             self.times.pop(row.digest, None)
@@ -98,7 +98,7 @@ class Ledger(msgspec.Struct):
                 del self.times[next(iter(self.times))]
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingWrite(msgspec.Struct, frozen=True):
     """What is about to be written, by whom: file to digest, empty for a removal.
 
     It counts as long as no revision followed the one that was the newest then.
@@ -118,9 +118,9 @@ class LedgerFile:
 
     def __init__(self, state: Path) -> None:
         self.state = state
-        self._kept: tuple[bytes, Ledger] | None = None
+        self._kept: tuple[bytes, FolderLedger] | None = None
 
-    def load(self) -> Ledger:
+    def load(self) -> FolderLedger:
         """The ledger; an empty one that belongs to no revision when it cannot be read."""
         with (
             contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError),
@@ -128,14 +128,14 @@ class LedgerFile:
         ):
             token = file.readline(_TOKEN + 1)
             if self._kept is None or self._kept[0] != token:
-                ledger = msgspec.json.decode(file.read(), type=Ledger)
+                ledger = msgspec.json.decode(file.read(), type=FolderLedger)
                 if ledger.format != _FORMAT:
-                    return Ledger()
+                    return FolderLedger()
                 self._kept = (token, ledger)
             return self._kept[1].copy()
-        return Ledger()
+        return FolderLedger()
 
-    def save(self, ledger: Ledger) -> None:
+    def save(self, ledger: FolderLedger) -> None:
         """Keep it for the next time. A power cut may cost it, never anything else."""
         token = secrets.token_hex(_TOKEN // 2).encode("ascii") + b"\n"
         if _put(self.state / SEEN, token + msgspec.json.encode(ledger)):
@@ -149,14 +149,14 @@ class LedgerFile:
         with contextlib.suppress(OSError):
             (self.state / SEEN).unlink()
 
-    def announce(self, pending: Pending) -> None:
+    def announce(self, pending: PendingWrite) -> None:
         _put(self.state / PENDING, msgspec.json.encode(pending))
 
-    def announced(self, head: str) -> Pending | None:
+    def announced(self, head: str) -> PendingWrite | None:
         """What was about to be written when this was the newest revision."""
         with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
             data = (self.state / PENDING).read_bytes()
-            pending = msgspec.json.decode(data, type=Pending)
+            pending = msgspec.json.decode(data, type=PendingWrite)
             return pending if pending.head == head else None
         return None
 
@@ -166,17 +166,17 @@ class LedgerFile:
             (self.state / PENDING).unlink()
 
 
-def digest(data: bytes) -> str:
+def digest_bytes(data: bytes) -> str:
     """Short, and the same for the same bytes only."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def file_time() -> int:
+def read_file_clock() -> int:
     """Now, in the nanoseconds of the clock that stamps files: that of the machine, whatever ours says."""
     return int(SystemClock().now() * 1e9)
 
 
-def settled(stamp: Stamp, now: int) -> bool:
+def is_settled(stamp: FileStamp, now: int) -> bool:
     """Whether another change of this file would have to show in its stamp."""
     return abs(now - stamp.changed) > SETTLED
 
@@ -202,19 +202,19 @@ _AN_INDEX: Final = f"/{INDEX_NAME}"
 _A_LOG: Final = f"{LOGS}/"
 
 
-class Odd(msgspec.Struct, frozen=True):
+class UnusedFile(msgspec.Struct, frozen=True):
     """Something in the folder that is not used, and why."""
 
     file: str
     why: str
 
 
-class Listing(msgspec.Struct, frozen=True):
+class FolderListing(msgspec.Struct, frozen=True):
     """What is in the folder."""
 
-    files: dict[str, Stamp] = {}
+    files: dict[str, FileStamp] = {}
     """Every markdown file: topic files, indexes and daily logs."""
-    odd: tuple[Odd, ...] = ()
+    odd: tuple[UnusedFile, ...] = ()
     unfinished: tuple[str, ...] = ()
     """What processes that died left behind."""
     folders: tuple[str, ...] = ()
@@ -222,7 +222,10 @@ class Listing(msgspec.Struct, frozen=True):
     @property
     def taken(self) -> set[str]:
         """The keys of every name in use, whatever it is that has it."""
-        return {key(file) for file in (*self.files, *self.folders, *(odd.file for odd in self.odd))}
+        return {
+            make_file_key(file)
+            for file in (*self.files, *self.folders, *(odd.file for odd in self.odd))
+        }
 
     @property
     def topics(self) -> list[str]:
@@ -235,9 +238,9 @@ def is_topic(file: str) -> bool:
     return not (file.endswith(_AN_INDEX) or file.startswith(_A_LOG) or file == INDEX_NAME)
 
 
-def listed(at: Opened) -> Listing:
+def list_folder(at: OpenFolder) -> FolderListing:
     """Everything below the folder."""
-    found = _Found()
+    found = _ListedFiles()
     waiting: list[tuple[str, int]] = [("", 0)]
     while waiting:
         folder, depth = waiting.pop()
@@ -246,20 +249,22 @@ def listed(at: Opened) -> Listing:
             if depth < DEEPEST:
                 waiting.append((inner, depth + 1))
             else:
-                found.odd.append(Odd(inner, "it is too deep; move it up"))
-    return Listing(found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders))
+                found.odd.append(UnusedFile(inner, "it is too deep; move it up"))
+    return FolderListing(
+        found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders)
+    )
 
 
-class _Found:
+class _ListedFiles:
     def __init__(self) -> None:
-        self.files: dict[str, Stamp] = {}
-        self.odd: list[Odd] = []
+        self.files: dict[str, FileStamp] = {}
+        self.odd: list[UnusedFile] = []
         self.unfinished: list[str] = []
         self.folders: list[str] = []
         self.more = False
 
 
-def _scan(at: Opened, folder: str, found: _Found) -> list[str]:
+def _scan(at: OpenFolder, folder: str, found: _ListedFiles) -> list[str]:
     """Note the files of one folder; returns the folders in it."""
     inside = f"{folder}/" if folder else ""
     try:
@@ -269,13 +274,13 @@ def _scan(at: Opened, folder: str, found: _Found) -> list[str]:
         ):
             return [inner for entry in entries if (inner := _note(entry, inside, found))]
     except Refused:  # it was swapped for a link just now
-        found.odd.append(Odd(folder or ".", "it is no folder any more"))
+        found.odd.append(UnusedFile(folder or ".", "it is no folder any more"))
     except OSError as error:
-        found.odd.append(Odd(folder or ".", f"it cannot be listed: {error.strerror}"))
+        found.odd.append(UnusedFile(folder or ".", f"it cannot be listed: {error.strerror}"))
     return []
 
 
-def _note(entry: os.DirEntry[str], inside: str, found: _Found) -> str:
+def _note(entry: os.DirEntry[str], inside: str, found: _ListedFiles) -> str:
     """Note one entry; returns its path when it is a folder to look into."""
     name = entry.name
     file = inside + name
@@ -291,28 +296,32 @@ def _note(entry: os.DirEntry[str], inside: str, found: _Found) -> str:
         return _note_other(file, seen.st_mode, found)
     if not name.endswith(ENDING):
         return ""  # pictures and the like are the user's own
-    if why := wrong_with_file(file, True):
-        found.odd.append(Odd(file, f"{why}; rename it"))
+    if why := explain_bad_file(file, True):
+        found.odd.append(UnusedFile(file, f"{why}; rename it"))
     elif len(found.files) < MOST:
-        found.files[file] = Stamp(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
+        found.files[file] = FileStamp(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
     elif not found.more:
         found.more = True
-        found.odd.append(Odd(file, f"there are more than {MOST:,} files; the rest is left out"))
+        found.odd.append(
+            UnusedFile(file, f"there are more than {MOST:,} files; the rest is left out")
+        )
     return ""
 
 
-def _note_other(file: str, mode: int, found: _Found) -> str:
+def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
     name = file.rpartition("/")[2]
     if stat.S_ISDIR(mode):
-        if not (why := wrong_part(name)):
+        if not (why := explain_bad_part(name)):
             return file
-        found.odd.append(Odd(file, f"{why}; rename the folder"))
+        found.odd.append(UnusedFile(file, f"{why}; rename the folder"))
     elif stat.S_ISLNK(mode):
         found.odd.append(
-            Odd(file, "it is a symbolic link, which is not followed; put the file here")
+            UnusedFile(file, "it is a symbolic link, which is not followed; put the file here")
         )
     elif name.endswith(ENDING):
-        found.odd.append(Odd(file, "it is a pipe, a socket or a device and no file; remove it"))
+        found.odd.append(
+            UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it")
+        )
     return ""
 
 
@@ -333,18 +342,18 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Desk:
+class FolderTransaction:
     """One piece of work under the lock."""
 
-    at: Opened
+    at: OpenFolder
     folder: Path
     ledgers: LedgerFile
-    past: Recording
-    gate: Gate
+    past: FolderHistory
+    gate: GuardGate
     now: float
     say: Callable[[str], None]
-    listing: Listing
-    ledger: Ledger = field(default_factory=Ledger)
+    listing: FolderListing
+    ledger: FolderLedger = field(default_factory=FolderLedger)
     dirty: bool = False
 
     @property
@@ -352,12 +361,12 @@ class Desk:
         """The name of the memory in each topic file."""
         return {file: row.name for file, row in self.ledger.rows.items() if is_topic(file)}
 
-    def stamp(self, file: str) -> Stamp | None:
+    def stamp(self, file: str) -> FileStamp | None:
         """The stamp under which a file was last read here; None when it is not there."""
         row = self.ledger.rows.get(file)
         return row.stamp if row else None
 
-    def know(self, file: str, row: Row | None) -> None:
+    def know(self, file: str, row: FileRow | None) -> None:
         """From now on this is what is known of a file; None: it is gone."""
         self.dirty = True
         old = self.ledger.rows.get(file)
@@ -376,7 +385,7 @@ class Desk:
         `modified`: when it was written first, where that was not now.
         """
         stamp = self.at.write(file, data, self.stamp(file), modified=modified)
-        self.know(file, Row(stamp, digest(data), name_in(file, data), held))
+        self.know(file, FileRow(stamp, digest_bytes(data), read_memory_name(file, data), held))
 
     def remove(self, file: str) -> None:
         """Remove a file that still is what it was when it was last read here."""
@@ -425,12 +434,12 @@ class Desk:
             self.dirty = False
 
 
-def name_in(file: str, data: bytes) -> str:
+def read_memory_name(file: str, data: bytes) -> str:
     """The name of the memory in a topic file; the index and the logs have none."""
     return read_topic(data, file).name if is_topic(file) else ""
 
 
-class Saying:
+class DeferredNotices:
     """Sentences that wait until the folder is free again: a listener may want to read it."""
 
     def __init__(self, emit: Emit) -> None:
@@ -452,7 +461,7 @@ ARCHIVE: Final = "archive/"
 """What a dream took out of the index because it is stale; recall still finds it."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class FolderPart(msgspec.Struct, frozen=True):
     """One of them. A file has one name in the memory folder, and another in its part's index."""
 
     folder: str
@@ -479,13 +488,13 @@ class Part(msgspec.Struct, frozen=True):
         return f"{self.folder}{inner}"
 
 
-OWN: Final = Part("")
-SHARED: Final = Part(TEAM)
+OWN: Final = FolderPart("")
+SHARED: Final = FolderPart(TEAM)
 PARTS: Final = (OWN, SHARED)
 INDEXES: Final = tuple(part.index for part in PARTS)
 
 
-def part_of(file: str) -> Part:
+def find_part(file: str) -> FolderPart:
     """The part that a file of the memory folder is in."""
     return SHARED if SHARED.holds(file) else OWN
 
@@ -495,12 +504,12 @@ def is_listed(file: str) -> bool:
     return OWN.lists(file)
 
 
-def names_in(part: Part, names: Mapping[str, str]) -> dict[str, str]:
+def filter_names(part: FolderPart, names: Mapping[str, str]) -> dict[str, str]:
     """Of the names of all memories, by file, those in one part."""
     return {file: name for file, name in names.items() if part.holds(file)}
 
 
-def check_team(listing: Listing) -> None:
+def check_team(listing: FolderListing) -> None:
     """`Mistake` with what to do when there is no team memory."""
     if TEAM.rstrip("/") not in listing.folders:
         raise Mistake(
@@ -537,8 +546,10 @@ _NOT_COMMITTED: Final = {MEMORY: b".memory.lock\n.memory-writing-*\n", LOCAL: b"
 """What git is told to leave alone in the folders that lie in a project."""
 
 
-class AgentPlace(msgspec.Struct, frozen=True):
-    """The memory folder of one kind of agent in one scope. Nothing is made before `prepare`."""
+class AgentFolder(msgspec.Struct, frozen=True):
+    """The memory folder of one kind of agent in one scope. Nothing is made before
+    `prepare_agent_folder`.
+    """
 
     scope: AgentScope
     folder: Path
@@ -548,33 +559,33 @@ class AgentPlace(msgspec.Struct, frozen=True):
     """What the user should be told once."""
 
 
-def folder_name(kind: str) -> str:
+def make_folder_name(kind: str) -> str:
     """The name of a folder for a kind of agent; `Refused` with the reason when there can be none."""
     name = unicodedata.normalize("NFC", kind).replace(":", "-")
-    why = "it holds a slash" if "/" in name else wrong_with_file(f"{name}/x.md")
+    why = "it holds a slash" if "/" in name else explain_bad_file(f"{name}/x.md")
     if why:
         raise Refused(
-            f"an agent called {shown(kind)} can have no memory: {why}; give it a plain name"
+            f"an agent called {format_name(kind)} can have no memory: {why}; give it a plain name"
         )
     return name
 
 
-def agent_place(
+def find_agent_folder(
     kind: str, scope: AgentScope, *, home: Path, tree: Path, state_home: Path
-) -> AgentPlace:
+) -> AgentFolder:
     """Where this memory is. `state_home` is our own home, also where `home` is shared with others.
 
     Only for a trusted workspace, unless the scope is `user`: what lies in a project is its owner's word.
     """
-    name, note = folder_name(kind), ""
+    name, note = make_folder_name(kind), ""
     if scope == "user":
-        folder = unlinked(home, MEMORY, name)
+        folder = resolve_unlinked(home, MEMORY, name)
     else:
-        folder, note = in_project(tree, MEMORY if scope == "project" else LOCAL, name)
-    return AgentPlace(scope, folder, state_of(folder, state_home), note)
+        folder, note = find_project_folder(tree, MEMORY if scope == "project" else LOCAL, name)
+    return AgentFolder(scope, folder, find_state_folder(folder, state_home), note)
 
 
-def agent_places(home: Path, tree: Path | None, state_home: Path) -> Iterator[AgentPlace]:
+def list_agent_folders(home: Path, tree: Path | None, state_home: Path) -> Iterator[AgentFolder]:
     """The agent memories that there are, also of kinds that are no longer defined.
 
     Without `tree` those of the user alone: a project that is not trusted is not looked into.
@@ -586,22 +597,22 @@ def agent_places(home: Path, tree: Path | None, state_home: Path) -> Iterator[Ag
         ways += [("local", tree, (at, LOCAL)) for at in whose]
     for scope, root, parts in ways:
         try:
-            folders = sorted(unlinked(root, *parts).iterdir())
+            folders = sorted(resolve_unlinked(root, *parts).iterdir())
         except (OSError, Refused):
             continue
         for folder in folders:
             if folder.is_dir() and not folder.is_symlink() and not folder.name.startswith("."):
-                yield AgentPlace(scope, folder, state_of(folder, state_home))
+                yield AgentFolder(scope, folder, find_state_folder(folder, state_home))
 
 
-def agent_of(folder: Path) -> str:
+def find_agent_kind(folder: Path) -> str:
     """The kind of agent whose memory is in this folder, as folders spell it; empty for any other."""
     return folder.name if folder.parent.name in (MEMORY, LOCAL) else ""
 
 
-def in_project(tree: Path, what: str, name: str) -> tuple[Path, str]:
+def find_project_folder(tree: Path, what: str, name: str) -> tuple[Path, str]:
     """The folder in a project: ours, or the other program's where only that one is there."""
-    ours, theirs = (unlinked(tree, at, what, name) for at in (OWN_SCOPES, OTHER))
+    ours, theirs = (resolve_unlinked(tree, at, what, name) for at in (OWN_SCOPES, OTHER))
     if not theirs.is_dir():
         return ours, ""
     if not ours.is_dir():
@@ -609,7 +620,7 @@ def in_project(tree: Path, what: str, name: str) -> tuple[Path, str]:
     return ours, f"{theirs} is not used: {ours} is there too; merge them and remove one"
 
 
-def unlinked(root: Path, *parts: str) -> Path:
+def resolve_unlinked(root: Path, *parts: str) -> Path:
     """The real path of a folder below `root`; `Refused` when any part below is a symbolic link."""
     at = Path(os.path.realpath(root))
     for part in parts:
@@ -619,7 +630,7 @@ def unlinked(root: Path, *parts: str) -> Path:
     return at
 
 
-def prepare(place: AgentPlace) -> None:
+def prepare_agent_folder(place: AgentFolder) -> None:
     """Make the folder. In a project, git is told which files in it are nobody else's concern."""
     make_private_dir(place.folder, nofollow=True)
     above = place.folder.parent
@@ -627,10 +638,10 @@ def prepare(place: AgentPlace) -> None:
         write_new(above / ".gitignore", _NOT_COMMITTED[above.name], 0o644)
 
 
-def state_of(folder: Path, home: Path) -> Path:
+def find_state_folder(folder: Path, home: Path) -> Path:
     """Where the history of an agent's memory is kept, below our own home.
 
     The slug alone would be the same for `a-b` and `a_b`, and their histories one.
     """
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    return home / STATE / f"{slug_of(folder)}-{digest}"
+    return home / STATE / f"{make_path_slug(folder)}-{digest}"

@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from sevenfold.errors import Refused
+from sevenfold.core.errors import Refused
 from sevenfold.memory.errors import Ambiguous, NoSuchMemory
 
 ENDING: Final = ".md"
@@ -52,17 +52,18 @@ _WAY_OUT: Final = re.compile(r"(?:^|[/\\])\s*\.\.?\s*(?:[/\\]|$)|^[A-Za-z]:[/\\]
 _HIDDEN_KINDS: Final = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 
 
-def checked_file(text: str, *, index: bool = False) -> str:
+def check_file_path(text: str, *, index: bool = False) -> str:
     """A path below the memory folder, as it is; `Refused` with the reason when it may not be one."""
-    if why := wrong_with_file(text, index):
+    if why := explain_bad_file(text, index):
         raise Refused(
-            f"{shown(text)} is refused as a memory file: {why}; use a plain name that ends in {ENDING}"
+            f"{format_name(text)} is refused as a memory file: {why}; use a plain name "
+            f"that ends in {ENDING}"
         )
     return text
 
 
 @lru_cache(maxsize=1 << 15)
-def wrong_with_file(text: str, index: bool = False) -> str:
+def explain_bad_file(text: str, index: bool = False) -> str:
     """Why this cannot be the path of a memory file; empty when it can."""
     if _PLAIN.fullmatch(text) and text[:-3] not in _RESERVED and text != INDEX_NAME.lower():
         return ""
@@ -70,7 +71,7 @@ def wrong_with_file(text: str, index: bool = False) -> str:
         return why
     parts = text.split("/")
     for part in parts:
-        if why := wrong_part(part):
+        if why := explain_bad_part(part):
             return why
     last = parts[-1]
     if not last.endswith(ENDING) or last == ENDING:
@@ -103,7 +104,7 @@ def _wrong_characters(text: str) -> str:
     return ""
 
 
-def wrong_part(part: str) -> str:
+def explain_bad_part(part: str) -> str:
     """Why this cannot be the name of one folder or file in the memory folder; empty when it can."""
     if part in ("", ".", ".."):
         return "it contains '.', '..' or an empty part"
@@ -121,14 +122,16 @@ def wrong_part(part: str) -> str:
     return ""
 
 
-def checked_name(text: str) -> str:
+def check_memory_name(text: str) -> str:
     """The name of a memory as it is kept: trimmed and composed (NFC); `Refused` with the reason."""
-    if why := wrong_with_name(text):
-        raise Refused(f"{shown(text)} is refused as the name of a memory: {why}; use plain words")
+    if why := explain_bad_name(text):
+        raise Refused(
+            f"{format_name(text)} is refused as the name of a memory: {why}; use plain words"
+        )
     return unicodedata.normalize("NFC", text).strip()
 
 
-def wrong_with_name(text: str) -> str:
+def explain_bad_name(text: str) -> str:
     """Why this cannot be the name of a memory; empty when it can."""
     name = _SELECTORS.sub("", unicodedata.normalize("NFC", text).strip())
     plain = unicodedata.normalize("NFKC", name)
@@ -139,7 +142,7 @@ def wrong_with_name(text: str) -> str:
     return _wrong_characters(name)
 
 
-def slug(name: str) -> str:
+def make_slug(name: str) -> str:
     """The letters and digits of a name, of any script, lower case, the rest as single hyphens."""
     letters = []
     for character in unicodedata.normalize("NFKC", name).lower():
@@ -151,29 +154,29 @@ def slug(name: str) -> str:
     return cut.encode("utf-8")[:_SLUG_BYTES].decode("utf-8", "ignore").strip("-")
 
 
-def file_for(name: str, taken: Container[str], folder: str = "") -> str:
-    """A file for a new memory of this name: never one that is taken (`taken` holds `key`s).
+def choose_file(name: str, taken: Container[str], folder: str = "") -> str:
+    """A file for a new memory of this name: never one that is taken (`taken` holds `make_file_key`s).
 
     `folder` is where it is to be, empty or with a slash at its end.
     """
-    stem = slug(name)
+    stem = make_slug(name)
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     tries = [stem, *(f"{stem or 'memory'}-{digest[:size]}" for size in (4, 8, 16, 64))]
     for each in tries:
         file = f"{folder}{each}{ENDING}"
-        if not wrong_with_file(file) and key(file) not in taken:
+        if not explain_bad_file(file) and make_file_key(file) not in taken:
             return file
-    raise Refused(f"no file is left for a memory named {shown(name)}; use another name")
+    raise Refused(f"no file is left for a memory named {format_name(name)}; use another name")
 
 
-def key(file: str) -> str:
+def make_file_key(file: str) -> str:
     """Two files with the same key are one file on some system: case and composition do not count."""
     if file.isascii():
         return file.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", file).casefold())
 
 
-def shown(text: str) -> str:
+def format_name(text: str) -> str:
     """A name as it may be shown in a message: short, and hidden characters written out."""
     quoted = repr(text[:_SHOWN])
     return quoted if len(text) <= _SHOWN else f"{quoted[:-1]}…{quoted[-1]}"
@@ -187,20 +190,24 @@ def is_copy(file: str) -> bool:
 _CLOSE: Final = 3
 
 
-def meant(asked: str, names: Mapping[str, str]) -> str:
+def find_meant_file(asked: str, names: Mapping[str, str]) -> str:
     """The file that is meant; `names` has the name of the memory in each file.
 
     What fits exactly goes before what fits loosely. `NoSuchMemory` names what comes close.
     """
-    wanted = key(asked.strip())
+    wanted = make_file_key(asked.strip())
     if asked in names:
         return asked
-    loosely = wanted if not wrong_with_name(asked) else "/"  # which nothing begins with
+    loosely = wanted if not explain_bad_name(asked) else "/"  # which nothing begins with
     ways = (
         lambda file, name: name == asked.strip(),
-        lambda file, name: key(name) == wanted or key(file) in (wanted, wanted + ENDING),
-        lambda file, name: slug(name) == slug(loosely) != "",
-        lambda file, name: key(name).startswith(loosely) or key(file).startswith(loosely),
+        lambda file, name: (
+            make_file_key(name) == wanted or make_file_key(file) in (wanted, wanted + ENDING)
+        ),
+        lambda file, name: make_slug(name) == make_slug(loosely) != "",
+        lambda file, name: (
+            make_file_key(name).startswith(loosely) or make_file_key(file).startswith(loosely)
+        ),
     )
     for fits in ways:
         found = _first_choice(file for file, name in names.items() if fits(file, name))
@@ -208,10 +215,10 @@ def meant(asked: str, names: Mapping[str, str]) -> str:
             return found[0]
         if found:
             raise Ambiguous(asked, found)
-    raise NoSuchMemory(asked, close_to(asked, names))
+    raise NoSuchMemory(asked, find_similar_names(asked, names))
 
 
-def named(name: str, names: Mapping[str, str]) -> str | None:
+def find_named_file(name: str, names: Mapping[str, str]) -> str | None:
     """The file of the memory with exactly this name; None when there is none."""
     found = _first_choice(file for file, each in names.items() if each == name)
     if len(found) > 1:
@@ -225,7 +232,9 @@ def _first_choice(files: Iterable[str]) -> list[str]:
     return [file for file in found if not is_copy(file)] or found
 
 
-def close_to(asked: str, names: Mapping[str, str]) -> list[str]:
+def find_similar_names(asked: str, names: Mapping[str, str]) -> list[str]:
     """The names that look most like what was asked for."""
-    by_key = {key(name): name for name in names.values()}
-    return [by_key[each] for each in difflib.get_close_matches(key(asked), by_key, _CLOSE)]
+    by_key = {make_file_key(name): name for name in names.values()}
+    return [
+        by_key[each] for each in difflib.get_close_matches(make_file_key(asked), by_key, _CLOSE)
+    ]

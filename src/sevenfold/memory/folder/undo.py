@@ -7,24 +7,31 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from sevenfold.errors import Mistake, Refused
+from sevenfold.core.errors import Mistake, Refused
 from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.folder import (
     Action,
-    Desk,
+    FolderTransaction,
     Saved,
     check_private,
-    digest,
+    digest_bytes,
     is_topic,
-    name_in,
+    read_memory_name,
 )
-from sevenfold.memory.folder.names import ENDING, key, meant, slug, wrong_with_file, wrong_with_name
-from sevenfold.memory.folder.record import NONE
-from sevenfold.memory.folder.write import applied
+from sevenfold.memory.folder.folder_history import NONE
+from sevenfold.memory.folder.names import (
+    ENDING,
+    explain_bad_file,
+    explain_bad_name,
+    find_meant_file,
+    make_file_key,
+    make_slug,
+)
 from sevenfold.memory.history.revisions import Author
 
 if TYPE_CHECKING:
-    from sevenfold.memory.history.history import History
+    from sevenfold.memory.history.history import MemoryHistory
 
 _FAR: Final = 1000
 """Revisions in which a memory that is gone is looked for."""
@@ -32,7 +39,9 @@ _NEAR: Final = 50
 """Revisions of one memory in which the time of a text is looked for."""
 
 
-def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> list[Saved]:
+def undo_changes(
+    desk: FolderTransaction, author: Author, asked: str | None, to: str | None
+) -> list[Saved]:
     """Undo the last change of one memory or of the folder, or all changes since a revision.
 
     It is a revision of its own, so that undoing again brings back what was undone.
@@ -42,7 +51,7 @@ def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> lis
             "the last change was a purge, which cannot be undone; name a memory to undo its last change, "
             "or go back to a revision with --to"
         )
-    file = None if asked is None else ever(desk, asked)
+    file = None if asked is None else find_file_ever(desk, asked)
     changes = desk.past.ask(lambda history: history.undone(file, to))
     if not changes:
         raise Mistake(
@@ -56,7 +65,9 @@ def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> lis
     what = f"undid the last change of {asked or 'the folder'}"
     if to is not None:
         what = f"brought back {asked or 'the folder'} as of {to}"
-    revision = applied(desk, changes, author, what, strict=False, times=times_of(desk, changes))
+    revision = apply_changes(
+        desk, changes, author, what, strict=False, times=find_write_times(desk, changes)
+    )
     return [
         Saved(names[each], desk.folder / each, revision, actions[each])
         for each in changes
@@ -64,20 +75,22 @@ def undone(desk: Desk, author: Author, asked: str | None, to: str | None) -> lis
     ]
 
 
-def times_of(desk: Desk, changes: Mapping[str, bytes | None]) -> dict[str, float]:
+def find_write_times(
+    desk: FolderTransaction, changes: Mapping[str, bytes | None]
+) -> dict[str, float]:
     """When the texts were written that come back: they are as old as they were."""
     found: dict[str, float] = {}
     for file, data in changes.items():
         if data is None or not is_topic(file):
             continue
-        known = desk.ledger.times.get(digest(data))
+        known = desk.ledger.times.get(digest_bytes(data))
         at = known / 1e9 if known is not None else desk.past.ask(partial(_written, file, data))
         if at is not None:
             found[file] = min(at, desk.now)
     return found
 
 
-def _written(file: str, data: bytes, history: History) -> float | None:
+def _written(file: str, data: bytes, history: MemoryHistory) -> float | None:
     """When a text was first recorded, as far back as is worth looking."""
     at = None
     for revision in history.log(file, limit=_NEAR):
@@ -88,14 +101,14 @@ def _written(file: str, data: bytes, history: History) -> float | None:
     return at
 
 
-def purged(desk: Desk, asked: str) -> Saved:
+def purge_memory(desk: FolderTransaction, asked: str) -> Saved:
     """Take a memory out of the folder, the index and the history. It cannot be undone."""
-    file = ever(desk, asked)
+    file = find_file_ever(desk, asked)
     name = _name(desk, file, None)
     if desk.past.head(desk.now) == NONE:
         desk.past.ask(lambda history: history.log(limit=1))  # says why nothing can be purged there
     if file in desk.ledger.rows:
-        applied(desk, {file: None}, Author("user"), "removed a memory")
+        apply_changes(desk, {file: None}, Author("user"), "removed a memory")
     desk.past.ask(lambda history: history.purge(file, at=desk.now))
     desk.ledger.head = desk.ledger.purged = desk.past.head(desk.now)
     desk.ledger.times.clear()  # not even a digest stays
@@ -105,25 +118,31 @@ def purged(desk: Desk, asked: str) -> Saved:
     return Saved(name, desk.folder / file, "", "removed")
 
 
-def ever(desk: Desk, asked: str) -> str:
+def find_file_ever(desk: FolderTransaction, asked: str) -> str:
     """The file of a memory that is there, or that was there once."""
     try:
-        return meant(asked, desk.names)
+        return find_meant_file(asked, desk.names)
     except NoSuchMemory:
-        if (found := desk.past.ask(lambda history: once(history, asked))) is not None:
+        if (
+            found := desk.past.ask(lambda history: find_file_in_history(history, asked))
+        ) is not None:
             return found
         raise
 
 
-def once(history: History, asked: str) -> str | None:
+def find_file_in_history(history: MemoryHistory, asked: str) -> str | None:
     """The file of a memory that is only in the history."""
-    for file in (asked, asked + ENDING, "" if wrong_with_name(asked) else slug(asked) + ENDING):
-        if not wrong_with_file(file) and history.log(file, limit=1):
+    for file in (
+        asked,
+        asked + ENDING,
+        "" if explain_bad_name(asked) else make_slug(asked) + ENDING,
+    ):
+        if not explain_bad_file(file) and history.log(file, limit=1):
             return file
     return _removed(history, asked)
 
 
-def _removed(history: History, asked: str) -> str | None:
+def _removed(history: MemoryHistory, asked: str) -> str | None:
     """A file that is gone and held a memory of this name."""
     newer = history.log(limit=_FAR)
     for revision, older in pairwise(newer):
@@ -131,19 +150,21 @@ def _removed(history: History, asked: str) -> str | None:
             if change.action != "removed" or not is_topic(change.file):
                 continue
             data = history.file_at(older.id, change.file)
-            if data is not None and key(name_in(change.file, data)) == key(asked):
+            if data is not None and make_file_key(
+                read_memory_name(change.file, data)
+            ) == make_file_key(asked):
                 return change.file
     return None
 
 
-def _name(desk: Desk, file: str, data: bytes | None) -> str:
+def _name(desk: FolderTransaction, file: str, data: bytes | None) -> str:
     if data is not None:
-        return name_in(file, data)
+        return read_memory_name(file, data)
     row = desk.ledger.rows.get(file)
     return row.name if row else file
 
 
-def _action(desk: Desk, file: str, data: bytes | None) -> Action:
+def _action(desk: FolderTransaction, file: str, data: bytes | None) -> Action:
     if data is None:
         return "removed"
     return "updated" if file in desk.ledger.rows else "created"

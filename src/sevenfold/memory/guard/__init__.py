@@ -5,6 +5,6 @@ from __future__ import annotations
 from sevenfold.memory.guard.guard import Guard
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
-from sevenfold.memory.guard.text import Found, Verdict
+from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 
-__all__ = ["Found", "Guard", "Verdict", "find_instructions", "find_secrets"]
+__all__ = ["Guard", "GuardFinding", "GuardVerdict", "find_instructions", "find_secrets"]

@@ -10,17 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sevenfold.core.protocols import Clock
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.files import HEAD
-from sevenfold.memory.guard.text import Found, Verdict
+from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
-from sevenfold.protocols import Clock
 
 if TYPE_CHECKING:
     from sevenfold.memory.guard.guard import Guard, Quarantine
 
 
-class Gate:
+class GuardGate:
     """The guard and the quarantine, made when they are first needed."""
 
     def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
@@ -37,7 +37,7 @@ class Gate:
             self._quarantine = Quarantine(self._folder, self._clock, self._agent)
         return self._quarantine
 
-    def check(self, data: bytes, source: str) -> Verdict:
+    def check(self, data: bytes, source: str) -> GuardVerdict:
         """What the guard says about a text; `source` is whose words they are."""
         if self._guard is None:
             from sevenfold.memory.guard.guard import Guard
@@ -64,7 +64,7 @@ class Gate:
         if not verdict.passed:
             raise Guarded(verdict)
 
-    def _known(self, verdict: Verdict, old: bytes, author: Author) -> bool:
+    def _known(self, verdict: GuardVerdict, old: bytes, author: Author) -> bool:
         known = {(each.kind, each.what) for each in self.check(old, _source(author)).findings}
         return all((each.kind, each.what) in known for each in verdict.findings)
 
@@ -74,7 +74,7 @@ def _source(author: Author) -> str:
     return "" if author.kind == "user" else author.kind
 
 
-def too_large(size: int) -> Verdict:
+def make_size_verdict(size: int) -> GuardVerdict:
     why = f"it has {size:,} bytes, and a memory has at most {HEAD:,}; keep the essence, or split it"
-    found = Found("size", "a memory that is too large", "the whole text", why)
-    return Verdict("refuse", (found,), f"refused: {why}")
+    found = GuardFinding("size", "a memory that is too large", "the whole text", why)
+    return GuardVerdict("refuse", (found,), f"refused: {why}")

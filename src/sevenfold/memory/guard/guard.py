@@ -17,21 +17,21 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.clock import date_of
-from sevenfold.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.protocols import Clock
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
-from sevenfold.memory.guard.text import PASSED, Found, Verdict, quarantine_command
-from sevenfold.protocols import Clock
+from sevenfold.memory.guard.text import PASSED, GuardFinding, GuardVerdict, format_quarantine_hint
 from sevenfold.storage.files import (
-    failure,
     make_private_dir,
+    make_storage_failure,
     read_bounded,
     read_if_there,
     sync_folder,
     write_atomic,
 )
-from sevenfold.storage.locks import alone
+from sevenfold.storage.locks import hold_file_lock
 
 LARGEST: Final = 250_000
 """Bytes a memory may have; nobody reads a longer one, and searching it would take long."""
@@ -48,7 +48,7 @@ class Guard:
         """`agent`: whose memory it guards, where that is not the project's."""
         self._largest, self._agent = largest, agent
 
-    def check(self, text: str | bytes, *, source: str = "") -> Verdict:
+    def check(self, text: str | bytes, *, source: str = "") -> GuardVerdict:
         """`source` says where the words come from: "user", "agent", "web:https://…", "tool", "team", …"""
         size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "replace"))
         if size > self._largest:
@@ -56,14 +56,16 @@ class Guard:
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
         if secrets := find_secrets(text):
-            return Verdict("refuse", tuple(secrets), _about_secrets(secrets))
+            return GuardVerdict("refuse", tuple(secrets), _about_secrets(secrets))
         if orders := find_instructions(text, source):
-            return Verdict("quarantine", tuple(orders), _about_orders(orders, self._agent))
+            return GuardVerdict("quarantine", tuple(orders), _about_orders(orders, self._agent))
         return PASSED
 
-    def _too_large(self, size: int) -> Verdict:
-        found = Found("size", "too large", "the whole text", f"{size:,} bytes of {self._largest:,}")
-        return Verdict(
+    def _too_large(self, size: int) -> GuardVerdict:
+        found = GuardFinding(
+            "size", "too large", "the whole text", f"{size:,} bytes of {self._largest:,}"
+        )
+        return GuardVerdict(
             "refuse",
             (found,),
             f"refused: it has {size:,} bytes and a memory may have {self._largest:,}; "
@@ -71,7 +73,7 @@ class Guard:
         )
 
 
-def _about_secrets(found: Sequence[Found]) -> str:
+def _about_secrets(found: Sequence[GuardFinding]) -> str:
     first = found[0]
     more = f", and {len(found) - 1} more like it" if len(found) > 1 else ""
     return (
@@ -80,12 +82,12 @@ def _about_secrets(found: Sequence[Found]) -> str:
     )
 
 
-def _about_orders(found: Sequence[Found], agent: str) -> str:
+def _about_orders(found: Sequence[GuardFinding], agent: str) -> str:
     signs = list(dict.fromkeys(f"{one.where} {one.what}" for one in found))
     more = f", and {len(signs) - _NAMED} more" if len(signs) > _NAMED else ""
     return (
         f"quarantined: {'; '.join(signs[:_NAMED])}{more}. Nothing was saved; if it is meant, "
-        f"the user can release it with '{quarantine_command(agent=agent)}'"
+        f"the user can release it with '{format_quarantine_hint(agent=agent)}'"
     )
 
 
@@ -112,7 +114,7 @@ _ROOM: Final = 7
 """A file may be so many times larger than its text: JSON escapes some bytes sixfold."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class QuarantinedText(msgspec.Struct, frozen=True):
     """One entry. Of a damaged one only the number is known, and what is wrong with it."""
 
     number: int
@@ -122,13 +124,13 @@ class Held(msgspec.Struct, frozen=True):
     author: str = ""
     at: float = 0.0
     date: str = ""
-    findings: tuple[Found, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     text: str = ""
     """What was held back; bytes that are no UTF-8 are shown as replacement characters."""
     damaged: str = ""
 
 
-class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class _QuarantineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a file holds: the text as it is, or base64 where it is no UTF-8."""
 
     file: str
@@ -136,7 +138,7 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     author: str
     at: float
     date: str
-    findings: tuple[Found, ...]
+    findings: tuple[GuardFinding, ...]
     text: str | None = None
     base64: bytes | None = None
 
@@ -153,7 +155,13 @@ class Quarantine:
         self._folder, self._clock, self._agent = folder, clock, agent
 
     def put(
-        self, file: str, data: bytes, source: str, findings: Sequence[Found], *, author: str = ""
+        self,
+        file: str,
+        data: bytes,
+        source: str,
+        findings: Sequence[GuardFinding],
+        *,
+        author: str = "",
     ) -> int:
         """Keep a text and say under which number; the same text for the same file is kept once."""
         if len(data) > LARGEST:
@@ -165,7 +173,7 @@ class Quarantine:
                 "take the secret out and save it again"
             )
         entry = self._entry(file, data, source, findings, author)
-        with alone(self._folder / "quarantine"):
+        with hold_file_lock(self._folder / "quarantine"):
             make_private_dir(self._folder, nofollow=True)
             numbers = self._numbers()
             if (same := self._same(entry, numbers)) is not None:
@@ -176,7 +184,7 @@ class Quarantine:
             write_atomic(self._path(number), encoded, nofollow=True)
             return number
 
-    def show(self, number: int) -> Held:
+    def show(self, number: int) -> QuarantinedText:
         held = self._held(number) if self._there(number) else None
         if held is None:
             raise Mistake(f"there is no entry {number} in quarantine; 'list' shows those there are")
@@ -189,7 +197,7 @@ class Quarantine:
 
         Without `write` it goes at once, and the caller answers for the text.
         """
-        with alone(self._folder / "quarantine"):
+        with hold_file_lock(self._folder / "quarantine"):
             held = self.show(number)
             if held.damaged:
                 raise Refused(f"entry {number} is damaged: {held.damaged}; drop it")
@@ -207,17 +215,17 @@ class Quarantine:
 
     def _remove(self, number: int) -> None:
         path = self._path(number)
-        with alone(self._folder / "quarantine"):
+        with hold_file_lock(self._folder / "quarantine"):
             self._remember(number)
             try:
                 path.unlink(missing_ok=True)
                 sync_folder(self._folder)
             except OSError as error:
-                raise failure(error, path, "removed") from error
+                raise make_storage_failure(error, path, "removed") from error
 
     def _entry(
-        self, file: str, data: bytes, source: str, findings: Sequence[Found], author: str
-    ) -> _Entry:
+        self, file: str, data: bytes, source: str, findings: Sequence[GuardFinding], author: str
+    ) -> _QuarantineEntry:
         if find_secrets(source):  # an address can carry a token
             source = source.split(":", 1)[0] if not find_secrets(source.split(":", 1)[0]) else ""
         now = self._clock.now()
@@ -225,18 +233,18 @@ class Quarantine:
             text, raw = data.decode("utf-8"), None
         except UnicodeDecodeError:
             text, raw = None, data
-        return _Entry(
+        return _QuarantineEntry(
             file[:_WORDS],
             source[:_WORDS],
             author[:_WORDS],
             now,
-            date_of(now),
+            format_date(now),
             tuple(findings),
             text,
             raw,
         )
 
-    def _same(self, entry: _Entry, numbers: Sequence[int]) -> int | None:
+    def _same(self, entry: _QuarantineEntry, numbers: Sequence[int]) -> int | None:
         for number in numbers:
             try:
                 other = self._read(number)
@@ -250,11 +258,11 @@ class Quarantine:
         try:
             total = sum(self._path(number).lstat().st_size for number in numbers)
         except OSError as error:
-            raise failure(error, self._folder, "read") from error
+            raise make_storage_failure(error, self._folder, "read") from error
         if len(numbers) >= ENTRIES or total + size > TOTAL:
             raise Refused(
                 f"the quarantine is full ({len(numbers)} entries, {total:,} bytes); look through it "
-                f"with '{quarantine_command(agent=self._agent)}' and drop what you do not need"
+                f"with '{format_quarantine_hint(agent=self._agent)}' and drop what you do not need"
             )
 
     def _next(self, numbers: Sequence[int]) -> int:
@@ -283,7 +291,7 @@ class Quarantine:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise failure(error, self._folder, "listed") from error
+            raise make_storage_failure(error, self._folder, "listed") from error
         return sorted({int(match[1]) for name in names if (match := _NAME.fullmatch(name))})
 
     def _there(self, number: int) -> bool:
@@ -292,14 +300,16 @@ class Quarantine:
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:03}.json"
 
-    def _held(self, number: int) -> Held:
+    def _held(self, number: int) -> QuarantinedText:
         try:
             entry = self._read(number)
         except StorageFailure as error:
-            return Held(number, damaged=str(error))
+            return QuarantinedText(number, damaged=str(error))
         except msgspec.MsgspecError:
-            return Held(number, damaged=f"{self._path(number)} is no entry of the quarantine")
-        return Held(
+            return QuarantinedText(
+                number, damaged=f"{self._path(number)} is no entry of the quarantine"
+            )
+        return QuarantinedText(
             number,
             entry.file,
             entry.source,
@@ -310,10 +320,10 @@ class Quarantine:
             entry.data.decode("utf-8", "replace"),
         )
 
-    def _read(self, number: int) -> _Entry:
+    def _read(self, number: int) -> _QuarantineEntry:
         data = read_bounded(self._path(number), LARGEST * _ROOM, nofollow=True)
-        return msgspec.json.decode(data, type=_Entry)
+        return msgspec.json.decode(data, type=_QuarantineEntry)
 
-    def list(self) -> list[Held]:  # last: it hides the type in what follows it
+    def list(self) -> list[QuarantinedText]:  # last: it hides the type in what follows it
         """All entries, oldest first, damaged ones too."""
         return [self._held(number) for number in self._numbers()]

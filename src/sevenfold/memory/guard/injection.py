@@ -19,17 +19,24 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.memory.guard.text import Found, encoded, latin, line, plain, tagged
+from sevenfold.memory.guard.text import (
+    GuardFinding,
+    find_base64_text,
+    find_tag_text,
+    format_line_number,
+    remove_disguises,
+    undo_lookalikes,
+)
 
 
-def find_instructions(text: str, source: str = "") -> list[Found]:
+def find_instructions(text: str, source: str = "") -> list[GuardFinding]:
     """The signs in the passage that gives a text away; empty when it may be saved.
 
     `source` says whose words they are ("user", "web", "team"): the user is trusted further.
     """
     # The patterns are compiled when the first text is looked at, not when something imports this.
 
-    return signs(text, source)
+    return find_signs(text, source)
 
 
 TABLE: Final = Path(__file__).with_name("signals.toml")
@@ -55,7 +62,7 @@ _MOST: Final = 40
 """Matches of one sign that are looked at."""
 
 
-class Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class InjectionSignal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One row of the table."""
 
     name: str
@@ -66,13 +73,13 @@ class Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     denied: bool = False
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _SignalTable(msgspec.Struct, frozen=True):
     window: int
     thresholds: dict[str, float]
-    signal: tuple[Signal, ...]
+    signal: tuple[InjectionSignal, ...]
 
 
-class Hit(msgspec.Struct, frozen=True):
+class InjectionHit(msgspec.Struct, frozen=True):
     """A sign at a place."""
 
     name: str
@@ -81,41 +88,41 @@ class Hit(msgspec.Struct, frozen=True):
     at: int
 
 
-class Passage(msgspec.Struct, frozen=True):
+class InjectionPassage(msgspec.Struct, frozen=True):
     """The signs that stand together, and what they come to."""
 
     score: float
-    hits: tuple[Hit, ...]
+    hits: tuple[InjectionHit, ...]
 
 
-NOTHING: Final = Passage(0.0, ())
+NOTHING: Final = InjectionPassage(0.0, ())
 
 
 @functools.cache
-def table() -> _Table:
-    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), _Table)
+def load_signal_table() -> _SignalTable:
+    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), _SignalTable)
 
 
-class _Looked(msgspec.Struct, frozen=True):
+class _CompiledSignal(msgspec.Struct, frozen=True):
     """A row made ready: what to look for in one script."""
 
-    row: Signal
+    row: InjectionSignal
     words: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
 
 
 @functools.cache
-def _ready(chinese: bool) -> tuple[_Looked, ...]:
+def _ready(chinese: bool) -> tuple[_CompiledSignal, ...]:
     """The rows for texts with or without Chinese, those that only support others last."""
     out = []
-    for row in table().signal:
+    for row in load_signal_table().signal:
         words, patterns = (
             tuple(one for one in some if chinese or not _CHINESE.search(one))
             for some in (row.words, row.patterns)
         )
         if words and patterns:
             ready = tuple(re.compile(_spaced(pattern)) for pattern in patterns)
-            out.append(_Looked(row, words, ready))
+            out.append(_CompiledSignal(row, words, ready))
     return tuple(sorted(out, key=lambda one: one.row.weight < SUPPORTING))
 
 
@@ -124,15 +131,15 @@ def _spaced(pattern: str) -> str:
     return _CLASS_OR_SPACE.sub(lambda part: _SPACE if part[0] == " " else part[0], pattern)
 
 
-def threshold(source: str) -> float:
+def find_threshold(source: str) -> float:
     """What a passage from this source must reach to be held back: "web:https://…" counts as "web"."""
-    limits = table().thresholds
+    limits = load_signal_table().thresholds
     return limits.get(_WHO.split(source.strip().lower(), 1)[0], limits[""])
 
 
-def hits(text: str) -> list[Hit]:
+def find_hits(text: str) -> list[InjectionHit]:
     """Every sign in a text in lower case without disguises; none when there are only supporting ones."""
-    out: list[Hit] = []
+    out: list[InjectionHit] = []
     for one in _ready(not text.isascii() and _CHINESE.search(text) is not None):
         if one.row.weight < SUPPORTING and not out:
             break
@@ -143,14 +150,14 @@ def hits(text: str) -> list[Hit]:
     return out
 
 
-def _hits(one: _Looked, text: str) -> Iterator[Hit]:
+def _hits(one: _CompiledSignal, text: str) -> Iterator[InjectionHit]:
     for pattern in one.patterns:
         for match in itertools.islice(pattern.finditer(text), _MOST):
             if weight := _weight(one.row, text, match.start()):
-                yield Hit(one.row.name, one.row.said, weight, match.start())
+                yield InjectionHit(one.row.name, one.row.said, weight, match.start())
 
 
-def _weight(row: Signal, text: str, at: int) -> float:
+def _weight(row: InjectionSignal, text: str, at: int) -> float:
     """Nothing when it is denied, half when it is only quoted as an example."""
     before = text[max(0, at - _BEFORE) : at]
     if row.denied and _DENIED.search(before):
@@ -158,20 +165,20 @@ def _weight(row: Signal, text: str, at: int) -> float:
     return row.weight / 2 if _MENTIONED.search(before) else row.weight
 
 
-def worst(found: Sequence[Hit]) -> Passage:
+def find_worst_passage(found: Sequence[InjectionHit]) -> InjectionPassage:
     """The passage with the highest score; each sign counts once in it, as its strongest."""
     ordered = sorted(found, key=lambda hit: hit.at)
     best = NOTHING
     for first, start in enumerate(ordered):
-        strongest: dict[str, Hit] = {}
+        strongest: dict[str, InjectionHit] = {}
         for hit in ordered[first:]:
-            if hit.at - start.at > table().window:
+            if hit.at - start.at > load_signal_table().window:
                 break
             if hit.name not in strongest or hit.weight > strongest[hit.name].weight:
                 strongest[hit.name] = hit
         score = sum(hit.weight for hit in strongest.values())
         if score > best.score:
-            best = Passage(score, tuple(strongest.values()))
+            best = InjectionPassage(score, tuple(strongest.values()))
     return best
 
 
@@ -196,60 +203,64 @@ _ENCODED_ORDER: Final = 3.0
 _IN_WORDS_MOST: Final = 2
 
 
-def signs(text: str, source: str) -> list[Found]:
+def find_signs(text: str, source: str) -> list[GuardFinding]:
     """The signs in the passage that gives the text away; empty when it may be saved."""
-    passage = weighed(text)
-    if passage.score < threshold(source):
+    passage = weigh_text(text)
+    if passage.score < find_threshold(source):
         return []
-    shown = plain(text)
+    shown = remove_disguises(text)
     return [
-        Found("instruction", hit.said, line(shown, hit.at), f"sign: {hit.name}")
+        GuardFinding(
+            "instruction", hit.said, format_line_number(shown, hit.at), f"sign: {hit.name}"
+        )
         for hit in passage.hits
     ]
 
 
-def weighed(text: str) -> Passage:
+def weigh_text(text: str) -> InjectionPassage:
     """The passage of a text that is most like an attack, whatever it comes to."""
-    return worst([*_hidden(text), *_read(text)])
+    return find_worst_passage([*_hidden(text), *_read(text)])
 
 
-def _read(text: str) -> Iterator[Hit]:
-    shown = plain(text)
-    lower = latin(shown).lower()
-    yield from hits(lower)
+def _read(text: str) -> Iterator[InjectionHit]:
+    shown = remove_disguises(text)
+    lower = undo_lookalikes(shown).lower()
+    yield from find_hits(lower)
     yield from _spaced_weighing(lower)
-    for at, said in encoded(shown):
-        inside = worst(hits(latin(plain(said)).lower()))
+    for at, said in find_base64_text(shown):
+        inside = find_worst_passage(find_hits(undo_lookalikes(remove_disguises(said)).lower()))
         if inside.score >= _ENCODED_ORDER:
-            yield Hit("base64", "hides an order in base64", _ENCODED_ORDER, at)
-            yield from (Hit(hit.name, hit.said, hit.weight, at) for hit in inside.hits)
+            yield InjectionHit("base64", "hides an order in base64", _ENCODED_ORDER, at)
+            yield from (InjectionHit(hit.name, hit.said, hit.weight, at) for hit in inside.hits)
 
 
-def _spaced_weighing(lower: str) -> Iterator[Hit]:
+def _spaced_weighing(lower: str) -> Iterator[InjectionHit]:
     """S p a c e d  o u t, to get past a search for words."""
     for run in _SPACED.finditer(lower):
         order = _RUN_ON.search(_SPACES.sub("", run[0]))
         if order:
-            yield Hit("spaced letters", "spaces its letters out to hide an order", 6.0, run.start())
+            yield InjectionHit(
+                "spaced letters", "spaces its letters out to hide an order", 6.0, run.start()
+            )
 
 
-def _hidden(text: str) -> Iterator[Hit]:
+def _hidden(text: str) -> Iterator[InjectionHit]:
     """Characters that show nothing and say something. Places are counted in the plain text."""
     if text.isascii() or not _ANY.search(text):
         return
-    for at, said in tagged(text):
+    for at, said in find_tag_text(text):
         if _TAGS.match(text, at):
-            place = len(plain(text[:at]))
-            yield Hit("invisible text", "holds text that nobody can see", 10.0, place)
-            inside = worst(hits(said.lower()))
-            yield from (Hit(hit.name, hit.said, hit.weight, place) for hit in inside.hits)
+            place = len(remove_disguises(text[:at]))
+            yield InjectionHit("invisible text", "holds text that nobody can see", 10.0, place)
+            inside = find_worst_passage(find_hits(said.lower()))
+            yield from (InjectionHit(hit.name, hit.said, hit.weight, place) for hit in inside.hits)
     for pattern, weight, name, said in _UNSEEN_SIGNS:
         if found := pattern.search(text):
-            yield Hit(name, said, weight, len(plain(text[: found.start()])))
+            yield InjectionHit(name, said, weight, len(remove_disguises(text[: found.start()])))
     if len(_IN_WORDS.findall(text)) > _IN_WORDS_MOST:
         first = _IN_WORDS.search(text)
-        place = len(plain(text[: first.start()])) if first else 0
-        yield Hit("split words", "splits words with invisible characters", 4.0, place)
+        place = len(remove_disguises(text[: first.start()])) if first else 0
+        yield InjectionHit("split words", "splits words with invisible characters", 4.0, place)
 
 
 _UNSEEN_SIGNS: Final = (

@@ -5,7 +5,7 @@ The findings never hold what was found.
 
 Puts together what the three readers of secrets see, without ever telling what it is. Secrets that
 have no shape of their own and are given away by what stands before them. Tokens whose shape gives
-them away, read from the table in `formats.toml`. The detectors of `detect-secrets`, asked without
+them away, read from the table in `load_formats.toml`. The detectors of `detect-secrets`, asked without
 its settings, its network checks or its logging. Whether a value looks drawn at random, or is a
 word, a path, a name or a placeholder.
 """
@@ -26,18 +26,24 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.memory.guard.text import Found, broken, encoded, opened, plain
-from sevenfold.memory.guard.text import line as line_spotting
+from sevenfold.memory.guard.text import (
+    GuardFinding,
+    decode_short_base64,
+    find_base64_text,
+    find_split_tokens,
+    remove_disguises,
+)
+from sevenfold.memory.guard.text import format_line_number as line_spotting
 
 
-def find_secrets(text: str) -> list[Found]:
+def find_secrets(text: str) -> list[GuardFinding]:
     """Every secret in a text, in the order of its lines."""
     # The detectors are loaded when the first text is looked at, not when something imports this.
 
-    return spotted(text)
+    return spot_secrets(text)
 
 
-def warm() -> None:
+def load_detectors() -> None:
     """Does now what the first search would do: loads the detectors, for a thread that has the time."""
     find_secrets("nothing = 'to find here 0123456789'")
 
@@ -76,7 +82,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGN
 _HEX: Final = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 
 
-def random(value: str, least: int = 16) -> bool:
+def is_random(value: str, least: int = 16) -> bool:
     """Whether letters and digits take turns as they do in keys, and not in words, paths or dates."""
     if len(value) < least or _DATE.match(value):
         return False
@@ -96,30 +102,30 @@ def _alternating(value: str) -> bool:
     return len(value) >= 24 and not value.islower() and not value.isupper()
 
 
-def placeholder(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     """Whether it stands for a value: dots, angle brackets, "your-key", a variable."""
     return bool(_PLACEHOLDER.search(value) or _VARIABLE.fullmatch(value)) or len(set(value)) < 3
 
 
-def documented(value: str) -> bool:
+def is_documented_example(value: str) -> bool:
     """The same for a complete token: only what says itself that it is an example."""
     return bool(_EXAMPLE.search(value.rstrip(".")))
 
 
-def code(value: str) -> bool:
+def is_code(value: str) -> bool:
     """Whether it is an expression, a path or a name in code, and not a value."""
-    return bool(_CODE.fullmatch(value) or path(value))
+    return bool(_CODE.fullmatch(value) or is_path(value))
 
 
-def path(value: str) -> bool:
-    return bool(_PATH.match(value)) and not random(value.rsplit("/", 1)[-1], 20)
+def is_path(value: str) -> bool:
+    return bool(_PATH.match(value)) and not is_random(value.rsplit("/", 1)[-1], 20)
 
 
-def uuid(value: str) -> bool:
+def is_uuid(value: str) -> bool:
     return bool(_UUID.fullmatch(value))
 
 
-def hexadecimal(value: str) -> bool:
+def is_hexadecimal(value: str) -> bool:
     return bool(_HEX.fullmatch(value))
 
 
@@ -129,7 +135,7 @@ _BEFORE: Final = r"(?<![A-Za-z0-9])"
 _AFTER: Final = r"(?![A-Za-z0-9])"
 
 
-class Token(msgspec.Struct, frozen=True):
+class SecretSpan(msgspec.Struct, frozen=True):
     """A place where a secret stands. The value stays inside the guard."""
 
     what: str
@@ -142,7 +148,7 @@ class Token(msgspec.Struct, frozen=True):
         return f"Token({self.what!r}, {self.start}, {self.end})"
 
 
-class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SecretFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One row of the table."""
 
     what: str
@@ -155,36 +161,38 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return re.compile(self.pattern if self.inside else f"{_BEFORE}(?:{self.pattern}){_AFTER}")
 
 
-class _Table(msgspec.Struct, frozen=True):
-    format: tuple[Format, ...]
+class _FormatTable(msgspec.Struct, frozen=True):
+    format: tuple[SecretFormat, ...]
 
 
 @functools.cache
-def formats() -> tuple[tuple[Format, re.Pattern[str]], ...]:
+def load_formats() -> tuple[tuple[SecretFormat, re.Pattern[str]], ...]:
     """The table, compiled; read once."""
-    table = msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), _Table)
+    table = msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), _FormatTable)
     return tuple((row, row.expression()) for row in table.format)
 
 
-def tokens(text: str) -> Iterator[Token]:
+def find_tokens(text: str) -> Iterator[SecretSpan]:
     """Every complete token in a text without disguises."""
-    for row, expression in formats():
+    for row, expression in load_formats():
         if any(head in text for head in row.heads):
             for match in expression.finditer(text):
                 if _counts(row, match[0]):
-                    yield Token(row.what, match.start(), match.end(), _head(row, match[0]))
+                    yield SecretSpan(row.what, match.start(), match.end(), _head(row, match[0]))
 
 
-def _counts(row: Format, value: str) -> bool:
+def _counts(row: SecretFormat, value: str) -> bool:
     if row.what == "JSON web token":
-        return (opened(value.split(".")[0]) or "").startswith("{")
+        return (decode_short_base64(value.split(".")[0]) or "").startswith("{")
     if "PRIVATE KEY" in row.heads:
         return True  # its pattern asks for the key itself, not only for its first line
     head = _head(row, value)
-    return not documented(value) and (not row.random or random(value[len(head) :].lstrip("-_"), 16))
+    return not is_documented_example(value) and (
+        not row.random or is_random(value[len(head) :].lstrip("-_"), 16)
+    )
 
 
-def _head(row: Format, value: str) -> str:
+def _head(row: SecretFormat, value: str) -> str:
     return next((head for head in row.heads if value.startswith(head)), "")
 
 
@@ -269,7 +277,7 @@ _NAME_OF_A_TYPE: Final = re.compile(
 _NEAR: Final = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "host.docker.internal", "::1"))
 
 
-def spoken(text: str) -> Iterator[Token]:
+def find_named_secrets(text: str) -> Iterator[SecretSpan]:
     """Every value that the words before it, or the form around it, make a secret."""
     lower = text.lower()
     if len(lower) != len(text):  # a letter whose small form is two letters: places would shift
@@ -286,8 +294,8 @@ def spoken(text: str) -> Iterator[Token]:
     yield from _headers(text)
     yield from _urls(text)
     for match in _COMMAND.finditer(text):
-        if password(match["value"], quoted=True, prose=False):
-            yield Token("password on a command line", *match.span("value"))
+        if is_password(match["value"], quoted=True, prose=False):
+            yield SecretSpan("password on a command line", *match.span("value"))
 
 
 def _said(word: re.Match[str], text: str) -> re.Match[str] | None:
@@ -304,17 +312,17 @@ def _said(word: re.Match[str], text: str) -> re.Match[str] | None:
     return said
 
 
-def _judged(word: re.Match[str], said: re.Match[str]) -> Iterator[Token]:
+def _judged(word: re.Match[str], said: re.Match[str]) -> Iterator[SecretSpan]:
     group = "value" if said["value"] else "flagged"
     quoted = bool((said["quote"] or "").strip("*"))
     prose = (said["how"] or "").strip() in _PROSE
     value = said[group]
     if word["password"]:
         sure = _with_login(word, said) or (prose and not said["how"].isascii())
-        if password(value, quoted=quoted, prose=prose, pin=word[0][:3] == "pin", sure=sure):
-            yield Token("password", *said.span(group))
+        if is_password(value, quoted=quoted, prose=prose, pin=word[0][:3] == "pin", sure=sure):
+            yield SecretSpan("password", *said.span(group))
     elif _secret(value):
-        yield Token("secret value", *said.span(group))
+        yield SecretSpan("secret value", *said.span(group))
 
 
 def _with_login(word: re.Match[str], said: re.Match[str]) -> bool:
@@ -326,16 +334,16 @@ def _with_login(word: re.Match[str], said: re.Match[str]) -> bool:
     return bool(how and _LOGIN.search(before)) and not _NAME_OF_A_TYPE.search(said["value"] or "")
 
 
-def password(
+def is_password(
     value: str, *, quoted: bool, prose: bool, pin: bool = False, sure: bool = False
 ) -> bool:
     """Whether what follows the word "password" is one; `sure` when a plain word would be one too."""
     value = value.rstrip(_TRAILING)
-    if value.lower() in _WORDS or placeholder(value):
+    if value.lower() in _WORDS or is_placeholder(value):
         return False
     if value.isdigit():
         return 4 <= len(value) <= 20
-    if pin or len(value) < 6 or code(value) or "://" in value:
+    if pin or len(value) < 6 or is_code(value) or "://" in value:
         return False
     letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     if letters and (digits or _SYMBOLS.search(value)):
@@ -352,35 +360,35 @@ def _secret(value: str) -> bool:
     value = value.rstrip(_TRAILING)
     return (
         value.isascii()
-        and not placeholder(value)
-        and not code(value)
-        and random(value.lstrip("$%&=:"), 12)
+        and not is_placeholder(value)
+        and not is_code(value)
+        and is_random(value.lstrip("$%&=:"), 12)
         and "://" not in value
     )
 
 
-def _headers(text: str) -> Iterator[Token]:
+def _headers(text: str) -> Iterator[SecretSpan]:
     for match in _BEARER.finditer(text):
         value = match["value"]
         if match["scheme"].lower() == "basic":
-            said = opened(value) or ""
-            if ":" in said and said.isascii() and not placeholder(said):
-                yield Token("credentials in a header", *match.span("value"))
+            said = decode_short_base64(value) or ""
+            if ":" in said and said.isascii() and not is_placeholder(said):
+                yield SecretSpan("credentials in a header", *match.span("value"))
         elif _secret(value):
-            yield Token("token in a header", *match.span("value"))
+            yield SecretSpan("token in a header", *match.span("value"))
 
 
-def _urls(text: str) -> Iterator[Token]:
+def _urls(text: str) -> Iterator[SecretSpan]:
     if "://" not in text:
         return
     for match in _URL.finditer(text):
         user, value, host = match["user"], match["value"], match["host"]
         local = host.lower() in _NEAR or "." not in host
-        if placeholder(value) or value.lower() in ("pass", "password", "pwd", "passwd"):
+        if is_placeholder(value) or value.lower() in ("pass", "password", "pwd", "passwd"):
             continue
         if local and (value == user or _DEFAULT.search(value)):
             continue  # the default of a container on one's own machine opens nothing
-        yield Token("password in a URL", *match.span("value"))
+        yield SecretSpan("password in a URL", *match.span("value"))
 
 
 _PLUGINS: Final = {
@@ -422,7 +430,7 @@ _OVERLAP: Final = 400
 _LOCK: Final = threading.Lock()
 
 
-class Detectors:
+class SecretDetectors:
     """The patterns, made once and shared by all threads: asking them changes nothing."""
 
     def __init__(self) -> None:
@@ -433,40 +441,40 @@ class Detectors:
             (str(plugin.secret_type), pattern) for plugin in plugins for pattern in plugin.denylist
         ]
 
-    def tokens(self, text: str) -> Iterator[Token]:
+    def tokens(self, text: str) -> Iterator[SecretSpan]:
         """What they find, with what is plainly a name or an example left out."""
         for start, part in _parts(text):
             for what, pattern in self._patterns:
                 for match in pattern.finditer(part):
                     first, last = _span(match)
                     if _is_value(part[first:last]):
-                        yield Token(what, start + first, start + last)
+                        yield SecretSpan(what, start + first, start + last)
             if _NAMED.search(part):
                 yield from self._named(start, part)
 
-    def _named(self, start: int, part: str) -> Iterator[Token]:
+    def _named(self, start: int, part: str) -> Iterator[SecretSpan]:
         """A random string in quotes, soon after its name."""
         for value in self._quoted.analyze_string(part):
             at = part.find(value)
             if (
                 _NAMED.search(part, max(0, at - _NEAR_MAINTAINED), at)
                 and self._quoted.calculate_shannon_entropy(value) > self._quoted.entropy_limit
-                and random(value, 24)
-                and not hexadecimal(value)
-                and not documented(value)
+                and is_random(value, 24)
+                and not is_hexadecimal(value)
+                and not is_documented_example(value)
             ):
-                yield Token("secret value", start + at, start + at + len(value))
+                yield SecretSpan("secret value", start + at, start + at + len(value))
 
 
-_made: Detectors | None = None
+_made: SecretDetectors | None = None
 
 
-def detectors() -> Detectors:
+def get_detectors() -> SecretDetectors:
     """The one instance. The first call imports the library, which takes a quarter of a second."""
     global _made
     with _LOCK:
         if _made is None:
-            _made = Detectors()
+            _made = SecretDetectors()
         return _made
 
 
@@ -495,7 +503,7 @@ def _span(match: re.Match[str]) -> tuple[int, int]:
 
 def _is_value(found: str) -> bool:
     found = found.strip(" \t\"'=:")
-    return not documented(found) and random(found, 10)
+    return not is_documented_example(found) and is_random(found, 10)
 
 
 def _worth_a_look(line: str) -> bool:
@@ -519,38 +527,38 @@ _MOST: Final = 50
 """Findings that are reported; more would not change what is done."""
 
 
-def spotted(text: str) -> list[Found]:
+def spot_secrets(text: str) -> list[GuardFinding]:
     """Every secret in a text, in the order of its lines."""
-    text = plain(text)
+    text = remove_disguises(text)
     seen = _distinct(_tokens(text))
     found = [(token.start, _told(token, text, token.start)) for token in seen]
-    for start, joined in broken(text):
+    for start, joined in find_split_tokens(text):
         if not any(token.start <= start < token.end for token in seen):
             whole = _distinct(_shapes(joined))[:1]
             found += [
                 (start, _told(token, text, start, "it is broken over lines")) for token in whole
             ]
-    for start, said in encoded(text):
-        hidden = _distinct(_tokens(plain(said)))
+    for start, said in find_base64_text(text):
+        hidden = _distinct(_tokens(remove_disguises(said)))
         found += [(start, _told(token, text, start, "it is written in base64")) for token in hidden]
     found.sort(key=lambda placed: placed[0])
     return [told for _, told in found[:_MOST]]
 
 
-def _tokens(text: str) -> Iterator[Token]:
-    yield from tokens(text)
-    yield from spoken(text)
-    yield from detectors().tokens(text)
+def _tokens(text: str) -> Iterator[SecretSpan]:
+    yield from find_tokens(text)
+    yield from find_named_secrets(text)
+    yield from get_detectors().tokens(text)
 
 
-def _shapes(text: str) -> Iterator[Token]:
-    yield from tokens(text)
-    yield from detectors().tokens(text)
+def _shapes(text: str) -> Iterator[SecretSpan]:
+    yield from find_tokens(text)
+    yield from get_detectors().tokens(text)
 
 
-def _distinct(found: Iterator[Token]) -> list[Token]:
+def _distinct(found: Iterator[SecretSpan]) -> list[SecretSpan]:
     """One finding for one place: the first reader that saw it names it best."""
-    kept: list[Token] = []
+    kept: list[SecretSpan] = []
     for token in found:
         if not any(token.start < other.end and other.start < token.end for other in kept):
             kept.append(token)
@@ -559,11 +567,11 @@ def _distinct(found: Iterator[Token]) -> list[Token]:
     return sorted(kept, key=lambda token: token.start)
 
 
-def _told(token: Token, text: str, position: int, how: str = "") -> Found:
+def _told(token: SecretSpan, text: str, position: int, how: str = "") -> GuardFinding:
     why = (
         f"it begins like one, {token.head[:SHOWN]}…" if token.head else _WHY.get(token.what, _SHAPE)
     )
-    return Found(
+    return GuardFinding(
         kind="secret",
         what=token.what,
         where=line_spotting(text, position),

@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["secret", "instruction", "size"]
 Action: TypeAlias = Literal["pass", "refuse", "quarantine"]
 
 
-class Found(msgspec.Struct, frozen=True):
+class GuardFinding(msgspec.Struct, frozen=True):
     """One thing that should not be in a memory."""
 
     kind: Kind
@@ -36,11 +36,11 @@ class Found(msgspec.Struct, frozen=True):
     token of that kind begins with them."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class GuardVerdict(msgspec.Struct, frozen=True):
     """What is to become of a text, and why, in a sentence or two."""
 
     action: Action
-    findings: tuple[Found, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     explanation: str = ""
 
     @property
@@ -48,16 +48,16 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.action == "pass"
 
 
-PASSED: Final = Verdict("pass")
+PASSED: Final = GuardVerdict("pass")
 
 
-def quarantine_command(what: str = "", agent: str = "") -> str:
+def format_quarantine_hint(what: str = "", agent: str = "") -> str:
     """How the user gets at what is held back from the project's memory, or from that of an agent."""
     whose = f"--agent {shlex.quote(agent)}" if agent else ""
     return " ".join(filter(None, ("sevenfold memory quarantine", what, whose)))
 
 
-def line(text: str, position: int) -> str:
+def format_line_number(text: str, position: int) -> str:
     """Where a position is, as people count."""
     return f"line {text.count(chr(10), 0, position) + 1}"
 
@@ -93,7 +93,7 @@ _ENCODED_MOST: Final = 20
 _READABLE: Final = 0.97
 
 
-def plain(text: str) -> str:
+def remove_disguises(text: str) -> str:
     """The text without disguises; each line stays on its line."""
     if "\r" in text:
         text = _BREAKS.sub("\n", text)
@@ -103,14 +103,14 @@ def plain(text: str) -> str:
     return _ODD_BREAKS.sub(" ", text)
 
 
-def latin(text: str) -> str:
+def undo_lookalikes(text: str) -> str:
     """The same with lookalike letters undone, in words that mix alphabets."""
     if text.isascii() or not _FOREIGN.search(text):
         return text
     return _MIXED.sub(lambda word: word[0].translate(_LOOKALIKES), text)
 
 
-def tagged(text: str) -> Iterator[tuple[int, str]]:
+def find_tag_text(text: str) -> Iterator[tuple[int, str]]:
     """What is written in invisible tag characters, with its place."""
     if text.isascii():
         return
@@ -118,7 +118,7 @@ def tagged(text: str) -> Iterator[tuple[int, str]]:
         yield run.start(), "".join(chr(ord(letter) - _TAG_OFFSET) for letter in run[0])
 
 
-def encoded(text: str) -> Iterator[tuple[int, str]]:
+def find_base64_text(text: str) -> Iterator[tuple[int, str]]:
     """What is written in base64, where it is text, with its place."""
     for count, run in enumerate(_ENCODED.finditer(text)):
         if count >= _ENCODED_MOST:
@@ -127,7 +127,7 @@ def encoded(text: str) -> Iterator[tuple[int, str]]:
             yield run.start(), said
 
 
-def broken(text: str) -> Iterator[tuple[int, str]]:
+def find_split_tokens(text: str) -> Iterator[tuple[int, str]]:
     """What a token would be that goes on in the next line, or is put together from quoted parts."""
     begin = done = 0
     while (newline := text.find("\n", begin)) >= 0:
@@ -166,7 +166,7 @@ def _solid(run: str) -> bool:
     return any(map(str.isdigit, run)) or not (run.islower() or run.istitle())
 
 
-def opened(value: str) -> str | None:
+def decode_short_base64(value: str) -> str | None:
     """A short base64 value as text, or None when it is none."""
     return _opened(value)
 

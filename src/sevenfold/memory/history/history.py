@@ -11,35 +11,35 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sevenfold.errors import Mistake, StorageFailure
-from sevenfold.memory.history import maintain as packing
-from sevenfold.memory.history import maintain as purging
-from sevenfold.memory.history import maintain as recovering
-from sevenfold.memory.history.maintain import Purged
+from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.memory.history import maintenance as packing
+from sevenfold.memory.history import maintenance as purging
+from sevenfold.memory.history import maintenance as recovering
+from sevenfold.memory.history.maintenance import PurgeReport
 from sevenfold.memory.history.objects import (
     BLOB,
     COMMIT,
     NOTHING,
-    changed_tree,
-    files,
-    find,
-    id_of,
-    name_of,
-    path_of,
+    change_tree,
+    decode_path,
+    encode_path,
+    find_in_tree,
+    hash_object,
+    iterate_files,
 )
-from sevenfold.memory.history.read import Past
+from sevenfold.memory.history.reader import HistoryReader
 from sevenfold.memory.history.revisions import (
     NAMED,
     Author,
-    Change,
-    Commit,
     Revision,
-    action,
-    described,
-    encode,
+    RevisionChange,
+    StoredCommit,
+    classify_change,
+    describe_changes,
+    encode_commit,
 )
 
-__all__ = ["Author", "Change", "History", "Purged", "Revision"]
+__all__ = ["Author", "MemoryHistory", "PurgeReport", "Revision", "RevisionChange"]
 
 Files = Mapping[str, bytes]
 
@@ -48,7 +48,7 @@ def _untold(sentence: str) -> None:
     """For those who do not want to hear it."""
 
 
-class History(Past):
+class MemoryHistory(HistoryReader):
     """All revisions of one folder, and the next ones.
 
     `tell` is given a sentence for the user when a damaged history was mended.
@@ -83,12 +83,12 @@ class History(Past):
             commit = self._next(files, author, summary, at, changed)
         if commit is None:
             return None
-        id = self._objects.put(COMMIT, encode(commit))
+        id = self._objects.put(COMMIT, encode_commit(commit))
         packed = self._objects.flush()
         self._objects.set_head(id)
         if packed and commit.parent is None:
-            packing.note_packed(self._objects, commit.number)
-        if packing.unpacked(self._objects, commit) >= packing.OVERDUE:
+            packing.record_packed(self._objects, commit.number)
+        if packing.count_unpacked(self._objects, commit) >= packing.OVERDUE:
             with contextlib.suppress(StorageFailure):  # the revision is kept, packed or not
                 self.pack()
         return commit.revision(id, self._files(commit))
@@ -100,7 +100,7 @@ class History(Past):
         summary: str,
         at: float,
         changed: Mapping[str, bytes | None] | None,
-    ) -> Commit | None:
+    ) -> StoredCommit | None:
         head = self._last_for_writing(at)
         if head is not None and changed is not None:
             return self._follow(head, _of(changed), author, summary, at)
@@ -109,14 +109,14 @@ class History(Past):
         found = head is None and told.keys() != whole.keys()
         return self._follow(head, self._whole(head, whole), author, summary, at, found)
 
-    def purge(self, *names: str, at: float = 0.0) -> Purged:
+    def purge(self, *names: str, at: float = 0.0) -> PurgeReport:
         """Take files (all names one had) out of every revision; ids change from the first of them on."""
         if not names:
             raise Mistake("no file to purge was named; name the file")
         if self._last_for_writing(at) is None:
-            return Purged(names, {}, purging.remove_aside(self.path))
-        purging.begin(self._objects, names)
-        return purging.finish(self._objects, names)
+            return PurgeReport(names, {}, purging.remove_set_aside(self.path))
+        purging.begin_purge(self._objects, names)
+        return purging.finish_purge(self._objects, names)
 
     def mend(self, at: float, *, deep: bool = False) -> str:
         """Make the history usable after a crash or damage: a sentence for the user, empty if all is well.
@@ -126,7 +126,7 @@ class History(Past):
         """
         try:
             if deep and self.path.is_dir() and self.check():
-                return recovering.set_aside(self.path, at)
+                return recovering.set_history_aside(self.path, at)
             return self._mend(at)
         except StorageFailure as error:
             return f"{error}; until then changes to memories have no history"
@@ -135,30 +135,34 @@ class History(Past):
         if not self.path.exists() and not self.path.is_symlink():
             return ""
         self._objects.forget()
-        said = "" if recovering.usable(self._objects) else recovering.recover(self._objects, at)
+        said = (
+            ""
+            if recovering.is_usable(self._objects)
+            else recovering.recover_history(self._objects, at)
+        )
         if self.path.is_dir():
             self._objects.prepare()
-            if names := purging.pending(self._objects):
-                purging.finish(self._objects, names)
+            if names := purging.read_pending_purge(self._objects):
+                purging.finish_purge(self._objects, names)
         return said
 
     @property
     def due(self) -> bool:
         """Whether `pack` is worth calling, at a quiet moment."""
         last = self._last()
-        return last is not None and packing.unpacked(self._objects, last[1]) >= packing.EVERY
+        return last is not None and packing.count_unpacked(self._objects, last[1]) >= packing.EVERY
 
     def pack(self) -> int:
         """Pack loose objects: needs no lock and may run in a thread; returns how many are in the pack."""
-        return packing.pack(self.path)
+        return packing.pack_objects(self.path)
 
-    def _last_for_writing(self, at: float) -> tuple[bytes, Commit] | None:
+    def _last_for_writing(self, at: float) -> tuple[bytes, StoredCommit] | None:
         """The last revision; what was cut off is finished, and what is damaged is mended, first."""
         try:
             last = self._last()
             if last is not None:
                 self._objects.folder(last[1].tree)
-                if not purging.pending(self._objects):
+                if not purging.read_pending_purge(self._objects):
                     return last
         except StorageFailure:
             pass
@@ -167,46 +171,48 @@ class History(Past):
         self._objects.prepare()
         return self._last()
 
-    def _whole(self, head: tuple[bytes, Commit] | None, whole: Files) -> dict[bytes, bytes | None]:
+    def _whole(
+        self, head: tuple[bytes, StoredCommit] | None, whole: Files
+    ) -> dict[bytes, bytes | None]:
         """What to change so that the folder is this."""
         now: dict[bytes, bytes | None] = dict(_of(whole))
-        before = files(self._objects, head[1].tree) if head else ()
+        before = iterate_files(self._objects, head[1].tree) if head else ()
         for path, _ in before:
             now.setdefault(path, None)
         return now
 
     def _follow(
         self,
-        head: tuple[bytes, Commit] | None,
+        head: tuple[bytes, StoredCommit] | None,
         now: Mapping[bytes, bytes | None],
         author: Author,
         summary: str,
         at: float,
         found: bool = False,
-    ) -> Commit | None:
+    ) -> StoredCommit | None:
         """The next commit, its objects put in place; None when all of it is as it was."""
         tree, number = (head[1].tree, head[1].number) if head else (None, 0)
         changes: dict[bytes, bytes | None] = {}
-        named: list[Change] = []
+        named: list[RevisionChange] = []
         for path, data in now.items():
-            id = None if data is None else id_of(BLOB, data)
-            was = find(self._objects, tree, path) if tree else None
+            id = None if data is None else hash_object(BLOB, data)
+            was = find_in_tree(self._objects, tree, path) if tree else None
             if id == was:
                 continue
             changes[path] = id
-            named.append(Change(name_of(path), action(was, id)))
+            named.append(RevisionChange(decode_path(path), classify_change(was, id)))
             if data is not None:
                 self._objects.put(BLOB, data)
         if not changes:
             return None
-        new = changed_tree(self._objects, tree, changes) or self._objects.put_folder(NOTHING)
+        new = change_tree(self._objects, tree, changes) or self._objects.put_folder(NOTHING)
         ordered = tuple(sorted(named, key=lambda change: change.file))
-        return Commit(
+        return StoredCommit(
             new,
             head[0] if head else None,
             at,
             author,
-            summary or described(ordered),
+            summary or describe_changes(ordered),
             number + 1,
             ordered if len(ordered) <= NAMED else None,
             found,
@@ -214,4 +220,4 @@ class History(Past):
 
 
 def _of(files: Mapping[str, bytes | None]) -> dict[bytes, bytes | None]:
-    return {path_of(name): data for name, data in files.items()}
+    return {encode_path(name): data for name, data in files.items()}

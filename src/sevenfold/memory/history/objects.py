@@ -28,8 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.history.revisions import Commit, decode
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.history.revisions import StoredCommit, decode_commit
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
@@ -37,8 +37,8 @@ from sevenfold.storage.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     TEMPORARY,
-    failure,
     make_private_dir,
+    make_storage_failure,
     sync_folder,
     write_all,
     write_atomic,
@@ -56,11 +56,11 @@ _ID: Final = 20
 class TreeStore(Protocol):
     """Where folders are read from and written to."""
 
-    def folder(self, id: bytes) -> Folder: ...
-    def put_folder(self, folder: Folder) -> bytes: ...
+    def folder(self, id: bytes) -> TreeFolder: ...
+    def put_folder(self, folder: TreeFolder) -> bytes: ...
 
 
-class Folder:
+class TreeFolder:
     """The entries of one folder, in git's order; never changed once it is made."""
 
     __slots__ = ("_all", "_keys", "entries")
@@ -71,7 +71,7 @@ class Folder:
         self._all: frozenset[bytes] | None = None
 
     @classmethod
-    def parse(cls, raw: bytes) -> Folder:
+    def parse(cls, raw: bytes) -> TreeFolder:
         entries = _ENTRY.findall(raw)
         if sum(map(len, entries)) != len(raw):
             raise StorageFailure("a folder of the history cannot be understood")
@@ -99,7 +99,7 @@ class Folder:
         found = at < len(self.keys) and self.keys[at] == key
         return self.entries[at][-_ID:] if found else None
 
-    def changed(self, changes: Mapping[bytes, bytes | None]) -> Folder:
+    def changed(self, changes: Mapping[bytes, bytes | None]) -> TreeFolder:
         """The same folder with these entries put in, or taken out where the id is None."""
         entries, keys = self.entries.copy(), self.keys.copy()
         for key, id in changes.items():
@@ -109,10 +109,10 @@ class Folder:
             if id is not None:
                 keys.insert(at, key)
                 entries.insert(at, _entry(key, id))
-        return Folder(entries, keys)
+        return TreeFolder(entries, keys)
 
 
-NOTHING: Final = Folder([], [])
+NOTHING: Final = TreeFolder([], [])
 
 
 def _key(entry: bytes) -> bytes:
@@ -123,7 +123,7 @@ def _entry(key: bytes, id: bytes) -> bytes:
     return (b"40000 " + key[:-1] if key.endswith(b"/") else b"100644 " + key) + b"\0" + id
 
 
-def path_of(file: str) -> bytes:
+def encode_path(file: str) -> bytes:
     """A file's name as it stands in a tree; names that git would choke on are refused."""
     parts = file.split("/")
     if "\0" in file or any(p in ("", ".", "..") or p.lower() == ".git" for p in parts):
@@ -131,11 +131,11 @@ def path_of(file: str) -> bytes:
     return file.encode("utf-8", "surrogateescape")
 
 
-def name_of(path: bytes) -> str:
+def decode_path(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def changed_tree(
+def change_tree(
     store: TreeStore, tree: bytes | None, changes: Mapping[bytes, bytes | None]
 ) -> bytes | None:
     """The id of a tree with these files (path to id, None to take it out); None when nothing is left."""
@@ -149,12 +149,12 @@ def changed_tree(
             here[path] = id
     folder = store.folder(tree) if tree else NOTHING
     for key, inside in below.items():
-        here[key] = changed_tree(store, folder.get(key), inside)
+        here[key] = change_tree(store, folder.get(key), inside)
     new = folder.changed(here)
     return store.put_folder(new) if new.entries else None
 
 
-def find(store: TreeStore, tree: bytes, path: bytes) -> bytes | None:
+def find_in_tree(store: TreeStore, tree: bytes, path: bytes) -> bytes | None:
     """The id of one file in a tree."""
     at: bytes | None = tree
     *folders, name = path.split(b"/")
@@ -163,19 +163,19 @@ def find(store: TreeStore, tree: bytes, path: bytes) -> bytes | None:
     return store.folder(at).get(name) if at else None
 
 
-def files(
+def iterate_files(
     store: TreeStore, tree: bytes | None, under: bytes = b""
 ) -> Iterator[tuple[bytes, bytes]]:
     """Every file of a tree with its id."""
     folder = store.folder(tree) if tree else NOTHING
     for entry, key in zip(folder.entries, folder.keys, strict=True):
         if entry[0] == _FOLDER:
-            yield from files(store, entry[-_ID:], under + key)
+            yield from iterate_files(store, entry[-_ID:], under + key)
         else:
             yield under + key, entry[-_ID:]
 
 
-def differences(
+def compare_trees(
     store: TreeStore, old: bytes | None, new: bytes | None
 ) -> list[tuple[bytes, bytes | None, bytes | None]]:
     """Each file that differs, with its id before and after; folders that are equal are skipped."""
@@ -204,7 +204,7 @@ def _compare(
             found[under + key] = (was, now)
 
 
-def _unlike(old: Folder, new: Folder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+def _unlike(old: TreeFolder, new: TreeFolder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
     """Of two folders the entries that are not in both: key to id."""
     return _by_key(old.all - new.all), _by_key(new.all - old.all)
 
@@ -213,7 +213,7 @@ def _by_key(entries: frozenset[bytes]) -> dict[bytes, bytes]:
     return {_key(entry): entry[-_ID:] for entry in entries}
 
 
-def fresh(
+def find_new_objects(
     store: TreeStore, tree: bytes, older: bytes | None, under: bytes = b""
 ) -> Iterator[tuple[bytes, bytes]]:
     """The objects a tree needs that an older one does not have: where they stand, and their ids.
@@ -227,7 +227,7 @@ def fresh(
     _, new = _unlike(old, store.folder(tree))
     for key, id in new.items():
         if key.endswith(b"/"):
-            yield from fresh(store, id, old.get(key), under + key)
+            yield from find_new_objects(store, id, old.get(key), under + key)
         else:
             yield under + key, id
 
@@ -282,7 +282,7 @@ class PackWriter:
             return
         begin, depth, head, body = self.at, 0, b"", data
         near = self.last.get(place) if place is not None else None
-        if near and near[2] < DEPTH and (short := delta(near[1], data)) is not None:
+        if near and near[2] < DEPTH and (short := make_delta(near[1], data)) is not None:
             kind, body, depth = _OFS_DELTA, short, near[2] + 1
             head = _distance(begin - near[0])
         packed = _header(kind, len(body)) + head + zlib.compress(body)
@@ -352,7 +352,7 @@ def _index(written: dict[bytes, tuple[int, int]], pack: bytes) -> bytes:
     return body + hashlib.sha1(body, usedforsecurity=False).digest()
 
 
-def ids_in(index: Path) -> frozenset[bytes] | None:
+def read_pack_ids(index: Path) -> frozenset[bytes] | None:
     """The objects of a pack, from its index; None when it cannot be told."""
     try:
         data = index.read_bytes()
@@ -368,7 +368,7 @@ def ids_in(index: Path) -> frozenset[bytes] | None:
 # --- what differs -----------------------------------------------------------------------------------
 
 
-def delta(base: bytes, target: bytes) -> bytes | None:
+def make_delta(base: bytes, target: bytes) -> bytes | None:
     """How to make `target` from `base`, in git's form; None when that is hardly shorter.
 
     Runs along both until they part, then looks a little ahead for a place where they meet again: the
@@ -471,7 +471,7 @@ _CONFIG: Final = (
 )
 
 
-def id_of(kind: int, data: bytes) -> bytes:
+def hash_object(kind: int, data: bytes) -> bytes:
     """The name git gives to these bytes."""
     head = b"%s %d\0" % (_NAMES[kind], len(data))
     return _sha1(head + data)
@@ -481,7 +481,7 @@ def _sha1(data: bytes) -> bytes:
     return hashlib.sha1(data, usedforsecurity=False).digest()
 
 
-class Objects:
+class ObjectStore:
     """Reads at any time; what is put is staged until `flush`, which only the holder of the lock calls."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
@@ -489,7 +489,7 @@ class Objects:
         self.store = path / "objects"
         self.packs = self.store / "pack"
         self.staged: dict[bytes, tuple[int, bytes]] = {}
-        self._folders: dict[bytes, Folder] = {}
+        self._folders: dict[bytes, TreeFolder] = {}
         self._entries = 0
         self._odb: pygit2.Odb | None = None
 
@@ -540,12 +540,12 @@ class Objects:
     def blob(self, id: bytes) -> bytes:
         return self._typed(id, BLOB)
 
-    def commit(self, id: bytes) -> Commit:
-        return decode(self._typed(id, COMMIT))
+    def commit(self, id: bytes) -> StoredCommit:
+        return decode_commit(self._typed(id, COMMIT))
 
-    def folder(self, id: bytes) -> Folder:
+    def folder(self, id: bytes) -> TreeFolder:
         if (folder := self._folders.get(id)) is None:
-            folder = Folder.parse(self._typed(id, TREE))
+            folder = TreeFolder.parse(self._typed(id, TREE))
             self._remember(id, folder)
         return folder
 
@@ -560,7 +560,7 @@ class Objects:
             raise StorageFailure(f"the history in {self.path} is damaged at {id.hex()[:12]}")
         return data
 
-    def _remember(self, id: bytes, folder: Folder) -> None:
+    def _remember(self, id: bytes, folder: TreeFolder) -> None:
         if id in self._folders or len(folder.entries) > _REMEMBERED:
             return
         self._entries += len(folder.entries) + 1
@@ -591,7 +591,7 @@ class Objects:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise failure(error, self.path / name, "read") from error
+            raise make_storage_failure(error, self.path / name, "read") from error
 
     def loose(self) -> Iterator[Path]:
         """The files of all loose objects."""
@@ -605,7 +605,7 @@ class Objects:
             with contextlib.suppress(ValueError):
                 yield bytes.fromhex(file.parent.name + file.name)
         for index in self.packs.glob("*.idx"):
-            yield from ids_in(index) or ()
+            yield from read_pack_ids(index) or ()
 
     # --- writing --------------------------------------------------------------------------------------
 
@@ -624,11 +624,11 @@ class Objects:
         write_atomic(self.path / "HEAD", f"ref: {BRANCH}\n".encode())
 
     def put(self, kind: int, data: bytes) -> bytes:
-        id = id_of(kind, data)
+        id = hash_object(kind, data)
         self.staged[id] = (kind, data)
         return id
 
-    def put_folder(self, folder: Folder) -> bytes:
+    def put_folder(self, folder: TreeFolder) -> bytes:
         id = self.put(TREE, folder.raw())
         self._remember(id, folder)
         return id
@@ -646,7 +646,7 @@ class Objects:
                 for id, (kind, data) in self.staged.items():
                     self._write_loose(id, kind, data)
         except OSError as error:
-            raise failure(error, self.store) from error
+            raise make_storage_failure(error, self.store) from error
         finally:
             self.staged.clear()
         return many
@@ -689,7 +689,7 @@ class Objects:
             else:
                 self._write(target, f"{id.hex()}\n".encode(), target.parent)
         except OSError as error:
-            raise failure(error, target) from error
+            raise make_storage_failure(error, target) from error
 
 
 def _deflated(whole: bytes, kind: int) -> bytes:
@@ -707,7 +707,7 @@ def _deflated(whole: bytes, kind: int) -> bytes:
 _NONE = "/dev/null"
 
 
-def unified(file: str, old: bytes | None, new: bytes | None) -> str:
+def make_unified_diff(file: str, old: bytes | None, new: bytes | None) -> str:
     """What changed in one file; None is a file that is not there."""
     if old == new:
         return ""

@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from sevenfold.errors import StorageFailure
+from sevenfold.core.errors import StorageFailure
 
 Kind = Literal["user", "agent", "extraction", "dream", "team", "other"]
 Action = Literal["created", "changed", "removed"]
@@ -41,7 +41,7 @@ class Author(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Change(msgspec.Struct, frozen=True):
+class RevisionChange(msgspec.Struct, frozen=True):
     """What a revision did to one file."""
 
     file: str
@@ -55,10 +55,10 @@ class Revision(msgspec.Struct, frozen=True):
     at: float
     author: Author
     summary: str
-    files: tuple[Change, ...]
+    files: tuple[RevisionChange, ...]
 
 
-class Commit(msgspec.Struct, frozen=True):
+class StoredCommit(msgspec.Struct, frozen=True):
     """A revision as it is stored: ids are 20 bytes, `files` is None when the message does not name them."""
 
     tree: bytes
@@ -67,27 +67,27 @@ class Commit(msgspec.Struct, frozen=True):
     author: Author
     summary: str
     number: int = 0
-    files: tuple[Change, ...] | None = None
+    files: tuple[RevisionChange, ...] | None = None
     found: bool = False
     """It holds what was in the folder when the history began; nobody knows what was before."""
 
-    def revision(self, id: bytes, files: tuple[Change, ...]) -> Revision:
+    def revision(self, id: bytes, files: tuple[RevisionChange, ...]) -> Revision:
         return Revision(id.hex()[:SHORT], self.at, self.author, self.summary, files)
 
 
-def action(was: bytes | None, now: bytes | None) -> Action:
+def classify_change(was: bytes | None, now: bytes | None) -> Action:
     """What was done to a file that had the one content and has the other."""
     if was is None:
         return "created"
     return "removed" if now is None else "changed"
 
 
-def one_line(text: str) -> str:
+def to_safe_line(text: str) -> str:
     """A text that cannot be taken for more than one line, nor for a trailer of its own."""
     return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
 
 
-def described(files: Sequence[Change]) -> str:
+def describe_changes(files: Sequence[RevisionChange]) -> str:
     """A summary in plain words, for when nobody gave one."""
     if not files:
         return "changed nothing"
@@ -96,7 +96,7 @@ def described(files: Sequence[Change]) -> str:
     return f"{first.action} {first.file.removesuffix('.md')}{more}"
 
 
-def encode(commit: Commit) -> bytes:
+def encode_commit(commit: StoredCommit) -> bytes:
     """The commit as git stores it."""
     seconds = max(0, int(commit.at)) if math.isfinite(commit.at) else 0
     kind = commit.author.kind
@@ -106,16 +106,16 @@ def encode(commit: Commit) -> bytes:
         f"author {kind} <{kind}@sevenfold.invalid> {seconds} +0000\n"
         f"committer Sevenfold <history@sevenfold.invalid> {seconds} +0000\n"
     )
-    summary = one_line(commit.summary) or described(commit.files or ())
+    summary = to_safe_line(commit.summary) or describe_changes(commit.files or ())
     text = f"{head}\n{summary}\n\n" + "".join(f"{k}: {v}\n" for k, v in _trailers(commit))
     return text.encode("utf-8", "replace")
 
 
-def _trailers(commit: Commit) -> list[tuple[str, str]]:
+def _trailers(commit: StoredCommit) -> list[tuple[str, str]]:
     author = commit.author
     lines = [("Author-Kind", str(author.kind))]
-    lines += [("Session", one_line(author.session))] if author.session else []
-    lines += [("Reason", one_line(author.reason))] if author.reason else []
+    lines += [("Session", to_safe_line(author.session))] if author.session else []
+    lines += [("Reason", to_safe_line(author.reason))] if author.reason else []
     lines += [("Revision", str(commit.number)), ("At", repr(float(commit.at)))]
     lines += [("Begins", "with what was found")] if commit.found else []
     if commit.files is None or len(commit.files) > NAMED:
@@ -125,7 +125,7 @@ def _trailers(commit: Commit) -> list[tuple[str, str]]:
     return lines
 
 
-def decode(data: bytes) -> Commit:
+def decode_commit(data: bytes) -> StoredCommit:
     """Read a commit, also one that a person made with git; what is no commit is a `StorageFailure`."""
     text = data.decode("utf-8", "replace")
     head, _, message = text.partition("\n\n")
@@ -138,7 +138,7 @@ def decode(data: bytes) -> Commit:
     known = dict(trailers)
     try:
         parent = bytes.fromhex(fields["parent"]) if "parent" in fields else None
-        return Commit(
+        return StoredCommit(
             bytes.fromhex(fields["tree"]),
             parent,
             _number(known.get("At", "")) or _seconds(fields["author"]),
@@ -157,10 +157,10 @@ def _parsed(paragraph: str) -> list[tuple[str, str]]:
     return [(key, value) for key, colon, value in lines if colon]
 
 
-def _named(trailers: list[tuple[str, str]]) -> tuple[Change, ...] | None:
+def _named(trailers: list[tuple[str, str]]) -> tuple[RevisionChange, ...] | None:
     if "Author-Kind" not in dict(trailers) or "Files" in dict(trailers):
         return None
-    return tuple(Change(_read(v), _ACTIONS[k]) for k, v in trailers if k in _ACTIONS)
+    return tuple(RevisionChange(_read(v), _ACTIONS[k]) for k, v in trailers if k in _ACTIONS)
 
 
 def _kind(known: dict[str, str]) -> Kind:

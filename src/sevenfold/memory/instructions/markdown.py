@@ -31,18 +31,18 @@ _GONE: Final = "\0"
 _ONLY_GONE: Final = re.compile(r"^[ \t]*(?:\0[ \t]*)+(?:\n|\Z)", re.MULTILINE)
 
 
-class Piece(NamedTuple):
+class MarkdownPiece(NamedTuple):
     kind: Literal["text", "code", "comment"]
     start: int
     end: int
 
 
-def pieces(text: str) -> list[Piece]:
+def split_pieces(text: str) -> list[MarkdownPiece]:
     """The whole text, cut where its kind changes; put together again it is the same text."""
-    return list(_Cutter(text).pieces())
+    return list(_MarkdownCutter(text).pieces())
 
 
-def without_comments(text: str, cut: Sequence[Piece]) -> str:
+def remove_comments(text: str, cut: Sequence[MarkdownPiece]) -> str:
     """The text without its comments; a line that held nothing else goes with them."""
     if not any(piece.kind == "comment" for piece in cut):
         return text
@@ -50,7 +50,7 @@ def without_comments(text: str, cut: Sequence[Piece]) -> str:
     return _ONLY_GONE.sub("", kept).replace(_GONE, "")
 
 
-def unclosed(text: str, cut: Sequence[Piece]) -> int | None:
+def find_unclosed_comment(text: str, cut: Sequence[MarkdownPiece]) -> int | None:
     """The line in which a comment begins that has no end, if there is one."""
     last = cut[-1] if cut else None
     if not last or last.kind != "comment" or text.startswith(_EMPTY, last.start):
@@ -60,7 +60,7 @@ def unclosed(text: str, cut: Sequence[Piece]) -> int | None:
     return text.count("\n", 0, last.start) + 1
 
 
-class _Cutter:
+class _MarkdownCutter:
     """Goes through the lines once; a paragraph is looked into when its end has come."""
 
     def __init__(self, text: str) -> None:
@@ -72,22 +72,22 @@ class _Cutter:
         self._in_list = False
         self._after_blank = True
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[MarkdownPiece]:
         at, text = 0, self._text
         while at < len(text):
             end = text.find("\n", at) + 1 or len(text)
             if not self._fence and (blank := _BLANK.match(text, at)):
                 yield from self._flushed(at)
                 end, self._after_blank = blank.end(), True
-                yield Piece("text", at, end)
+                yield MarkdownPiece("text", at, end)
             elif self._is_code(at, end, plain := not _SPECIAL.search(text, at, end)):
                 yield from self._flushed(at)
-                yield Piece("code", at, end)
+                yield MarkdownPiece("code", at, end)
                 self._after_blank = True
             elif not plain and (comment := self._comment(at, end)):
                 yield from self._flushed(at)
                 if comment.start > at:
-                    yield Piece("text", at, comment.start)
+                    yield MarkdownPiece("text", at, comment.start)
                 yield comment
                 end, self._after_blank = comment.end, False
             else:
@@ -96,7 +96,7 @@ class _Cutter:
             at = end
         yield from self._flushed(at)
 
-    def _line(self, at: int, end: int) -> Iterator[Piece]:
+    def _line(self, at: int, end: int) -> Iterator[MarkdownPiece]:
         line = self._text[at:end]
         if _LIST.match(line):
             self._in_list = True
@@ -124,7 +124,7 @@ class _Cutter:
             self._fence = found[1] or found[2]
         return bool(self._fence)
 
-    def _comment(self, at: int, end: int) -> Piece | None:
+    def _comment(self, at: int, end: int) -> MarkdownPiece | None:
         """A comment that begins a line runs to its end, over whatever lies between.
 
         Without an end it runs to the end of the file, as it does wherever such a file is shown.
@@ -135,13 +135,15 @@ class _Cutter:
         stop = _comment_end(text, start, len(text))
         if not stop and text[at:start].strip():
             return None  # in a list or a quotation it would end there: the paragraph decides
-        return Piece("comment", start, stop or len(text))
+        return MarkdownPiece("comment", start, stop or len(text))
 
-    def _flushed(self, end: int) -> Iterator[Piece]:
+    def _flushed(self, end: int) -> Iterator[MarkdownPiece]:
         start, self._paragraph = self._paragraph, -1
         plain, self._plain = self._plain, True
         if 0 <= start < end:
-            yield from [Piece("text", start, end)] if plain else _inline(self._text, start, end)
+            yield from (
+                [MarkdownPiece("text", start, end)] if plain else _inline(self._text, start, end)
+            )
 
 
 def _after(pattern: re.Pattern[str], text: str, at: int, end: int) -> int:
@@ -158,7 +160,7 @@ def _comment_end(text: str, start: int, limit: int) -> int:
     return close + len(_CLOSE) if close >= 0 else 0
 
 
-def _inline(text: str, start: int, end: int) -> Iterator[Piece]:
+def _inline(text: str, start: int, end: int) -> Iterator[MarkdownPiece]:
     """Code spans and comments within a paragraph; what begins first counts."""
     tokens = [m.span() for m in _TOKENS.finditer(text, start, end) if text[m.start()] != "\\"]
     runs: dict[int, list[int]] = {}
@@ -177,8 +179,8 @@ def _inline(text: str, start: int, end: int) -> Iterator[Piece]:
             stop = _comment_end(text, a, end) if a < last_close else 0
         if stop:
             if a > at:
-                yield Piece("text", at, a)
-            yield Piece("code" if text[a] == "`" else "comment", a, stop)
+                yield MarkdownPiece("text", at, a)
+            yield MarkdownPiece("code" if text[a] == "`" else "comment", a, stop)
             at = stop
     if at < end:
-        yield Piece("text", at, end)
+        yield MarkdownPiece("text", at, end)

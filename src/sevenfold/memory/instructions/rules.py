@@ -31,7 +31,7 @@ _NOTHING: Final = frozenset({"[]", "~", "null"})
 _PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|\\.|[{}\[\],]|[^"\'\\{}\[\],]+|.')
 
 
-class Head(msgspec.Struct, frozen=True):
+class RuleHead(msgspec.Struct, frozen=True):
     """The globs of a rule, and its text without them."""
 
     paths: tuple[str, ...]
@@ -39,15 +39,15 @@ class Head(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def read_head(text: str) -> Head:
+def parse_rule_head(text: str) -> RuleHead:
     """A rule's globs; without any, the rule is for all files and the text is as it was."""
     found = _HEAD.match(text, 0, _LONGEST_HEAD)
     if not found:
-        return Head((), text)
+        return RuleHead((), text)
     lines = found[1].splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if _KEY.match(line)), None)
     if first is None:
-        return Head((), text)
+        return RuleHead((), text)
     last = first + 1
     while last < len(lines) and _continues(lines[last]):
         last += 1
@@ -55,7 +55,7 @@ def read_head(text: str) -> Head:
     left = "".join(lines[:first] + lines[last:])
     body = text[found.end() :].lstrip("\n")
     rest = f"---\n{left}---\n{body}" if left.strip() else body
-    return Head(globs, rest, problem)
+    return RuleHead(globs, rest, problem)
 
 
 def _continues(line: str) -> bool:
@@ -122,7 +122,7 @@ _Name: TypeAlias = re.Pattern[str] | str | None
 """Of a pattern: a name as it is, one with wildcards, or None for any number of folders."""
 
 
-class Globs:
+class RuleGlobs:
     """The globs of one rule, ready to be asked."""
 
     def __init__(self, globs: Sequence[str]) -> None:
@@ -131,7 +131,7 @@ class Globs:
         self._unwanted: list[tuple[_Name, ...]] = []
         for glob in globs:
             plain = unicodedata.normalize("NFC", glob.removeprefix("!"))
-            readings = alternatives(plain) if len(plain) <= LONGEST else ()
+            readings = expand_braces(plain) if len(plain) <= LONGEST else ()
             if not readings:
                 self.problems.append(glob)
             side = self._unwanted if glob.startswith("!") else self._wanted
@@ -213,7 +213,7 @@ def _same(name: re.Pattern[str] | str, actual: str) -> bool:
 # --- braces -----------------------------------------------------------------------------------------
 
 
-def alternatives(glob: str) -> tuple[str, ...]:
+def expand_braces(glob: str) -> tuple[str, ...]:
     """Every glob that one with braces stands for; none: there are too many."""
     done: list[str] = []
     waiting = [glob]

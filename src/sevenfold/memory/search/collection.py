@@ -24,44 +24,44 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from sevenfold.errors import SevenfoldError, StorageFailure
+from sevenfold.core.errors import SevenfoldError, StorageFailure
+from sevenfold.core.protocols import Clock
 from sevenfold.memory.search import vectors as parts
-from sevenfold.memory.search.lexical import Found, Lexical, Listed, Scores
+from sevenfold.memory.search.lexical import LexicalIndex, LexicalScores, ListedFile, Scores
 from sevenfold.memory.search.scoring import (
-    Hit,
-    Progress,
-    Question,
-    Refreshed,
-    Scale,
-    fused,
-    nearness,
-    question,
-    relative,
-    scale,
-    worth_showing,
+    RefreshReport,
+    ScoreScale,
+    SearchHit,
+    VectorProgress,
+    WeightedQuestion,
+    compute_nearness,
+    compute_relative_scores,
+    compute_scale,
+    fuse_scores,
+    is_worth_showing,
+    weigh_question,
 )
 from sevenfold.memory.search.segment import (
     EMBEDDING,
     Array,
-    Contents,
-    Damaged,
-    Indexed,
+    DamagedSegment,
+    IndexedFile,
+    IndexedStamp,
     Segment,
-    Shelf,
-    Stamp,
-    built,
-    digest,
-    listed,
-    pieces,
-    signed,
-    text_key,
-    texts,
-    unpacked,
+    SegmentShelf,
+    ShelfContents,
+    build_segment,
+    digest_text,
+    encode_contents,
+    hash_text,
+    parse_contents,
+    read_pieces,
+    read_texts,
+    unpack_segment,
 )
-from sevenfold.memory.search.vectors import MANY, Meaning, Near, Vectors
-from sevenfold.memory.search.words import tokens
-from sevenfold.protocols import Clock
-from sevenfold.storage.files import failure
+from sevenfold.memory.search.vectors import MANY, RowNearness, VectorIndex, VectorPart
+from sevenfold.memory.search.words import tokenize_text
+from sevenfold.storage.files import make_storage_failure
 
 if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
@@ -71,7 +71,7 @@ LONGER: Final = 12
 _TRIES: Final = 5
 
 
-class Collection:
+class SearchCollection:
     """Segments and vectors in memory; every change goes to the shelf where that is possible."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Collection:
         dimensions: int = 0,
         patience: float,
     ) -> None:
-        self.lexical, self.meaning = Lexical(), Meaning()
+        self.lexical, self.meaning = LexicalIndex(), VectorIndex()
         self.looking = threading.RLock()
         """Held while the state in memory is read or changed: for milliseconds."""
         self.problem = ""
@@ -91,7 +91,7 @@ class Collection:
         self.version = 0
         """Another one after every change of what is said about files."""
         self._changing = threading.RLock()
-        self._shelf = Shelf(folder)
+        self._shelf = SegmentShelf(folder)
         self._raw = b""
         self._made = made
         self._embedder, self._dimensions, self._patience = embedder, dimensions, patience
@@ -106,43 +106,43 @@ class Collection:
                 if raw == self._raw:
                     return
                 try:
-                    contents = listed(raw) or Contents(self._made)
+                    contents = parse_contents(raw) or ShelfContents(self._made)
                     self._install(raw, self._words(contents), self._vectors(contents))
                 except OSError:
                     if self._shelf.raw() != raw:  # another process wrote a new list while we read
                         continue
-                    self._install(raw, Lexical(), Meaning())
+                    self._install(raw, LexicalIndex(), VectorIndex())
                 return
 
-    def _words(self, contents: Contents) -> Lexical:
+    def _words(self, contents: ShelfContents) -> LexicalIndex:
         """The segments on the shelf; none when one of them is damaged or they are by other code."""
         here = {segment.name: segment for segment in self.lexical.segments if segment.name}
-        lexical = Lexical()
+        lexical = LexicalIndex()
         if contents.made == self._made:
             try:
                 for name in contents.segments:
-                    lexical.add(here.get(name) or unpacked(name, *self._shelf.get(name)))
-            except Damaged:
-                return Lexical()
+                    lexical.add(here.get(name) or unpack_segment(name, *self._shelf.get(name)))
+            except DamagedSegment:
+                return LexicalIndex()
         return lexical
 
-    def _vectors(self, contents: Contents) -> Meaning:
+    def _vectors(self, contents: ShelfContents) -> VectorIndex:
         """The vectors on the shelf; none when one of them is damaged or they are another embedder's."""
         if not self._embedder or contents.embedder != self._embedder:
-            return Meaning()
+            return VectorIndex()
         here = {part.name: part for part in self.meaning.parts if part.name}
-        found: list[Vectors] = []
+        found: list[VectorPart] = []
         try:
             for name in contents.vectors:
                 part = here.get(name)
                 if part is None:
-                    part = parts.unpacked(name, self._shelf.get(name)[1], self._dimensions)
+                    part = parts.unpack_vectors(name, self._shelf.get(name)[1], self._dimensions)
                 found.append(part)
-        except (Damaged, OSError):
-            return Meaning()
-        return Meaning(found) if [*here] != [part.name for part in found] else self.meaning
+        except (DamagedSegment, OSError):
+            return VectorIndex()
+        return VectorIndex(found) if [*here] != [part.name for part in found] else self.meaning
 
-    def _install(self, raw: bytes, lexical: Lexical, meaning: Meaning) -> None:
+    def _install(self, raw: bytes, lexical: LexicalIndex, meaning: VectorIndex) -> None:
         with self.looking:
             self._raw, self.lexical, self.meaning = raw, lexical, meaning
             self.version += 1
@@ -179,11 +179,11 @@ class Collection:
         """Write what is in memory only, then the list. Only while writing."""
         contents = self._put([*self.lexical.segments, *self.meaning.parts], self._contents)
         if contents is not None:
-            self._raw, self.problem = signed(contents), ""
+            self._raw, self.problem = encode_contents(contents), ""
 
     def _put(
-        self, parts: Sequence[Segment | Vectors], now: Callable[[], Contents]
-    ) -> Contents | None:
+        self, parts: Sequence[Segment | VectorPart], now: Callable[[], ShelfContents]
+    ) -> ShelfContents | None:
         """Those in memory only, and then the list as it is now; None when the disk refused."""
         new = [part for part in parts if not part.name]
         try:
@@ -201,14 +201,16 @@ class Collection:
         return contents
 
     def _why(self, error: OSError) -> str:
-        return str(failure(error, error.filename2 or error.filename or self._shelf.folder))
+        return str(
+            make_storage_failure(error, error.filename2 or error.filename or self._shelf.folder)
+        )
 
-    def _contents(self) -> Contents:
+    def _contents(self) -> ShelfContents:
         words = tuple(segment.name for segment in self.lexical.segments)
-        before = listed(self._raw)
+        before = parse_contents(self._raw)
         if not self._embedder and before is not None:  # somebody else's vectors: left as they are
-            return Contents(self._made, words, before.embedder, before.vectors)
-        return Contents(
+            return ShelfContents(self._made, words, before.embedder, before.vectors)
+        return ShelfContents(
             self._made, words, self._embedder, tuple(part.name for part in self.meaning.parts)
         )
 
@@ -268,9 +270,9 @@ class Collection:
                 )
 
     def clear(self) -> None:
-        """Start anew; the next `refresh` reads every file."""
+        """Start anew; the next `refresh_collection` reads every file."""
         with self.writing() as mine:
-            self._install(self._raw, Lexical(), Meaning())
+            self._install(self._raw, LexicalIndex(), VectorIndex())
             if mine:
                 self._save()
 
@@ -303,28 +305,28 @@ class Collection:
     def sync_vectors(self) -> None:
         """Take over the vectors another process has made, and leave the rest as it is."""
         with self._changing:
-            contents = listed(self._shelf.raw())
+            contents = parse_contents(self._shelf.raw())
             if contents is not None:
                 self.meaning = self._vectors(contents)
 
     def add_vectors(self, keys: Array, matrix: Array) -> None:
         """Take in these vectors, as far as they belong to a passage that is still there.
 
-        What another process has written about files is left for the next `refresh`: what is answered
-        does not change under the feet of who asks.
+        What another process has written about files is left for the next `refresh_collection`: what
+        is answered does not change under the feet of who asks.
         """
         with self._locked() as mine:
             raw = self._shelf.raw() if mine else self._raw
-            contents = listed(raw) if mine else None
+            contents = parse_contents(raw) if mine else None
             there = self.lexical
             if contents is not None and raw != self._raw:
                 there = self._words(contents)
                 self.meaning = self._vectors(contents)
-            self._extend(parts.vectors(keys, matrix), there)
+            self._extend(parts.make_vectors(keys, matrix), there)
             if contents is not None and contents.made == self._made:
                 self._save_vectors(contents, raw)
 
-    def _extend(self, part: Vectors, there: Lexical) -> None:
+    def _extend(self, part: VectorPart, there: LexicalIndex) -> None:
         here = [s.keys[there.living(at)] for at, s in enumerate(there.segments)]
         wanted = self.meaning.find(part.keys) < 0
         wanted &= np.isin(part.keys, np.concatenate(here)) if here else False
@@ -332,19 +334,19 @@ class Collection:
             self.meaning = self.meaning.extended(part.those(wanted), self.lexical)
             self._merge_vectors(complete=False)
 
-    def _save_vectors(self, contents: Contents, raw: bytes) -> None:
+    def _save_vectors(self, contents: ShelfContents, raw: bytes) -> None:
         """Enter our vectors into a list whose segments may be another process's."""
 
-        def now() -> Contents:
+        def now() -> ShelfContents:
             names = tuple(part.name for part in self.meaning.parts)
             return msgspec.structs.replace(contents, embedder=self._embedder, vectors=names)
 
         new = self._put(self.meaning.parts, now)
         if new is not None and raw == self._raw:
-            self._raw = signed(new)
+            self._raw = encode_contents(new)
 
 
-Read: TypeAlias = Callable[[str], bytes]
+ReadFile: TypeAlias = Callable[[str], bytes]
 
 CHUNK: Final = 2_000
 """Files that are read before what was made of them is written: so much is lost when the process dies."""
@@ -355,11 +357,11 @@ _PATIENCE: Final = 10
 
 
 @dataclass(slots=True)
-class _Work:
+class _SyncWork:
     """One look at the files, and what became of them."""
 
-    listing: Mapping[str, Listed]
-    read: Read
+    listing: Mapping[str, ListedFile]
+    read: ReadFile
     clock: Clock
     added: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
@@ -369,13 +371,15 @@ class _Work:
     """Files that were read: their text is known for sure."""
 
 
-def refresh(collection: Collection, files: Iterable[Listed], read: Read, clock: Clock) -> Refreshed:
+def refresh_collection(
+    collection: SearchCollection, files: Iterable[ListedFile], read: ReadFile, clock: Clock
+) -> RefreshReport:
     """Make the index say what these files say; only what changed is read.
 
     Another process that was shown other files may write in between; so it is compared again until all
     is as listed, and after too many rounds finished in memory, where nobody else writes.
     """
-    work = _Work({listed[0]: listed for listed in files}, read, clock)
+    work = _SyncWork({listed[0]: listed for listed in files}, read, clock)
     rounds = _PATIENCE + 2 * len(work.listing) // CHUNK
     collection.sync()
     version, (stale, gone) = collection.version, _differs(collection, work)
@@ -390,14 +394,14 @@ def refresh(collection: Collection, files: Iterable[Listed], read: Read, clock: 
             if len(stale) <= CHUNK:  # nobody came in between: now all is as listed
                 break
         version, (stale, gone) = collection.version, _differs(collection, work)
-    return Refreshed(*map(_in_order, (work.added, work.changed, work.removed, work.unreadable)))
+    return RefreshReport(*map(_in_order, (work.added, work.changed, work.removed, work.unreadable)))
 
 
 def _in_order(files: set[str]) -> tuple[str, ...]:
     return tuple(sorted(files))
 
 
-def _differs(collection: Collection, work: _Work) -> tuple[list[str], set[str]]:
+def _differs(collection: SearchCollection, work: _SyncWork) -> tuple[list[str], set[str]]:
     """The files that have to be read (not known so, or not known for sure), and those that are gone."""
     known, fresh, listing = collection.lexical.known, collection.lexical.fresh, work.listing
     if known == listing:
@@ -410,12 +414,12 @@ def _differs(collection: Collection, work: _Work) -> tuple[list[str], set[str]]:
 
 
 def _taken(
-    collection: Collection, work: _Work, files: Sequence[str], gone: set[str]
+    collection: SearchCollection, work: _SyncWork, files: Sequence[str], gone: set[str]
 ) -> Segment | None:
     """What these files say now, as a segment; None when it says nothing new."""
     lexical = collection.lexical
-    rows: list[Indexed] = []
-    stamped: list[Stamp] = []
+    rows: list[IndexedFile] = []
+    stamped: list[IndexedStamp] = []
     for file in files:
         old = lexical.known.get(file)
         try:
@@ -427,19 +431,19 @@ def _taken(
             continue
         work.checked.add(file)
         stamp = _stamp(work.clock, *work.listing[file])
-        key = digest(data)
+        key = digest_text(data)
         if old is None or lexical.digest(file) != key:
-            rows.append(Indexed(stamp, key, pieces(data, file)))
+            rows.append(IndexedFile(stamp, key, read_pieces(data, file)))
             (work.added if old is None else work.changed).add(file)
         elif old != work.listing[file] or stamp.fresh != (file in lexical.fresh):
             stamped.append(stamp)
     work.removed |= gone
-    return built(rows, gone, stamped) if rows or stamped or gone else None
+    return build_segment(rows, gone, stamped) if rows or stamped or gone else None
 
 
-def _stamp(clock: Clock, file: str, mtime_ns: int, size: int) -> Stamp:
+def _stamp(clock: Clock, file: str, mtime_ns: int, size: int) -> IndexedStamp:
     near = abs(clock.now() - mtime_ns / 1e9) <= GRANULARITY
-    return Stamp(file, mtime_ns, size, near)
+    return IndexedStamp(file, mtime_ns, size, near)
 
 
 BATCH: Final = 256
@@ -457,18 +461,18 @@ class VectorBuild:
 
     def __init__(
         self,
-        collection: Collection,
-        shelf: Shelf,
+        collection: SearchCollection,
+        shelf: SegmentShelf,
         embedder: Embedder,
-        read: Read,
-        tell: Callable[[Progress], None] | None = None,
+        read: ReadFile,
+        tell: Callable[[VectorProgress], None] | None = None,
     ) -> None:
         self._collection, self._shelf = collection, shelf
         self._embedder, self._read, self._tell = embedder, read, tell
         self._stop = threading.Event()
         self._made: dict[int, Array] = {}
         self._kept = self._began = 0.0
-        self._progress = Progress(running=True)
+        self._progress = VectorProgress(running=True)
         self._thread = threading.Thread(target=self._run, name="vectors", daemon=True)
 
     def start(self) -> None:
@@ -490,7 +494,7 @@ class VectorBuild:
         return not self._thread.is_alive()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> VectorProgress:
         return self._progress
 
     def _run(self) -> None:
@@ -551,10 +555,10 @@ class VectorBuild:
         if not lacking:
             return {}
         try:
-            found, _ = texts(self._read(file), file)
+            found, _ = read_texts(self._read(file), file)
         except (OSError, SevenfoldError):
             return {}
-        keys = {text_key(part.text): part.text for part in found}
+        keys = {hash_text(part.text): part.text for part in found}
         return {key: text for key, text in keys.items() if key in lacking}
 
     def _embed(self, batch: dict[int, str]) -> None:
@@ -590,23 +594,23 @@ _CLOSELY: Final = 40
 """Rows whose passages are looked at one by one at first; more when that does not settle the order."""
 
 
-def asked(
-    collection: Collection,
+def answer_query(
+    collection: SearchCollection,
     embedder: Embedder | None,
     query: str,
     limit: int,
     skip: AbstractSet[str] = frozenset(),
     *,
     silent: bool = True,
-) -> list[Hit]:
+) -> list[SearchHit]:
     """The files that answer it, the best first; none when the best of all files is no answer."""
-    words = list(dict.fromkeys(tokens(query)))
+    words = list(dict.fromkeys(tokenize_text(query)))
     if not words or limit < 1:
         return []
     with collection.looking:
         lexical = collection.lexical
         looked = lexical.look(words)
-        asking = question(looked.rarity, looked.seen, query)
+        asking = weigh_question(looked.rarity, looked.seen, query)
         found = lexical.scores(looked, asking.weights)
         near = _near(collection, embedder, query, asking, found)
         hits = _ranked(found, near, lexical, limit + len(skip))
@@ -618,12 +622,12 @@ def asked(
 
 
 def _near(
-    collection: Collection,
+    collection: SearchCollection,
     embedder: Embedder | None,
     query: str,
-    asking: Question,
-    found: Found,
-) -> Near | None:
+    asking: WeightedQuestion,
+    found: LexicalScores,
+) -> RowNearness | None:
     """By meaning; None where there are no vectors, or the embedder cannot say."""
     meaning, lexical = collection.meaning, collection.lexical
     if embedder is None or not meaning.count or not lexical.known:
@@ -638,12 +642,14 @@ def _near(
     return meaning.near(np.asarray(vector, np.float32), lexical, closely)
 
 
-def _ranked(found: Found, near: Near | None, lexical: Lexical, limit: int) -> list[Hit]:
+def _ranked(
+    found: LexicalScores, near: RowNearness | None, lexical: LexicalIndex, limit: int
+) -> list[SearchHit]:
     """The best rows. How near a row is takes a look at each of its passages, and is never more than
     its nearest one: so only rows that could still be among the best are looked at."""
     highest = near.highest if near else np.zeros_like(found.whole)
-    of = scale(found.whole, found.best, highest)
-    most = relative(found.whole, found.best, highest, of)
+    of = compute_scale(found.whole, found.best, highest)
+    most = compute_relative_scores(found.whole, found.best, highest, of)
     count = max(_CLOSELY, 2 * limit)
     while True:
         rows = _first(most, count)
@@ -656,25 +662,35 @@ def _ranked(found: Found, near: Near | None, lexical: Lexical, limit: int) -> li
 
 
 def _hits(
-    rows: list[int], found: Found, near: Near | None, lexical: Lexical, of: Scale
-) -> list[Hit]:
-    meant = np.array([nearness(near.of(row)) if near else 0.0 for row in rows], np.float32)
-    scores = relative(found.whole[rows], found.best[rows], meant, of)
+    rows: list[int],
+    found: LexicalScores,
+    near: RowNearness | None,
+    lexical: LexicalIndex,
+    of: ScoreScale,
+) -> list[SearchHit]:
+    meant = np.array([compute_nearness(near.of(row)) if near else 0.0 for row in rows], np.float32)
+    scores = compute_relative_scores(found.whole[rows], found.best[rows], meant, of)
     told = zip(rows, scores.tolist(), found.whole[rows].tolist(), meant.tolist(), strict=True)
-    return [Hit(lexical.file(row), *numbers) for row, *numbers in told]
+    return [SearchHit(lexical.file(row), *numbers) for row, *numbers in told]
 
 
 def _answers(
-    best: Hit, found: Found, near: Near | None, lexical: Lexical, asking: Question
+    best: SearchHit,
+    found: LexicalScores,
+    near: RowNearness | None,
+    lexical: LexicalIndex,
+    asking: WeightedQuestion,
 ) -> bool:
     """Whether the best file is good enough; one that has no vectors yet is judged by its words alone."""
     place = lexical.place(best.file)
     if place is None:
         return False
     one, meant = slice(place, place + 1), np.array([best.semantic], np.float32)
-    good = fused(found.whole[one], found.best[one], meant, asking.total)
+    good = fuse_scores(found.whole[one], found.best[one], meant, asking.total)
     by_meaning = near is not None and len(near.of(place)) > 0
-    return worth_showing(float(good[0]), asking, by_meaning=by_meaning, passages=lexical.passages)
+    return is_worth_showing(
+        float(good[0]), asking, by_meaning=by_meaning, passages=lexical.passages
+    )
 
 
 def _first(score: Scores, limit: int) -> list[int]:

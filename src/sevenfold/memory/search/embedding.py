@@ -6,8 +6,8 @@ plain data; nothing is downloaded, no model runs, and a passage takes about a
 millisecond, less once its words are known.
 
 The table is prepared once (turned so that its first numbers say most, cut to 256 of them, eight bits each)
-and kept in a folder of ours. What it is prepared from must have the pinned digests (`word_table`); with
-anything else recall goes by words alone.
+and kept in a folder of ours. What it is prepared from must have the pinned digests
+(`load_word_table`); with anything else recall goes by words alone.
 
 The word vectors behind recall by meaning: read from a package's data files, checked, prepared once.
 """
@@ -25,8 +25,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sevenfold.errors import SevenfoldError, StorageFailure
-from sevenfold.memory.search.words import STOP, STOP_SIGNS, tokens, written
+from sevenfold.core.errors import SevenfoldError, StorageFailure
+from sevenfold.memory.search.words import STOP, STOP_SIGNS, split_written_words, tokenize_text
 from sevenfold.storage.files import make_private_dir
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Embedder(Protocol):
         ...
 
 
-def default_embedder(cache: Path) -> Embedder | None:
+def open_default_embedder(cache: Path) -> Embedder | None:
     """The embedder of the usual installation; None when the package with its data is not there.
 
     Nothing is loaded before the first text. `cache` is a folder for what is prepared once; where it cannot
@@ -79,9 +79,9 @@ def default_embedder(cache: Path) -> Embedder | None:
     when they are needed, never here.
     """
 
-    if resources() is None:
+    if find_resources() is None:
         return None
-    return StaticEmbedder(NAME, lambda going: word_table(cache, going=going))
+    return StaticEmbedder(NAME, lambda going: load_word_table(cache, going=going))
 
 
 class StaticEmbedder:
@@ -94,17 +94,17 @@ class StaticEmbedder:
         self.name = name
         self._read = table
         self._loading = threading.Lock()
-        self._table: _Pieces | None = None
+        self._table: _WordPieces | None = None
         self._word = lru_cache(maxsize=WORDS)(self._vector)
 
     def prepare(self, going: Callable[[], bool]) -> None:
         """Load what the first text would have to wait for; ends early when `going` says no."""
         with self._loading:
             if self._table is None:
-                self._table = _Pieces(self._read(going))
+                self._table = _WordPieces(self._read(going))
 
     @property
-    def _loaded(self) -> _Pieces:
+    def _loaded(self) -> _WordPieces:
         if self._table is None:
             self.prepare(lambda: True)
         assert self._table is not None
@@ -126,7 +126,7 @@ class StaticEmbedder:
         found = np.zeros((1, DIMENSIONS), np.float32)
         for unit in self._units(text):
             word = self._word(unit)
-            told = [weight(token) for token in tokens(unit.removeprefix(_SPACE))]
+            told = [weight(token) for token in tokenize_text(unit.removeprefix(_SPACE))]
             if word is not None and told:
                 found[0] += sum(told) / len(told) * word[0]
         vector: Vectors = _normal(found)[0]
@@ -135,7 +135,7 @@ class StaticEmbedder:
     def _units(self, text: str) -> list[str]:
         """Words with their mark; of Chinese the pieces the table knows, because nobody writes its words."""
         found: list[str] = []
-        for piece, chinese in written(_LABEL.sub("", text)):
+        for piece, chinese in split_written_words(_LABEL.sub("", text)):
             if chinese:
                 for part in STOP_SIGNS.split(piece):
                     found += self._loaded.cut(part)
@@ -156,7 +156,7 @@ class StaticEmbedder:
         return _normal((weights[:, None] * rows).sum(0, keepdims=True))[0], float(weights.max())
 
 
-class _Pieces:
+class _WordPieces:
     """The table, and how a word is cut into pieces of it."""
 
     def __init__(self, table: Table) -> None:
@@ -221,21 +221,21 @@ class EmbeddingUnavailable(SevenfoldError):
     """The data for recall by meaning are missing or are not the pinned ones."""
 
 
-def word_table(
+def load_word_table(
     cache: Path, folder: Path | None = None, going: Callable[[], bool] = lambda: True
 ) -> WordTableTable:
     """The table, prepared the first time from the package's data. Raises `EmbeddingUnavailable`.
 
     Preparing takes some seconds; it ends early when `going` says no.
     """
-    from sevenfold.memory.search.segment import Damaged, read_arrays, write_arrays
+    from sevenfold.memory.search.segment import DamagedSegment, read_arrays, write_arrays
 
     path = cache / NAME
     try:
         return read_arrays(path)[1]
-    except (OSError, Damaged):
-        files = _checked(folder or resources())
-    table = prepared(files[VOCABULARY], files[WEIGHTS], going=going)
+    except (OSError, DamagedSegment):
+        files = _checked(folder or find_resources())
+    table = prepare_word_table(files[VOCABULARY], files[WEIGHTS], going=going)
     try:
         make_private_dir(cache)
         write_arrays(path, b"", table)
@@ -244,7 +244,7 @@ def word_table(
     return table
 
 
-def resources() -> Path | None:
+def find_resources() -> Path | None:
     """Where the package keeps its data; None when it is not installed."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
@@ -272,7 +272,7 @@ def _checked(folder: Path | None) -> dict[str, bytes]:
     return found
 
 
-def prepared(
+def prepare_word_table(
     vocabulary: bytes,
     weights: bytes,
     dimensions: int = _DIMENSIONS,

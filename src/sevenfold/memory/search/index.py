@@ -18,15 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from sevenfold.clock import SystemClock
-from sevenfold.memory.search.scoring import Hit, Progress, Refreshed
-from sevenfold.protocols import Clock
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.search.scoring import RefreshReport, SearchHit, VectorProgress
 
 if TYPE_CHECKING:
-    from sevenfold.memory.search.collection import Collection, VectorBuild
+    from sevenfold.memory.search.collection import SearchCollection, VectorBuild
     from sevenfold.memory.search.embedding import Embedder
 
-__all__ = ["Hit", "Progress", "Refreshed", "SearchIndex"]
+__all__ = ["RefreshReport", "SearchHit", "SearchIndex", "VectorProgress"]
 
 FOLDER: Final = "search"
 PATIENCE: Final = 5.0
@@ -50,7 +50,7 @@ class SearchIndex:
         self._embedder = embedder
         self._clock = clock or SystemClock()
         self._patience = patience
-        self._opened: Collection | None = None
+        self._opened: SearchCollection | None = None
         self._build: VectorBuild | None = None
 
     def __enter__(self) -> SearchIndex:
@@ -71,16 +71,16 @@ class SearchIndex:
 
     def refresh(
         self, files: Iterable[tuple[str, int, int]], read: Callable[[str], bytes]
-    ) -> Refreshed:
+    ) -> RefreshReport:
         """Take in what changed in these files: tuples of name, time in nanoseconds, size.
 
         The time is compared and not understood, but for one thing: a file read within two seconds of it
         is read once more the next time, because a change right after would have had the same time. The
         later of the times of change and of inode change (`st_ctime_ns`) shows the most.
         """
-        from sevenfold.memory.search.collection import refresh
+        from sevenfold.memory.search.collection import refresh_collection
 
-        return refresh(self._collection(), files, read, self._clock)
+        return refresh_collection(self._collection(), files, read, self._clock)
 
     def search(
         self,
@@ -89,15 +89,15 @@ class SearchIndex:
         skip: frozenset[str] = frozenset(),
         *,
         silent: bool = True,
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """The memories that answer this, the best first.
 
         Where the best of all is not good enough there is no answer; `silent=False` gives the ranking
         all the same, of whatever shares a word or a meaning with the question.
         """
-        from sevenfold.memory.search.collection import asked
+        from sevenfold.memory.search.collection import answer_query
 
-        return asked(self._collection(), self._embedder, query, limit, skip, silent=silent)
+        return answer_query(self._collection(), self._embedder, query, limit, skip, silent=silent)
 
     def purge(self, file: str) -> None:
         """Leave nothing of this file on the disk; `StorageFailure` when that is not possible."""
@@ -109,7 +109,7 @@ class SearchIndex:
         self._collection().clear()
 
     def build(
-        self, read: Callable[[str], bytes], tell: Callable[[Progress], None] | None = None
+        self, read: Callable[[str], bytes], tell: Callable[[VectorProgress], None] | None = None
     ) -> None:
         """Start making the vectors that are missing; nothing happens while that is already going on.
 
@@ -118,15 +118,15 @@ class SearchIndex:
         if self._embedder is None or (self._build and not self._build.wait(0)):
             return
         from sevenfold.memory.search.collection import VectorBuild
-        from sevenfold.memory.search.segment import Shelf
+        from sevenfold.memory.search.segment import SegmentShelf
 
         collection = self._collection()
-        self._build = VectorBuild(collection, Shelf(self.folder), self._embedder, read, tell)
+        self._build = VectorBuild(collection, SegmentShelf(self.folder), self._embedder, read, tell)
         self._build.start()
 
-    def progress(self) -> Progress:
+    def progress(self) -> VectorProgress:
         """How far the vectors are that `build` makes."""
-        return self._build.progress if self._build else Progress()
+        return self._build.progress if self._build else VectorProgress()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for `build`; True when it has ended."""
@@ -137,14 +137,14 @@ class SearchIndex:
         if self._build is not None:
             self._build.stop()
 
-    def _collection(self) -> Collection:
+    def _collection(self) -> SearchCollection:
         if self._opened is None:
-            from sevenfold.memory.search.collection import Collection
+            from sevenfold.memory.search.collection import SearchCollection
 
             name, dimensions = "", 0
             if self._embedder is not None:
                 name, dimensions = self._embedder.name, self._embedder.dimensions
-            self._opened = Collection(
+            self._opened = SearchCollection(
                 self.folder,
                 FORMAT,
                 embedder=name,

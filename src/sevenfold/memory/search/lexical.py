@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from sevenfold.memory.search.scoring import K1, B
 from sevenfold.memory.search.segment import (
-    Flags,
-    Ints,
-    Keys,
+    BoolArray,
+    IndexedStamp,
+    IntArray,
+    KeyArray,
     Segment,
-    Stamp,
-    merged,
-    term_key,
+    hash_term,
+    merge_segments,
 )
 
-Listed: TypeAlias = tuple[str, int, int]
+ListedFile: TypeAlias = tuple[str, int, int]
 """A file, its time in nanoseconds, its size."""
 Scores: TypeAlias = npt.NDArray[np.float32]
 
@@ -34,51 +34,51 @@ _ALIVE: Final = 0.75
 """The share of rows below which a segment is written anew."""
 
 
-class Found(NamedTuple):
+class LexicalScores(NamedTuple):
     """Scores by row, over all segments in their order; rows that are gone have none."""
 
     whole: Scores
     best: Scores
 
 
-class _Hits(NamedTuple):
+class _TermHits(NamedTuple):
     """One term in one segment."""
 
-    units: Ints
+    units: IntArray
     counts: Scores
-    rows: Ints
+    rows: IntArray
     sums: Scores
     """How often it stands in each of these rows, all units together."""
 
 
-class Looked(NamedTuple):
+class TermLookup(NamedTuple):
     """Where the words of a question stand, and how rare each is among the files."""
 
-    hits: dict[str, list[_Hits]]
+    hits: dict[str, list[_TermHits]]
     """By word, for each segment."""
     rarity: dict[str, float]
     seen: dict[str, bool]
 
 
 @dataclass(slots=True)
-class _Norms:
+class _LengthNorms:
     whole: list[Scores]
     best: list[Scores]
     passages: int
 
 
 @dataclass(slots=True)
-class Lexical:
+class LexicalIndex:
     """Segments, oldest first, and what holds now of the files in them."""
 
     segments: list[Segment] = field(default_factory=list)
-    alive: list[Flags] = field(default_factory=list)
-    known: dict[str, Listed] = field(default_factory=dict)
+    alive: list[BoolArray] = field(default_factory=list)
+    known: dict[str, ListedFile] = field(default_factory=dict)
     """Every file that is alive, as it was listed when it was read."""
     fresh: set[str] = field(default_factory=set)
     _places: dict[str, int] = field(default_factory=dict)
     _starts: list[int] = field(default_factory=list)
-    _norms: _Norms | None = None
+    _norms: _LengthNorms | None = None
 
     def add(self, segment: Segment) -> None:
         """The newest segment: what it says wins."""
@@ -102,7 +102,7 @@ class Lexical:
         self.segments.append(segment)
         self.alive.append(np.ones(len(segment.files), np.bool_))
 
-    def _stamp(self, stamp: Stamp) -> None:
+    def _stamp(self, stamp: IndexedStamp) -> None:
         self.known[stamp.file] = (stamp.file, stamp.mtime_ns, stamp.size)
         (self.fresh.add if stamp.fresh else self.fresh.discard)(stamp.file)
 
@@ -136,7 +136,7 @@ class Lexical:
         at, row = self.where(place)
         return int(self.segments[at].digests[row])
 
-    def keys(self, file: str) -> Keys:
+    def keys(self, file: str) -> KeyArray:
         """What the vectors of its passages are kept under."""
         at, units = self.units(self._places[file])
         return self.segments[at].keys[units]
@@ -147,7 +147,7 @@ class Lexical:
         first = self.segments[at].first
         return at, slice(int(first[row]), int(first[row + 1]))
 
-    def living(self, at: int) -> Flags:
+    def living(self, at: int) -> BoolArray:
         """Which units of this segment belong to files that are alive."""
         segment = self.segments[at]
         return self.alive[at][segment.owner] if len(segment.files) else np.zeros(0, np.bool_)
@@ -161,7 +161,7 @@ class Lexical:
         for at, alive in enumerate(self.alive):
             if alive.sum() < _ALIVE * len(alive):
                 return at
-        return pile([len(segment.lengths) + 1 for segment in self.segments])
+        return find_small_segments([len(segment.lengths) + 1 for segment in self.segments])
 
     def joined(self, at: int) -> Segment:
         """One segment in the place of all from `at` on."""
@@ -174,7 +174,7 @@ class Lexical:
             removed = {file for s, _ in parts for file in s.removed} - self._places.keys()
             stamped = {stamp.file for s, _ in parts for stamp in s.stamped} - here
         stamped &= self._places.keys()
-        return merged(parts, self._stamps(files), removed, self._stamps(sorted(stamped)))
+        return merge_segments(parts, self._stamps(files), removed, self._stamps(sorted(stamped)))
 
     def swap(self, at: int, segment: Segment) -> None:
         """Put what `joined` made in the place of what it was made from."""
@@ -193,20 +193,20 @@ class Lexical:
         self.known.pop(file, None)
         self.fresh.discard(file)
 
-    def _stamps(self, files: Iterable[str]) -> list[Stamp]:
-        return [Stamp(*self.known[file], file in self.fresh) for file in files]
+    def _stamps(self, files: Iterable[str]) -> list[IndexedStamp]:
+        return [IndexedStamp(*self.known[file], file in self.fresh) for file in files]
 
-    def look(self, words: Iterable[str]) -> Looked:
+    def look(self, words: Iterable[str]) -> TermLookup:
         """Look up the words of a question."""
         hits = {
-            word: [self._hits(at, term_key(word)) for at in range(len(self.segments))]
+            word: [self._hits(at, hash_term(word)) for at in range(len(self.segments))]
             for word in words
         }
         files = {word: sum(len(one.rows) for one in some) for word, some in hits.items()}
         rarity = {word: self.rarity(count) for word, count in files.items()}
-        return Looked(hits, rarity, {word: count > 0 for word, count in files.items()})
+        return TermLookup(hits, rarity, {word: count > 0 for word, count in files.items()})
 
-    def scores(self, looked: Looked, weights: Mapping[str, float]) -> Found:
+    def scores(self, looked: TermLookup, weights: Mapping[str, float]) -> LexicalScores:
         """Both scores of every file, with what each word counts."""
         norms = self._norms or self._measured()
         whole: list[Scores] = []
@@ -220,8 +220,8 @@ class Lexical:
                 in_rows[rows] += weight * sums / (sums + norms.whole[at][rows])
                 in_units[units] += weight * counts / (counts + norms.best[at][units])
             whole.append(in_rows)
-            best.append(best_of(in_units * segment.weights, segment))
-        return Found(_joined(whole), _joined(best))
+            best.append(pick_best_per_row(in_units * segment.weights, segment))
+        return LexicalScores(_joined(whole), _joined(best))
 
     def rarity(self, files: int) -> float:
         """What a word tells that stands in so many files; the fewer, the more."""
@@ -233,7 +233,7 @@ class Lexical:
         """Of all files that are alive."""
         return (self._norms or self._measured()).passages
 
-    def _hits(self, at: int, term: int) -> _Hits:
+    def _hits(self, at: int, term: int) -> _TermHits:
         segment = self.segments[at]
         found = segment.postings(term)
         units, counts = segment.units[found], segment.counts[found].astype(np.float32)
@@ -242,11 +242,11 @@ class Lexical:
             keep = self.alive[at][rows]
             units, counts, rows = units[keep], counts[keep], rows[keep]
         if not len(rows):
-            return _Hits(units, counts, rows, counts)
+            return _TermHits(units, counts, rows, counts)
         starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
-        return _Hits(units, counts, rows[starts], np.add.reduceat(counts, starts))
+        return _TermHits(units, counts, rows[starts], np.add.reduceat(counts, starts))
 
-    def _measured(self) -> _Norms:
+    def _measured(self) -> _LengthNorms:
         """What a text's length does to its score; a unit that is no passage scores nothing as one."""
         living = [self.living(at) & (s.keys != 0) for at, s in enumerate(self.segments)]
         rows = _mean([s.whole[a] for s, a in zip(self.segments, self.alive, strict=True)])
@@ -254,16 +254,16 @@ class Lexical:
 
         count = sum(int(alive.sum()) for alive in living)
 
-        def norm(lengths: Ints, mean: float) -> Scores:
+        def norm(lengths: IntArray, mean: float) -> Scores:
             return (K1 * (1 - B + B * lengths / mean)).astype(np.float32)
 
         whole = [norm(segment.whole, rows) for segment in self.segments]
         best = [np.where(s.keys != 0, norm(s.lengths, units), np.inf) for s in self.segments]
-        self._norms = _Norms(whole, [norms.astype(np.float32) for norms in best], count)
+        self._norms = _LengthNorms(whole, [norms.astype(np.float32) for norms in best], count)
         return self._norms
 
 
-def pile(sizes: Sequence[int]) -> int | None:
+def find_small_segments(sizes: Sequence[int]) -> int | None:
     """Where the pile of small things at the end begins that are to become one; None without one."""
     at, size = len(sizes) - 1, sizes[-1] if sizes else 0
     while at > 0 and sizes[at - 1] <= 2 * size:
@@ -272,7 +272,7 @@ def pile(sizes: Sequence[int]) -> int | None:
     return at if at < len(sizes) - 1 else None
 
 
-def best_of(in_units: Scores, segment: Segment) -> Scores:
+def pick_best_per_row(in_units: Scores, segment: Segment) -> Scores:
     """By row, the best of its units; 0 where none is above it."""
     best = np.zeros(len(segment.files), np.float32)
     above = np.flatnonzero(in_units > 0)
@@ -287,6 +287,6 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-def _mean(parts: Sequence[Ints]) -> float:
+def _mean(parts: Sequence[IntArray]) -> float:
     count = sum(map(len, parts))
     return max(sum(int(part.sum()) for part in parts) / count, 1e-9) if count else 1.0

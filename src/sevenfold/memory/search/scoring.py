@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.memory.search.words import emphasis, names
+from sevenfold.memory.search.words import find_emphasis, find_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ NAMED: Final = 0.2
 not: a name tells whose world a question is about, even one that every memory has."""
 
 
-class Floor(msgspec.Struct, frozen=True):
+class ScoreFloor(msgspec.Struct, frozen=True):
     """The least that the best memory of an answer must reach. Among more passages there is always one
     that is a little like the question, so it rises with their number, up to a point."""
 
@@ -55,11 +55,11 @@ class Floor(msgspec.Struct, frozen=True):
         return min(self.most, self.first + self.rise * math.log(max(passages, 1)))
 
 
-BY_MEANING: Final = Floor(0.24, 0.08, 1.0)
-BY_WORDS: Final = Floor(-0.02, 0.06, 0.6)
+BY_MEANING: Final = ScoreFloor(0.24, 0.08, 1.0)
+BY_WORDS: Final = ScoreFloor(-0.02, 0.06, 0.6)
 
 
-class Question(msgspec.Struct, frozen=True):
+class WeightedQuestion(msgspec.Struct, frozen=True):
     """A question's words with what each counts in this folder."""
 
     weights: Mapping[str, float]
@@ -71,15 +71,17 @@ class Question(msgspec.Struct, frozen=True):
         return sum(self.weights.values())
 
 
-def question(rarity: Mapping[str, float], seen: Mapping[str, bool], text: str = "") -> Question:
+def weigh_question(
+    rarity: Mapping[str, float], seen: Mapping[str, bool], text: str = ""
+) -> WeightedQuestion:
     """From the rarity (idf) of each word of a question in this folder, and whether any memory has it."""
-    weights = {word: value * emphasis(word) for word, value in rarity.items()}
-    known = [seen[name] for name in names(text) if name in seen]
+    weights = {word: value * find_emphasis(word) for word, value in rarity.items()}
+    known = [seen[name] for name in find_names(text) if name in seen]
     told = NAMED * any(known) - NAMED * (not all(known))
-    return Question(weights, told)
+    return WeightedQuestion(weights, told)
 
 
-def nearness(cosines: Scores) -> float:
+def compute_nearness(cosines: Scores) -> float:
     """How near a memory is by its passages: mostly its nearest, a little the next ones."""
     import numpy as np
 
@@ -89,38 +91,40 @@ def nearness(cosines: Scores) -> float:
     return max(0.0, float(0.75 * top[0] + 0.25 * top.mean()))
 
 
-class Scale(msgspec.Struct, frozen=True):
+class ScoreScale(msgspec.Struct, frozen=True):
     """The most that any memory has, by words and by meaning."""
 
     words: float
     near: float
 
 
-def scale(whole: Scores, best: Scores, near: Scores) -> Scale:
+def compute_scale(whole: Scores, best: Scores, near: Scores) -> ScoreScale:
     """From the scores of all memories; `near` may be the highest cosine of each, which is never less."""
     if not len(whole):
-        return Scale(1.0, 1.0)
+        return ScoreScale(1.0, 1.0)
     words, meant = float((WHOLE * whole + BEST * best).max()), float(near.max())
-    return Scale(max(words, 1e-9), max(meant, 1e-9))
+    return ScoreScale(max(words, 1e-9), max(meant, 1e-9))
 
 
-def relative(whole: Scores, best: Scores, near: Scores, most: Scale) -> Scores:
+def compute_relative_scores(whole: Scores, best: Scores, near: Scores, most: ScoreScale) -> Scores:
     """One score for each memory, to rank by. `whole` and `best` are BM25 with the question's weights,
-    `near` is `nearness` (all zeros where there are no vectors)."""
+    `near` is `compute_nearness` (all zeros where there are no vectors)."""
     score: Scores = (WHOLE * whole + BEST * best) / most.words + NEAR * near / most.near
     return score
 
 
-def fused(whole: Scores, best: Scores, near: Scores, total: float) -> Scores:
+def fuse_scores(whole: Scores, best: Scores, near: Scores, total: float) -> Scores:
     """How good an answer each memory is: shares of what a question with this total could get."""
     most = max(total * (K1 + 1), 1e-9)
     score: Scores = (WHOLE * whole + BEST * best) / most + NEAR * near
     return score
 
 
-def worth_showing(top: float, asked: Question, *, by_meaning: bool, passages: int) -> bool:
-    """Whether an answer whose best memory is this good (`fused`) is better than none, in a folder of so
-    many passages."""
+def is_worth_showing(
+    top: float, asked: WeightedQuestion, *, by_meaning: bool, passages: int
+) -> bool:
+    """Whether an answer whose best memory is this good (`fuse_scores`) is better than none, in a
+    folder of so many passages."""
     if not asked.weights:
         return False
     floor = BY_MEANING if by_meaning else BY_WORDS
@@ -148,7 +152,7 @@ _ROLE: Final = re.compile(
 """Where a turn begins: `user: …`, `**Assistant:** …`, `## User`, `[assistant] …`, `"role": "user"`."""
 
 
-class Passage(msgspec.Struct, frozen=True):
+class TextPassage(msgspec.Struct, frozen=True):
     """A piece of a text: from `start` up to `end`, in characters, and how much it counts."""
 
     start: int
@@ -157,13 +161,13 @@ class Passage(msgspec.Struct, frozen=True):
     weight: float = 1.0
 
 
-def passages(text: str, *, size: int = SIZE, most: int = MOST) -> list[Passage]:
+def split_passages(text: str, *, size: int = SIZE, most: int = MOST) -> list[TextPassage]:
     """The pieces of this text in their order; an empty text has none."""
-    found: list[Passage] = []
+    found: list[TextPassage] = []
     for begin, finish, weight in _turns(text):
         for start, end in _packed(text, begin, finish, size):
             if text[start:end].strip():
-                found.append(Passage(start, end, text[start:end], weight))
+                found.append(TextPassage(start, end, text[start:end], weight))
             if len(found) == most:
                 return found
     return found
@@ -218,7 +222,7 @@ def _last_cut(text: str, start: int, end: int) -> int:
     return space + 1 if space > start else end
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A memory file that answers a question."""
 
     file: str
@@ -230,7 +234,7 @@ class Hit(msgspec.Struct, frozen=True):
     """By its meaning (cosine of its nearest passage); 0 when it has no vectors."""
 
 
-class Refreshed(msgspec.Struct, frozen=True):
+class RefreshReport(msgspec.Struct, frozen=True):
     """What a look at the files found; all empty when nothing had changed."""
 
     added: tuple[str, ...] = ()
@@ -239,7 +243,7 @@ class Refreshed(msgspec.Struct, frozen=True):
     unreadable: tuple[str, ...] = ()
 
 
-class Progress(msgspec.Struct, frozen=True):
+class VectorProgress(msgspec.Struct, frozen=True):
     """How far the vectors are; `str` of it is a line for people."""
 
     done: int = 0

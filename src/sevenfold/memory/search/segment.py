@@ -32,9 +32,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.errors import StorageFailure
-from sevenfold.memory.search.scoring import Passage, passages
-from sevenfold.memory.search.words import tokens
+from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.search.scoring import TextPassage, split_passages
+from sevenfold.memory.search.words import tokenize_text
 from sevenfold.memory.topic_file import read_topic
 from sevenfold.storage.files import (
     BINARY,
@@ -57,11 +57,11 @@ _LONGEST: Final = 1 << 30
 """A header is never longer; a damaged length must not ask for all the memory there is."""
 
 
-class Damaged(Exception):
+class DamagedSegment(Exception):
     """The file is not what was written."""
 
 
-class _Header(msgspec.Struct, frozen=True, array_like=True):
+class _ArrayHeader(msgspec.Struct, frozen=True, array_like=True):
     about: bytes
     arrays: list[tuple[str, str, list[int], int]]
     """Name, type, shape, and where it begins behind the header."""
@@ -85,23 +85,23 @@ def write_arrays(path: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
 
 
 def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
-    """What was written; the arrays cannot be written to. Raises `Damaged`, or `OSError`."""
+    """What was written; the arrays cannot be written to. Raises `DamagedSegment`, or `OSError`."""
     fd = os.open(path, os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY)
     try:
         size = os.fstat(fd).st_size
         if size <= len(_MAGIC) + 8 + _CHECK:
-            raise Damaged(f"{path} is too short")
+            raise DamagedSegment(f"{path} is too short")
         whole = memoryview(_bytes(fd, size))
     finally:
         os.close(fd)
     if bytes(whole[: len(_MAGIC)]) != _MAGIC:
-        raise Damaged(f"{path} is of another kind")
+        raise DamagedSegment(f"{path} is of another kind")
     if zlib.crc32(whole[:-_CHECK]) != int.from_bytes(whole[-_CHECK:], "little"):
-        raise Damaged(f"{path} does not have its checksum")
+        raise DamagedSegment(f"{path} does not have its checksum")
     try:
         return _unpacked(whole[:-_CHECK])
     except (msgspec.DecodeError, ValueError, TypeError) as error:
-        raise Damaged(f"{path} has a header that cannot be read") from error
+        raise DamagedSegment(f"{path} has a header that cannot be read") from error
 
 
 def _bytes(fd: int, size: int) -> bytes | mmap.mmap:
@@ -118,7 +118,7 @@ def _parts(about: bytes, arrays: Mapping[str, Array]) -> Iterator[Any]:
     for name, array in solid.items():
         described.append((name, array.dtype.str, list(array.shape), at))
         at += array.nbytes + _gap(array.nbytes)
-    header = msgspec.msgpack.encode(_Header(about, described))
+    header = msgspec.msgpack.encode(_ArrayHeader(about, described))
     start = len(_MAGIC) + 8 + len(header)
     yield _MAGIC + len(header).to_bytes(8, "little") + header + bytes(_gap(start))
     for array in solid.values():
@@ -136,7 +136,7 @@ def _unpacked(whole: memoryview) -> tuple[bytes, dict[str, Array]]:
     length = int.from_bytes(whole[len(_MAGIC) : begin], "little")
     if length > min(_LONGEST, len(whole)):
         raise ValueError("the header is longer than the file")
-    header = msgspec.msgpack.decode(whole[begin : begin + length], type=_Header)
+    header = msgspec.msgpack.decode(whole[begin : begin + length], type=_ArrayHeader)
     start = begin + length + _gap(begin + length)
     arrays: dict[str, Array] = {}
     for name, kind, shape, at in header.arrays:
@@ -150,9 +150,9 @@ def _empty(kind: str) -> Array:
     return np.empty(0, np.dtype(kind))
 
 
-Ints: TypeAlias = npt.NDArray[np.int32]
-Keys: TypeAlias = npt.NDArray[np.uint64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.int32]
+KeyArray: TypeAlias = npt.NDArray[np.uint64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 READ: Final = 1 << 20
 """Bytes of a file that are looked at; what lies behind them is not found."""
@@ -173,7 +173,7 @@ _ARRAYS: Final = {
 }
 
 
-class Stamp(msgspec.Struct, frozen=True, array_like=True):
+class IndexedStamp(msgspec.Struct, frozen=True, array_like=True):
     """What is known of a file without reading it."""
 
     file: str
@@ -183,7 +183,7 @@ class Stamp(msgspec.Struct, frozen=True, array_like=True):
     """Read so soon after it was written that another text could have the same time."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ScoredPiece(msgspec.Struct, frozen=True):
     """A part of a file that is scored."""
 
     key: int
@@ -193,18 +193,18 @@ class Piece(msgspec.Struct, frozen=True):
     """How much it counts as a passage."""
 
 
-class Indexed(msgspec.Struct, frozen=True):
+class IndexedFile(msgspec.Struct, frozen=True):
     """A file that was read, ready to become a row."""
 
-    stamp: Stamp
+    stamp: IndexedStamp
     digest: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ScoredPiece, ...]
 
 
-class _About(msgspec.Struct, frozen=True, array_like=True):
+class _SegmentHeader(msgspec.Struct, frozen=True, array_like=True):
     files: list[str]
     removed: list[str]
-    stamped: list[Stamp]
+    stamped: list[IndexedStamp]
 
 
 @dataclass(slots=True)
@@ -213,24 +213,24 @@ class Segment:
 
     files: list[str]
     removed: list[str]
-    stamped: list[Stamp]
+    stamped: list[IndexedStamp]
     stamps: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
-    fresh: Flags
-    digests: Keys
-    first: Ints
-    lengths: Ints
-    keys: Keys
+    fresh: BoolArray
+    digests: KeyArray
+    first: IntArray
+    lengths: IntArray
+    keys: KeyArray
     weights: npt.NDArray[np.float32]
-    terms: Keys
+    terms: KeyArray
     ends: npt.NDArray[np.int64]
-    units: Ints
+    units: IntArray
     counts: npt.NDArray[np.uint16]
     name: str = field(init=False, default="")
     """On the shelf; empty while it is in memory only."""
-    owner: Ints = field(init=False)
+    owner: IntArray = field(init=False)
     """The row of each unit."""
-    whole: Ints = field(init=False)
+    whole: IntArray = field(init=False)
     """The length of each row, all its units together."""
 
     def __post_init__(self) -> None:
@@ -247,61 +247,64 @@ class Segment:
         return slice(int(self.ends[at]), int(self.ends[at + 1]))
 
     def packed(self) -> tuple[bytes, dict[str, Array]]:
-        about = msgspec.msgpack.encode(_About(self.files, self.removed, self.stamped))
+        about = msgspec.msgpack.encode(_SegmentHeader(self.files, self.removed, self.stamped))
         return about, {name: getattr(self, name) for name in _ARRAYS}
 
 
-def unpacked(name: str, about: bytes, arrays: dict[str, Array]) -> Segment:
-    """A segment as it was written; `Damaged` when the arrays are not a segment's."""
+def unpack_segment(name: str, about: bytes, arrays: dict[str, Array]) -> Segment:
+    """A segment as it was written; `DamagedSegment` when the arrays are not a segment's."""
     try:
-        told = msgspec.msgpack.decode(about, type=_About)
+        told = msgspec.msgpack.decode(about, type=_SegmentHeader)
     except msgspec.DecodeError as error:
-        raise Damaged(f"{name} does not say what is in it") from error
+        raise DamagedSegment(f"{name} does not say what is in it") from error
     if {key: array.dtype.str for key, array in arrays.items()} != _ARRAYS:
-        raise Damaged(f"{name} does not hold the arrays of a segment")
+        raise DamagedSegment(f"{name} does not hold the arrays of a segment")
     rows, units = len(told.files), len(arrays["lengths"])
     if len(arrays["first"]) != rows + 1 or int(arrays["first"][-1]) != units:
-        raise Damaged(f"{name} has rows that do not fit its units")
+        raise DamagedSegment(f"{name} has rows that do not fit its units")
     segment = Segment(told.files, told.removed, told.stamped, **arrays)
     segment.name = name
     return segment
 
 
-def digest(data: bytes) -> int:
+def digest_text(data: bytes) -> int:
     """64 bits that tell texts apart."""
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
 
 
-def text_key(text: str) -> int:
+def hash_text(text: str) -> int:
     """What the vector of a passage is kept under; 0 when there is nothing in it."""
-    return digest(text.encode("utf-8", "surrogatepass")) or 1 if text.strip() else 0
+    return digest_text(text.encode("utf-8", "surrogatepass")) or 1 if text.strip() else 0
 
 
 @lru_cache(maxsize=200_000)
-def term_key(word: str) -> int:
-    return digest(word.encode("utf-8", "surrogatepass"))
+def hash_term(word: str) -> int:
+    return digest_text(word.encode("utf-8", "surrogatepass"))
 
 
-def texts(data: bytes, file: str) -> tuple[list[Passage], str]:
+def read_texts(data: bytes, file: str) -> tuple[list[TextPassage], str]:
     """Name and description, and the passages of the body; and what lies behind the last of them."""
     topic = read_topic(data[:READ], file)
-    cut = passages(topic.body)
+    cut = split_passages(topic.body)
     head = f"{topic.name}\n{topic.description}"
     rest = topic.body[cut[-1].end :] if cut else ""
-    return [Passage(0, len(head), head), *cut], rest
+    return [TextPassage(0, len(head), head), *cut], rest
 
 
-def pieces(data: bytes, file: str) -> tuple[Piece, ...]:
+def read_pieces(data: bytes, file: str) -> tuple[ScoredPiece, ...]:
     """The units of a file; the first is there even when it is empty."""
-    parts, rest = texts(data, file)
-    found = [Piece(text_key(part.text), tuple(tokens(part.text)), part.weight) for part in parts]
-    if words := tuple(tokens(rest)):
-        found.append(Piece(0, words))
+    parts, rest = read_texts(data, file)
+    found = [
+        ScoredPiece(hash_text(part.text), tuple(tokenize_text(part.text)), part.weight)
+        for part in parts
+    ]
+    if words := tuple(tokenize_text(rest)):
+        found.append(ScoredPiece(0, words))
     return tuple(found)
 
 
-def built(
-    rows: Sequence[Indexed], removed: Iterable[str] = (), stamped: Iterable[Stamp] = ()
+def build_segment(
+    rows: Sequence[IndexedFile], removed: Iterable[str] = (), stamped: Iterable[IndexedStamp] = ()
 ) -> Segment:
     """A segment of these files."""
     terms: list[int] = []
@@ -310,7 +313,7 @@ def built(
     units = [piece for row in rows for piece in row.pieces]
     for piece in units:
         count = Counter(piece.words)
-        terms.extend(map(term_key, count))
+        terms.extend(map(hash_term, count))
         counts.extend(count.values())
         sizes.append(len(count))
     owner = np.repeat(np.arange(len(units), dtype=np.int32), np.array(sizes, np.int64))
@@ -332,9 +335,9 @@ def built(
     )
 
 
-def merged(
-    parts: Sequence[tuple[Segment, Flags]], stamps: Sequence[Stamp], removed: Iterable[str],
-    stamped: Iterable[Stamp],
+def merge_segments(
+    parts: Sequence[tuple[Segment, BoolArray]], stamps: Sequence[IndexedStamp], removed: Iterable[str],
+    stamped: Iterable[IndexedStamp],
 ) -> Segment:  # fmt: skip
     """One segment of the rows that are alive in these, with the dates that hold now."""
     files: list[str] = []
@@ -366,7 +369,7 @@ def merged(
     )
 
 
-def _dates(stamps: Sequence[Stamp]) -> dict[str, Array]:
+def _dates(stamps: Sequence[IndexedStamp]) -> dict[str, Array]:
     return {
         "stamps": np.array([stamp.mtime_ns for stamp in stamps], np.int64),
         "sizes": np.array([stamp.size for stamp in stamps], np.int64),
@@ -404,7 +407,7 @@ _STEP: Final = 0.01
 """Seconds between two looks at a lock that somebody else has."""
 
 
-class Contents(msgspec.Struct, frozen=True):
+class ShelfContents(msgspec.Struct, frozen=True):
     """What counts, oldest first, and what it was made with."""
 
     made: str
@@ -415,7 +418,7 @@ class Contents(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class Shelf:
+class SegmentShelf:
     """Files by name, a list of those that count, a lock for those who change it."""
 
     def __init__(self, folder: Path) -> None:
@@ -452,23 +455,23 @@ class Shelf:
         return name
 
     def get(self, name: str) -> tuple[bytes, dict[str, Array]]:
-        """Raises `Damaged`, or `OSError` when it is not there."""
+        """Raises `DamagedSegment`, or `OSError` when it is not there."""
         if not _NAME.fullmatch(name):
-            raise Damaged(f"{name} is not a name we give")
+            raise DamagedSegment(f"{name} is not a name we give")
         return read_arrays(self.folder / name)
 
-    def enter(self, contents: Contents) -> None:
+    def enter(self, contents: ShelfContents) -> None:
         """From now on this counts and nothing else."""
         temporary = self.folder / f"{TEMPORARY}{_LIST}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NOFOLLOW | CLOEXEC | BINARY
         fd = os.open(temporary, flags, PRIVATE_FILE)
         try:
-            write_all(fd, signed(contents))
+            write_all(fd, encode_contents(contents))
         finally:
             os.close(fd)
         temporary.replace(self.folder / _LIST)
 
-    def sweep(self, contents: Contents) -> list[Path]:
+    def sweep(self, contents: ShelfContents) -> list[Path]:
         """Remove every file that does not count; those that would not go. Only while alone."""
         keep = {*_STAYS, *contents.segments, *contents.vectors}
         left: list[Path] = []
@@ -481,19 +484,19 @@ class Shelf:
         return left
 
 
-def listed(raw: bytes) -> Contents | None:
+def parse_contents(raw: bytes) -> ShelfContents | None:
     """What a list says; None when it is missing, damaged or of another format."""
     check, _, body = raw.partition(b"\n")
     if check != _check(body):
         return None
     try:
-        contents = msgspec.json.decode(body, type=Contents)
+        contents = msgspec.json.decode(body, type=ShelfContents)
     except msgspec.DecodeError:
         return None
     return contents if contents.format == FORMAT else None
 
 
-def signed(contents: Contents) -> bytes:
+def encode_contents(contents: ShelfContents) -> bytes:
     """The list as it stands on the disk."""
     body = msgspec.json.encode(contents)
     return _check(body) + b"\n" + body

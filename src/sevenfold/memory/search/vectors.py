@@ -14,8 +14,20 @@ from typing import Final
 
 import numpy as np
 
-from sevenfold.memory.search.lexical import Lexical, Scores, best_of, pile
-from sevenfold.memory.search.segment import Array, Damaged, Flags, Ints, Keys, Segment
+from sevenfold.memory.search.lexical import (
+    LexicalIndex,
+    Scores,
+    find_small_segments,
+    pick_best_per_row,
+)
+from sevenfold.memory.search.segment import (
+    Array,
+    BoolArray,
+    DamagedSegment,
+    IntArray,
+    KeyArray,
+    Segment,
+)
 
 COARSE: Final = 64
 """The first numbers, kept apart so that they can be compared alone."""
@@ -29,10 +41,10 @@ _UNUSED: Final = 16
 
 
 @dataclass(slots=True)
-class Vectors:
+class VectorPart:
     """A part that never changes: keys in rising order, and for each a vector of length one."""
 
-    keys: Keys
+    keys: KeyArray
     head: Scores
     tail: Scores
     """The first numbers of each vector, and the others."""
@@ -42,21 +54,21 @@ class Vectors:
     def packed(self) -> tuple[bytes, dict[str, Array]]:
         return b"", {"keys": self.keys, "head": self.head, "tail": self.tail}
 
-    def those(self, which: Flags) -> Vectors:
-        return Vectors(self.keys[which], self.head[which], self.tail[which])
+    def those(self, which: BoolArray) -> VectorPart:
+        return VectorPart(self.keys[which], self.head[which], self.tail[which])
 
 
-def vectors(keys: Array, matrix: Array) -> Vectors:
+def make_vectors(keys: Array, matrix: Array) -> VectorPart:
     """A part of these; a key that comes twice is kept once."""
     unique, at = np.unique(keys.astype(np.uint64), return_index=True)
     head, tail = matrix[at, :COARSE], matrix[at, COARSE:]
-    return Vectors(
+    return VectorPart(
         unique, np.ascontiguousarray(head, np.float32), np.ascontiguousarray(tail, np.float32)
     )
 
 
-def unpacked(name: str, arrays: dict[str, Array], dimensions: int) -> Vectors:
-    """A part as it was written; `Damaged` when the arrays are not those of vectors of this size."""
+def unpack_vectors(name: str, arrays: dict[str, Array], dimensions: int) -> VectorPart:
+    """A part as it was written; `DamagedSegment` when the arrays are not those of vectors of this size."""
     coarse = min(COARSE, dimensions)
     count = len(arrays.get("keys", ()))
     expected = {
@@ -65,17 +77,17 @@ def unpacked(name: str, arrays: dict[str, Array], dimensions: int) -> Vectors:
         "tail": ((count, dimensions - coarse), "<f4"),
     }
     if {key: (array.shape, array.dtype.str) for key, array in arrays.items()} != expected:
-        raise Damaged(f"{name} does not hold vectors of {dimensions} numbers")
-    return Vectors(**arrays, name=name)
+        raise DamagedSegment(f"{name} does not hold vectors of {dimensions} numbers")
+    return VectorPart(**arrays, name=name)
 
 
-class Near:
+class RowNearness:
     """How near the passages of each row are."""
 
-    def __init__(self, units: Sequence[Scores], lexical: Lexical) -> None:
+    def __init__(self, units: Sequence[Scores], lexical: LexicalIndex) -> None:
         self._units, self._lexical = units, lexical
         found = [
-            np.where(lexical.alive[at], best_of(units[at], segment), np.float32(0))
+            np.where(lexical.alive[at], pick_best_per_row(units[at], segment), np.float32(0))
             for at, segment in enumerate(lexical.segments)
         ]
         self.highest: Scores = np.concatenate(found) if found else np.zeros(0, np.float32)
@@ -88,19 +100,19 @@ class Near:
         return found[np.isfinite(found)]
 
 
-class Meaning:
+class VectorIndex:
     """The vectors there are, and which unit of which segment has which. Parts do not change; a change
-    is another `Meaning`, so that a search goes on with the one it began with."""
+    is another `VectorIndex`, so that a search goes on with the one it began with."""
 
-    def __init__(self, parts: Sequence[Vectors] = ()) -> None:
+    def __init__(self, parts: Sequence[VectorPart] = ()) -> None:
         self.parts = tuple(parts)
         self.count = sum(len(part.keys) for part in self.parts)
-        self._rows: dict[int, tuple[Segment, Ints]] = {}
+        self._rows: dict[int, tuple[Segment, IntArray]] = {}
 
-    def extended(self, part: Vectors, lexical: Lexical) -> Meaning:
+    def extended(self, part: VectorPart, lexical: LexicalIndex) -> VectorIndex:
         """With one part more; what was worked out about the others stays."""
-        new = Meaning((*self.parts, part))
-        only = Meaning((part,))
+        new = VectorIndex((*self.parts, part))
+        only = VectorIndex((part,))
         for segment, rows in zip(lexical.segments, self.rows(lexical.segments), strict=True):
             lacking = np.flatnonzero((rows < 0) & (segment.keys != 0))
             found = only.find(segment.keys[lacking])
@@ -109,7 +121,7 @@ class Meaning:
             new._rows[id(segment)] = (segment, rows)
         return new
 
-    def replaced(self, at: int, used: Flags, lexical: Lexical) -> Meaning:
+    def replaced(self, at: int, used: BoolArray, lexical: LexicalIndex) -> VectorIndex:
         """With one part in the place of all from `at` on, without the vectors nobody uses."""
         keep = used[sum(len(part.keys) for part in self.parts[:at]) :]
         keys, head, tail = (
@@ -117,7 +129,7 @@ class Meaning:
             for name in ("keys", "head", "tail")
         )
         order = np.argsort(keys)
-        new = Meaning((*self.parts[:at], Vectors(keys[order], head[order], tail[order])))
+        new = VectorIndex((*self.parts[:at], VectorPart(keys[order], head[order], tail[order])))
         new.rows(lexical.segments)
         return new
 
@@ -126,7 +138,7 @@ class Meaning:
         kept = {id(one): self._rows[id(one)] for one in beside if id(one) in self._rows}
         self._rows = {**kept, id(segment): (segment, self.find(segment.keys))}
 
-    def find(self, keys: Keys) -> Ints:
+    def find(self, keys: KeyArray) -> IntArray:
         """For each key the place of its vector, -1 where there is none."""
         found = np.full(len(keys), -1, np.int32)
         start = 0
@@ -138,9 +150,9 @@ class Meaning:
             start += len(part.keys)
         return found
 
-    def rows(self, segments: Sequence[Segment]) -> list[Ints]:
+    def rows(self, segments: Sequence[Segment]) -> list[IntArray]:
         """The vectors of the units of each segment, -1 where there is none yet."""
-        found: list[Ints] = []
+        found: list[IntArray] = []
         for segment in segments:
             known = self._rows.get(id(segment))
             if known is None:
@@ -148,7 +160,9 @@ class Meaning:
             found.append(known[1])
         return found
 
-    def near(self, asked: Scores, lexical: Lexical, closely: Iterable[int] = ()) -> Near:
+    def near(
+        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = ()
+    ) -> RowNearness:
         """How near every passage is to a question; the passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
         if self.count <= MANY or len(asked) <= COARSE:
@@ -161,9 +175,9 @@ class Meaning:
             cosines[found] * segment.weights
             for found, segment in zip(rows, lexical.segments, strict=True)
         ]
-        return Near(units, lexical)
+        return RowNearness(units, lexical)
 
-    def _chosen(self, asked: Scores, also: Ints) -> Scores:
+    def _chosen(self, asked: Scores, also: IntArray) -> Scores:
         """The products with the vectors whose first numbers are the nearest; 0 for all others."""
         roughly = np.concatenate([_product(part.head, asked[:COARSE]) for part in self.parts])
         cosines = np.zeros(self.count, np.float32)
@@ -178,21 +192,21 @@ class Meaning:
             start += len(part.keys)
         return cosines
 
-    def used(self, lexical: Lexical) -> Flags:
+    def used(self, lexical: LexicalIndex) -> BoolArray:
         """Which vectors belong to a passage of a file that is alive."""
         used = np.zeros(self.count + 1, np.bool_)
         for at, rows in enumerate(self.rows(lexical.segments)):
             used[rows[lexical.living(at)]] = True
         return used[:-1]
 
-    def tail(self, used: Flags) -> int | None:
+    def tail(self, used: BoolArray) -> int | None:
         """From which part on they are to become one; 0 as well when many are of no use any more."""
         if len(used) - int(used.sum()) > max(_UNUSED, len(used) // 4):
             return 0
-        return pile([len(part.keys) for part in self.parts])
+        return find_small_segments([len(part.keys) for part in self.parts])
 
 
-def _products(part: Vectors, asked: Scores) -> Scores:
+def _products(part: VectorPart, asked: Scores) -> Scores:
     whole = _product(part.head, asked[:COARSE])
     return whole + _product(part.tail, asked[COARSE:]) if len(asked) > COARSE else whole
 

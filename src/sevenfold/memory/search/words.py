@@ -61,37 +61,37 @@ _ASKING: Final = """
     """
 
 
-def tokens(text: str) -> list[str]:
+def tokenize_text(text: str) -> list[str]:
     """The words of this text in their order, repeated ones repeated."""
     found: list[str] = []
-    for piece, chinese in written(text):
+    for piece, chinese in split_written_words(text):
         found += _pairs(piece) if chinese else _words(piece)
     return found
 
 
-def written(text: str) -> Iterator[tuple[str, bool]]:
+def split_written_words(text: str) -> Iterator[tuple[str, bool]]:
     """The words as they are written, and whether it is a run of Chinese, Japanese or Korean signs."""
     for match in _PIECE.finditer(unicodedata.normalize("NFKC", text)):
         piece = match.group()
         yield piece, _SIGN.match(piece) is not None
 
 
-def names(text: str) -> list[str]:
+def find_names(text: str) -> list[str]:
     """The words that are written large inside a sentence: what a question calls by its name."""
     found = _NAMED.findall(text)
     if len(found) > len(text.split()) / 2:  # a headline
         return []
-    return [token for name in found for token in tokens(name)]
+    return [token for name in found for token in tokenize_text(name)]
 
 
-def emphasis(token: str) -> float:
+def find_emphasis(token: str) -> float:
     """What a word of a question counts beside its rarity: "how many weeks ago" is not about weeks."""
     return LIGHT if token in _light() else 1.0
 
 
 @cache
 def _light() -> frozenset[str]:
-    return frozenset(stem(word) for word in _ASKING.split())
+    return frozenset(stem_word(word) for word in _ASKING.split())
 
 
 def _pairs(run: str) -> list[str]:
@@ -112,7 +112,7 @@ def _words(piece: str) -> tuple[str, ...]:
     wholes = [piece, *parts] if len(parts) > 1 else [piece]
     lower = [_plain(part.lower()) for part in wholes]
     return tuple(
-        stem(word) for word in lower if word not in STOP and (len(word) > 1 or word.isdigit())
+        stem_word(word) for word in lower if word not in STOP and (len(word) > 1 or word.isdigit())
     )
 
 
@@ -175,7 +175,7 @@ _IRREGULAR: Final = {
 
 
 @lru_cache(maxsize=200_000)
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """The word without the endings English puts on it; the result need not be a word."""
     if word in _IRREGULAR:
         word = _IRREGULAR[word]

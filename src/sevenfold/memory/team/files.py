@@ -16,23 +16,28 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Refused
-from sevenfold.memory.dreams.merge import merged_lines
+from sevenfold.core.errors import Refused
+from sevenfold.memory.dreams.merge import merge_lines
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import is_personal
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM
-from sevenfold.memory.guard.gate import Gate
+from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.guard.guard import Guard
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
-from sevenfold.memory.guard.text import Found, Verdict
+from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import missing, reconciled
-from sevenfold.memory.index_update import bare, decoded, encoded
-from sevenfold.memory.team.git import Refusal
-from sevenfold.memory.team.repository import Entry, Tree
-from sevenfold.memory.team.state import Names, release_of, suspicious_name, wrong_name
+from sevenfold.memory.index import find_missing_pointers, reconcile_index
+from sevenfold.memory.index_update import decode_index, encode_index, make_bare_topic
+from sevenfold.memory.team.git import RefusedFile
+from sevenfold.memory.team.repository import CommitTree, TreeEntry
+from sevenfold.memory.team.state import (
+    FileNameSet,
+    explain_bad_name,
+    explain_suspicious_name,
+    release_key,
+)
 from sevenfold.memory.topic_file import read_topic
 
 MOST: Final = 2_000
@@ -44,13 +49,13 @@ _FILES: Final = (b"100644", b"100664", b"100755")
 
 
 @dataclass(slots=True)
-class Incoming:
+class IncomingFiles:
     """The remote as the folder could be: each file with the id of its text."""
 
     files: dict[str, str] = field(default_factory=dict)
     untaken: dict[str, str] = field(default_factory=dict)
     """What is there and is not taken, with the reason."""
-    names: Names = field(default_factory=Names)
+    names: FileNameSet = field(default_factory=FileNameSet)
     """All names there, taken or not."""
     cut: str = ""
     """Why not all of it was looked at; empty when it was."""
@@ -67,22 +72,22 @@ class Incoming:
         return any(b"/".join(parts[:at]) in self.unread for at in range(len(parts)))
 
     @property
-    def refused(self) -> list[Refusal]:
-        found = [Refusal(file, why, "remote") for file, why in self.untaken.items()]
-        return [*found, Refusal("the repository", self.cut, "remote")] if self.cut else found
+    def refused(self) -> list[RefusedFile]:
+        found = [RefusedFile(file, why, "remote") for file, why in self.untaken.items()]
+        return [*found, RefusedFile("the repository", self.cut, "remote")] if self.cut else found
 
 
-def looked_over(
-    tree: Tree,
+def screen_tree(
+    tree: CommitTree,
     sizes: Callable[[Sequence[str]], Mapping[str, int]],
     known: Mapping[str, str],
     released: Callable[[bytes], bool],
     most: int = MOST,
     go_on: Callable[[], None] = lambda: None,
-) -> Incoming:
+) -> IncomingFiles:
     """What of a tree may be taken; `known` are the files that were the same on both sides, with the
     ids of their texts: no limit is a reason to lose them. `go_on` may raise."""
-    found = Incoming(cut=tree.cut, unread=tree.unread)
+    found = IncomingFiles(cut=tree.cut, unread=tree.unread)
     candidates: dict[str, str] = {}
     every = [(entry.path.decode("utf-8", "surrogateescape"), entry) for entry in tree.entries]
     # What is known comes first: no newcomer takes its name or its place.
@@ -106,14 +111,14 @@ def looked_over(
     return found
 
 
-def _wrong_entry(entry: Entry, file: str) -> str:
+def _wrong_entry(entry: TreeEntry, file: str) -> str:
     if entry.mode in _KINDS:
         return _KINDS[entry.mode]
     if entry.mode not in _FILES:
         return "it is no plain file"
     if not file.isprintable():  # surrogates, too: bytes that are no UTF-8
         return "its name holds characters that are no text"
-    return wrong_name(file)
+    return explain_bad_name(file)
 
 
 def _unwelcome(file: str, most: int, released: bool) -> str:
@@ -123,11 +128,14 @@ def _unwelcome(file: str, most: int, released: bool) -> str:
         return f"there are more than {most:,} files"
     if released or file == INDEX_NAME:
         return ""
-    return "its name looks like a secret" if find_secrets(file) else suspicious_name(file)
+    return "its name looks like a secret" if find_secrets(file) else explain_suspicious_name(file)
 
 
 def _weigh(
-    found: Incoming, candidates: dict[str, str], sizes: Mapping[str, int], known: Mapping[str, str]
+    found: IncomingFiles,
+    candidates: dict[str, str],
+    sizes: Mapping[str, int],
+    known: Mapping[str, str],
 ) -> None:
     same = [file for file, id in candidates.items() if known.get(file) == id]
     total = 0
@@ -150,7 +158,7 @@ _PAIRS: Final = 100_000
 """Pairs of equal lines: comparing takes time with their number, and somebody else wrote the text."""
 
 
-def joined(before: bytes | None, ours: bytes, theirs: bytes) -> bytes | None:
+def merge_texts(before: bytes | None, ours: bytes, theirs: bytes) -> bytes | None:
     """Both changes of a text in one; None when they touch each other, or nobody knows what was before."""
     if before is None:
         return None
@@ -161,7 +169,7 @@ def joined(before: bytes | None, ours: bytes, theirs: bytes) -> bytes | None:
     old, one, other = (lines[: len(lines) - end] for lines in texts)
     if max(_pairs(old, one), _pairs(old, other)) > _PAIRS:
         return None
-    middle = merged_lines(b"".join(old), b"".join(one), b"".join(other))
+    middle = merge_lines(b"".join(old), b"".join(one), b"".join(other))
     if middle is None:
         return None
     whole = ours.splitlines(keepends=True)
@@ -184,32 +192,34 @@ def _pairs(one: list[bytes], other: list[bytes]) -> int:
     return sum(count * counted[line] for line, count in Counter(one).items())
 
 
-def pruned(text: str, names: Mapping[str, str]) -> str:
+def prune_index(text: str, names: Mapping[str, str]) -> str:
     """An index without pointers to files that are not there; `names` are the memories by file."""
-    absent = set(missing(text, list(names), list(names.items())))
-    there = [bare(file, name) for file, name in names.items() if file not in absent]
-    return reconciled(text, there, sorted(absent))
+    absent = set(find_missing_pointers(text, list(names), list(names.items())))
+    there = [make_bare_topic(file, name) for file, name in names.items() if file not in absent]
+    return reconcile_index(text, there, sorted(absent))
 
 
-def joined_index(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:
+def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:
     """Two indexes in one, as the folder with these files needs it."""
-    old, one, other = (pruned(text, names) for text in (before, ours, theirs))
+    old, one, other = (prune_index(text, names) for text in (before, ours, theirs))
     if one == old:
         return other
     if other in (old, one):
         return one
-    both = joined(encoded(old), encoded(one), encoded(other))
-    return pruned(decoded(both) if both is not None else _union(other, one), names)
+    both = merge_texts(encode_index(old), encode_index(one), encode_index(other))
+    return prune_index(decode_index(both) if both is not None else _union(other, one), names)
 
 
-def shared_index(ours: str, theirs: str, here: Mapping[str, str], there: Mapping[str, str]) -> str:
+def make_shared_index(
+    ours: str, theirs: str, here: Mapping[str, str], there: Mapping[str, str]
+) -> str:
     """The index as the remote should have it: ours, with the lines for what is only there, and without
     those for what is only here. It is theirs when we have nothing to add."""
-    seen = pruned(theirs, here)
+    seen = prune_index(theirs, here)
     if ours == seen:
         return theirs
-    both = joined(encoded(seen), encoded(ours), encoded(theirs))
-    return pruned(decoded(both) if both is not None else _union(ours, theirs), there)
+    both = merge_texts(encode_index(seen), encode_index(ours), encode_index(theirs))
+    return prune_index(decode_index(both) if both is not None else _union(ours, theirs), there)
 
 
 def _union(one: str, other: str) -> str:
@@ -226,7 +236,7 @@ SHARE: Final = 50
 _PERSONAL = "it is of type 'user': what is about a person is never shared; give it another type"
 
 
-class Judged(msgspec.Struct, frozen=True):
+class TextJudgement(msgspec.Struct, frozen=True):
     """What became of a text that came in; without a reason it may be taken."""
 
     why: str = ""
@@ -236,20 +246,20 @@ class Judged(msgspec.Struct, frozen=True):
     """It looks like a secret and the user released it: it goes into the folder, not into its history."""
 
 
-class Screen:
+class TeamScreen:
     """Looks through texts and names, each text once. `released` are digests of what the user lets pass."""
 
     def __init__(self, released: Collection[str]) -> None:
         self._released, self._guard = released, Guard(largest=HEAD)
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, GuardVerdict] = {}
         self._quarantined: int | None = None
 
     def is_released(self, data: bytes) -> bool:
-        return release_of(data) in self._released
+        return release_key(data) in self._released
 
-    def verdict(self, data: bytes) -> Verdict:
+    def verdict(self, data: bytes) -> GuardVerdict:
         """What the guard says. Asked for beforehand, nobody waits for it while the folder is locked."""
-        digest = release_of(data)
+        digest = release_key(data)
         if digest not in self._verdicts:
             self._verdicts[digest] = self._guard.check(data, source="team")
         return self._verdicts[digest]
@@ -280,34 +290,38 @@ class Screen:
             what = "are too large"
         return f"your text and the team's, put together, {what} ({new[0].what}); change yours"
 
-    def arriving(self, file: str, data: bytes, old: bytes, gate: Gate) -> Judged:
+    def arriving(self, file: str, data: bytes, old: bytes, gate: GuardGate) -> TextJudgement:
         """What becomes of a text from the remote; `old` is what the file says here."""
         if why := _no_text(data) or self.secret(data):
-            return Judged(why)
+            return TextJudgement(why)
         if _about_a_person(file, data):
-            return Judged("it is of type 'user': what is about a person is never shared")
+            return TextJudgement("it is of type 'user': what is about a person is never shared")
         if self.verdict(data).action == "refuse":  # and released
             if find_instructions(data.decode("utf-8"), "team"):
-                return Judged("it looks like a secret and gives the agent orders")
-            return Judged(secret=True)
+                return TextJudgement("it looks like a secret and gives the agent orders")
+            return TextJudgement(secret=True)
         if self.verdict(data).passed:
-            return Judged()
+            return TextJudgement()
         if self._held(gate) >= SHARE and self.verdict(old).passed:
             why = f"it tries to give the agent orders, and {SHARE} texts of the team's are in quarantine"
-            return Judged(f"{why}: look through 'sevenfold memory quarantine'", settled=False)
+            return TextJudgement(
+                f"{why}: look through 'sevenfold memory quarantine'", settled=False
+            )
         try:
             gate.let_pass(f"{TEAM}{file}", data, old, BY_TEAM)
         except Guarded as error:
             number = error.quarantined
             if number is None:
-                return Judged(error.explanation)
+                return TextJudgement(error.explanation)
             self._quarantined = self._held(gate) + 1
-            return Judged(f"it tries to give the agent orders: number {number} in quarantine")
+            return TextJudgement(
+                f"it tries to give the agent orders: number {number} in quarantine"
+            )
         except Refused as error:  # the quarantine is full
-            return Judged(str(error), settled=False)
-        return Judged()
+            return TextJudgement(str(error), settled=False)
+        return TextJudgement()
 
-    def _held(self, gate: Gate) -> int:
+    def _held(self, gate: GuardGate) -> int:
         """How much of the quarantine is the team's already."""
         if self._quarantined is None:
             found = gate.quarantine.list()
@@ -327,7 +341,7 @@ def _about_a_person(file: str, data: bytes) -> bool:
     return is_personal(read_topic(data, f"{TEAM}{file}"))
 
 
-def _told(findings: tuple[Found, ...]) -> str:
+def _told(findings: tuple[GuardFinding, ...]) -> str:
     if not findings:
         return "it looks like a secret"
     first = findings[0]

@@ -28,9 +28,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from sevenfold.errors import Failure, Mistake, Refused
+from sevenfold.core.errors import Failure, Mistake, Refused
 from sevenfold.memory.guard.secrets import find_secrets
-from sevenfold.storage.files import failure, make_private_dir
+from sevenfold.storage.files import make_private_dir, make_storage_failure
 
 SCHEMES: Final = ("file", "ssh", "git+ssh", "ssh+git", "https", "http", "git")
 LONGEST: Final = 2_000
@@ -46,7 +46,7 @@ _SHORT: Final = 4
 """A part of an address that is shorter is not looked for in other words: it would be everywhere."""
 
 
-class Address(msgspec.Struct, frozen=True):
+class RemoteAddress(msgspec.Struct, frozen=True):
     """A remote repository."""
 
     given: str
@@ -63,7 +63,7 @@ class Address(msgspec.Struct, frozen=True):
             shown = self.given
         else:
             shown = _shown_scp(self.given)
-        return shown if not find_secrets(shown) else hidden(shown)
+        return shown if not find_secrets(shown) else hide_secrets(shown)
 
     def hide(self, text: str) -> str:
         """Words of git in which this address, or what is secret in it, may stand."""
@@ -78,7 +78,7 @@ class Address(msgspec.Struct, frozen=True):
         return text
 
 
-def address_of(text: str, start: Path) -> Address:
+def parse_address(text: str, start: Path) -> RemoteAddress:
     """The repository that is meant; relative paths count from `start`. `Refused` when it is dangerous."""
     given = text.strip()
     if not given or len(given) > LONGEST or not given.isprintable():
@@ -94,34 +94,35 @@ def address_of(text: str, start: Path) -> Address:
         return _by_url(match[1].lower() + given[len(match[1]) :], match)
     if (match := _SCP.fullmatch(given)) and not _DRIVE.match(given):
         _check_host(match[1])
-        return Address(given)
+        return RemoteAddress(given)
     return _by_path(given, start)
 
 
-def _by_path(given: str, start: Path) -> Address:
+def _by_path(given: str, start: Path) -> RemoteAddress:
     place = start / Path(given).expanduser()
     if _BARE_HOST.fullmatch(given) and not (start / given.partition("/")[0]).exists():
         host, _, rest = given.partition("/")
         raise Mistake(
-            f"{hidden(given)} looks like an address on the network: write https://{hidden(given)} or "
-            f"git@{host}:{hidden(rest)}, or ./{hidden(given)} if it is a folder"
+            f"{hide_secrets(given)} looks like an address on the network: write "
+            f"https://{hide_secrets(given)} or "
+            f"git@{host}:{hide_secrets(rest)}, or ./{hide_secrets(given)} if it is a folder"
         )
     path = os.path.normpath(place)
-    return Address(path, path)
+    return RemoteAddress(path, path)
 
 
-def _by_url(given: str, match: re.Match[str]) -> Address:
+def _by_url(given: str, match: re.Match[str]) -> RemoteAddress:
     scheme, host, path = match[1].lower(), match[2], match[3]
     if scheme not in SCHEMES:
         raise Refused(f"{scheme}:// is refused as a repository: use a path or {', '.join(SCHEMES)}")
     if scheme == "file":
         if host not in ("", "localhost") or not path.startswith("/"):
             raise Mistake("the address of a folder is file:///absolute/path, or the path alone")
-        return Address(given, os.path.normpath(unquote(path)))
+        return RemoteAddress(given, os.path.normpath(unquote(path)))
     _check_host(host)
     if not host.rpartition("@")[2]:
-        raise Mistake(f"{Address(given).shown} names no host")
-    return Address(given)
+        raise Mistake(f"{RemoteAddress(given).shown} names no host")
+    return RemoteAddress(given)
 
 
 def _check_host(host: str) -> None:
@@ -157,10 +158,10 @@ def _user(given: str) -> str:
     return user if match or ":" in user or "@" in user else ""
 
 
-def without_credentials(text: str) -> str:
+def strip_credentials(text: str) -> str:
     """A text in which addresses may stand, without names and passwords in them."""
     shown = _QUERY.sub("", _CREDENTIALS.sub(_kept_user, text)) if "://" in text else text
-    return shown if not find_secrets(shown) else hidden(shown)
+    return shown if not find_secrets(shown) else hide_secrets(shown)
 
 
 def _kept_user(match: re.Match[str]) -> str:
@@ -168,7 +169,7 @@ def _kept_user(match: re.Match[str]) -> str:
     return match[0] if match[0] == "git@" else ""
 
 
-def hidden(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """A text without the words in it that look like secrets."""
     words = re.split(r"(\s+|/)", text)
     shown = "".join(
@@ -204,7 +205,7 @@ class Behind(GitFailed):
     """Somebody else pushed meanwhile: fetch, merge and push again."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RefusedFile(msgspec.Struct, frozen=True):
     """A file that did not go the way of the others, and why. It stays where it is."""
 
     file: str
@@ -213,7 +214,7 @@ class Refusal(msgspec.Struct, frozen=True):
     """`here`: it was not sent; `remote`: it was not taken."""
 
 
-class Synced(msgspec.Struct, frozen=True):
+class SyncResult(msgspec.Struct, frozen=True):
     """What one sync did. The files are named as in the folder of the team."""
 
     pulled: tuple[str, ...] = ()
@@ -222,7 +223,7 @@ class Synced(msgspec.Struct, frozen=True):
     """Files whose text was sent."""
     conflicts: tuple[str, ...] = ()
     """Copies that were made because both sides changed the same lines."""
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
     more_refused: int = 0
     """Refusals beyond those that are named."""
     offline: str | None = None
@@ -233,7 +234,7 @@ class Synced(msgspec.Struct, frozen=True):
     """Files that the team removed, and that went here too."""
     removed_there: tuple[str, ...] = ()
     """Files that were removed here, and went for the team too."""
-    fresh: tuple[Refusal, ...] = ()
+    fresh: tuple[RefusedFile, ...] = ()
     """Those refusals that the sync before did not name."""
 
     @property
@@ -241,14 +242,14 @@ class Synced(msgspec.Struct, frozen=True):
         return len(self.refused) + self.more_refused
 
 
-class Last(msgspec.Struct, frozen=True):
+class LastSync(msgspec.Struct, frozen=True):
     """How the last sync went, and when one went well."""
 
     synced: float | None = None
     offline: str | None = None
 
 
-class Status(msgspec.Struct, frozen=True):
+class TeamStatus(msgspec.Struct, frozen=True):
     """How a team memory stands."""
 
     remote: str
@@ -259,26 +260,28 @@ class Status(msgspec.Struct, frozen=True):
     """Files that changed there and were not taken yet."""
     conflicts: tuple[str, ...] = ()
     """Copies that wait for somebody to put them together with their original."""
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
     more_refused: int = 0
     synced: float | None = None
     offline: str | None = None
 
 
-def bounded(refused: list[Refusal]) -> tuple[tuple[Refusal, ...], int]:
+def limit_refusals(refused: list[RefusedFile]) -> tuple[tuple[RefusedFile, ...], int]:
     """The refusals that are named, those of files that are here first, and how many there are more."""
-    first: dict[tuple[str, str], Refusal] = {}
+    first: dict[tuple[str, str], RefusedFile] = {}
     for one in refused:
         first.setdefault((one.side, one.file), one)
     ordered = [first[key] for key in sorted(first)]
-    named = tuple(Refusal(shown_name(one.file), one.why, one.side) for one in ordered[:SHOWN])
+    named = tuple(
+        RefusedFile(format_foreign_name(one.file), one.why, one.side) for one in ordered[:SHOWN]
+    )
     return named, max(0, len(ordered) - SHOWN)
 
 
-def shown_name(file: str) -> str:
+def format_foreign_name(file: str) -> str:
     """A name that somebody else chose: short, plain, and without a secret in it."""
     plain = "".join(c if c.isprintable() else "?" for c in file)
-    return hidden(plain if len(plain) <= _LONG else f"{plain[:_LONG]}…")
+    return hide_secrets(plain if len(plain) <= _LONG else f"{plain[:_LONG]}…")
 
 
 _WORDS: Final = 200
@@ -330,21 +333,21 @@ _REJECTED: Final = re.compile(r"remote rejected\]?.*?\(([^()\n]*)\)|rejected\]?.
 _LINE: Final = re.compile(r"^(?:fatal|error|remote: error|ssh): *(.+)$", re.MULTILINE)
 
 
-def failed(said: str, remote: Address, *, pushing: bool = False) -> GitFailed:
+def make_git_error(said: str, remote: RemoteAddress, *, pushing: bool = False) -> GitFailed:
     """The error for what git said about a repository."""
     error = _understood(remote.hide(said), remote.shown, pushing)
     error.said = said
     return error
 
 
-def lock_in_the_way(said: str) -> str:
+def find_blocking_lock(said: str) -> str:
     """The lock file because of which git did not go on; empty when there is none."""
     match = _LOCK.search(said)
     return match[1].replace("/./", "/") if match else ""
 
 
 def _understood(said: str, shown: str, pushing: bool) -> GitFailed:
-    if pushing and (lock := lock_in_the_way(said)):
+    if pushing and (lock := find_blocking_lock(said)):
         return Behind(
             f"{shown} is locked by {_told(lock)}: if no git is at work there, one has died, and that file "
             "is to be removed"
@@ -372,7 +375,7 @@ def _remark(said: str) -> str:
 
 def _told(text: str) -> str:
     """Somebody else's words: short, on one line, with nothing in them that moves a cursor."""
-    plain = "".join(c if c.isprintable() else " " for c in without_credentials(text))
+    plain = "".join(c if c.isprintable() else " " for c in strip_credentials(text))
     short = " ".join(plain.split())
     return short if len(short) <= _WORDS else f"{short[:_WORDS]}…"
 
@@ -444,7 +447,7 @@ writes down the number of the process itself: there is no moment at which it run
 _AGAIN: Final = 5
 
 
-class Git:
+class TeamGit:
     """The git program on one bare repository. `folder` is for its output and for what is running."""
 
     def __init__(
@@ -474,13 +477,13 @@ class Git:
         self._stop.wait(seconds)
         self.go_on()
 
-    def far(self, remote: Address, *words: str, pushing: bool = False) -> bytes:
+    def far(self, remote: RemoteAddress, *words: str, pushing: bool = False) -> bytes:
         """A command that talks to the remote."""
         for _ in range(_AGAIN):
             try:
                 return self._run(words, b"", FAR, remote, pushing)
             except GitFailed as error:
-                lock = lock_in_the_way(error.said)
+                lock = find_blocking_lock(error.said)
                 if self.stopped or not lock.startswith(str(self.repository)):
                     raise
             time.sleep(_WAIT)  # what a run that died had started just then shows itself late
@@ -489,7 +492,7 @@ class Git:
 
     def local(self, *words: str, given: bytes = b"") -> bytes:
         """A command that stays on this machine; `given` is what it reads."""
-        return self._run(words, given, LOCAL, Address(str(self.repository)), False)
+        return self._run(words, given, LOCAL, RemoteAddress(str(self.repository)), False)
 
     def stop(self) -> None:
         """End what is running, from another thread; nothing more is begun."""
@@ -510,7 +513,12 @@ class Git:
                     left.unlink()
 
     def _run(
-        self, words: tuple[str, ...], given: bytes, seconds: float, remote: Address, pushing: bool
+        self,
+        words: tuple[str, ...],
+        given: bytes,
+        seconds: float,
+        remote: RemoteAddress,
+        pushing: bool,
     ) -> bytes:
         make_private_dir(self._folder)
         with (
@@ -526,7 +534,7 @@ class Git:
             if code == 0:
                 return _read(out, OUTPUT)
             said = f"{_read(out, _SAID).decode('utf-8', 'replace') if pushing else ''}\n"
-            raise failed(
+            raise make_git_error(
                 said + _read(err, _SAID).decode("utf-8", "replace"), remote, pushing=pushing
             )
 
@@ -557,7 +565,7 @@ class Git:
                 start_new_session=True,
             )
         except OSError as error:
-            raise failure(error, command[0], "run") from error
+            raise make_storage_failure(error, command[0], "run") from error
         self._process = process
         try:
             with _ending(process, seconds) as late:

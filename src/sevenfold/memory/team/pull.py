@@ -15,22 +15,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sevenfold.errors import Refused, StorageFailure
-from sevenfold.memory.folder.folder import A_SECRET, Desk
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.folder.changes import apply_changes
+from sevenfold.memory.folder.folder import A_SECRET, FolderTransaction
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM
-from sevenfold.memory.folder.write import applied
-from sevenfold.memory.team.files import BY_TEAM, Incoming, Judged, Screen, joined, joined_index
-from sevenfold.memory.team.git import Refusal
-from sevenfold.memory.team.repository import Texts, Written, time_of
+from sevenfold.memory.team.files import (
+    BY_TEAM,
+    IncomingFiles,
+    TeamScreen,
+    TextJudgement,
+    merge_indexes,
+    merge_texts,
+)
+from sevenfold.memory.team.git import RefusedFile
+from sevenfold.memory.team.repository import BlobTexts, WriteTime, find_memory_time
 from sevenfold.memory.team.state import (
-    Left,
-    Names,
-    Ours,
-    Planned,
+    FileNameSet,
+    LocalFiles,
+    PlannedMerge,
+    RejectedVersion,
     TeamState,
-    copy_name,
-    id_of_text,
-    read_ours,
+    choose_copy_name,
+    hash_blob,
+    read_local_files,
 )
 from sevenfold.memory.topic_file import read_topic
 
@@ -39,11 +46,11 @@ _MANY: Final = 3
 
 
 @dataclass(slots=True)
-class Taken:
+class PullPlan:
     """What is to be written, and what is known then."""
 
     agreed: dict[str, str]
-    left: dict[str, Left]
+    left: dict[str, RejectedVersion]
     copies: dict[str, bytes] = field(default_factory=dict)
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The files that may be changed only if the copy is made, by the name of the copy."""
@@ -51,8 +58,8 @@ class Taken:
     writes: dict[str, bytes] = field(default_factory=dict)
     aside: dict[str, bytes] = field(default_factory=dict)
     """Released texts that look like secrets: written, and not put into the history."""
-    planned: dict[str, Planned] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
+    planned: dict[str, PlannedMerge] = field(default_factory=dict)
+    refused: list[RefusedFile] = field(default_factory=list)
 
     @property
     def changes(self) -> dict[str, bytes | None]:
@@ -72,29 +79,29 @@ class Taken:
         return tuple(sorted(self.removals - self.writes.keys() - moved))
 
 
-class Taking:
+class PullMerge:
     """One merge of the remote into the folder. Under the store's lock; it may have to be done again."""
 
     def __init__(
         self,
-        desk: Desk,
+        desk: FolderTransaction,
         state: TeamState,
-        incoming: Incoming,
-        texts: Texts,
-        screen: Screen,
+        incoming: IncomingFiles,
+        texts: BlobTexts,
+        screen: TeamScreen,
         rewound: bool = False,
     ) -> None:
         """`rewound`: the remote is not what it was with something more; what is here is kept then."""
         self._desk, self._state, self._incoming = desk, state, incoming
         self._texts, self._screen, self._rewound = texts, screen, rewound
-        self._known: Names | None = None
-        self.ours: Ours = read_ours(desk)
+        self._known: FileNameSet | None = None
+        self.ours: LocalFiles = read_local_files(desk)
         self.lost = len(state.agreed) > 1 and not self.ours.files and not self.ours.held
         """The whole folder is gone: that is an accident and no wish to remove everything."""
         if self.lost:
             texts.want(incoming.files.values())
         agreed = {} if self.lost else dict(state.agreed)
-        self.taken = Taken(agreed, {} if self.lost else dict(state.left))
+        self.taken = PullPlan(agreed, {} if self.lost else dict(state.left))
         for file, plan in state.planned.items():
             if self.ours.ids.get(file) == plan.merged:  # written by a run that died
                 agreed[file] = plan.theirs
@@ -103,7 +110,7 @@ class Taking:
         """What the remote has no more, and what is kept all the same."""
         self._keeps = rewound or _vanished(agreed, incoming)
 
-    def decide(self) -> Taken:
+    def decide(self) -> PullPlan:
         """Look at every file."""
         every = {*self.ours.files, *self._incoming.files, *self.taken.agreed} - {INDEX_NAME}
         gone = [file for file in every if file not in self._incoming.files]
@@ -119,13 +126,13 @@ class Taking:
         taken, ours, theirs = self.taken, self.ours, self._incoming.files.get(file)
         mine, last = ours.ids.get(file), taken.agreed.get(file)
         if why := ours.blocked(file):
-            taken.refused.append(Refusal(file, why, "here"))
+            taken.refused.append(RefusedFile(file, why, "here"))
         elif self._incoming.unknown(file):
             return
         elif mine == theirs:
             self._same_now(file, theirs)
         elif file in taken.left and taken.left[file].id == theirs:
-            taken.refused.append(Refusal(file, taken.left[file].why, "remote"))
+            taken.refused.append(RefusedFile(file, taken.left[file].why, "remote"))
         elif theirs == last:
             return  # only we changed it
         elif theirs is None:
@@ -147,11 +154,11 @@ class Taking:
     def _changed_there(self, file: str, theirs: str, mine: str | None, last: str | None) -> None:
         taken, data = self.taken, self._texts.get(theirs)
         if data is None:
-            taken.refused.append(Refusal(file, "its text could not be read", "remote"))
+            taken.refused.append(RefusedFile(file, "its text could not be read", "remote"))
             return
         if file in self.ours.secret and mine != last:
             why = "it looks like a secret, and the team changed it: take the secret out first"
-            taken.refused.append(Refusal(file, why, "here"))
+            taken.refused.append(RefusedFile(file, why, "here"))
             return
         judged = self._judged(file, theirs, data)
         if judged.why or not self._has_place(file, mine):
@@ -166,13 +173,13 @@ class Taking:
         else:
             self._both_changed(file, theirs, data, judged, last)
 
-    def _judged(self, file: str, theirs: str, data: bytes) -> Judged:
+    def _judged(self, file: str, theirs: str, data: bytes) -> TextJudgement:
         old = self.ours.files.get(file, b"")
         judged = self._screen.arriving(file, data, old, self._desk.gate)
         if judged.why:
-            self.taken.refused.append(Refusal(file, judged.why, "remote"))
+            self.taken.refused.append(RefusedFile(file, judged.why, "remote"))
             if judged.settled:
-                self.taken.left[file] = Left(theirs, judged.why)
+                self.taken.left[file] = RejectedVersion(theirs, judged.why)
         return judged
 
     def _has_place(self, file: str, mine: str | None) -> bool:
@@ -198,42 +205,42 @@ class Taking:
 
     def _in_the_way(self, file: str, other: str) -> None:
         why = f"{other!r} is in its way here; rename that"
-        self.taken.refused.append(Refusal(file, why, "remote"))
+        self.taken.refused.append(RefusedFile(file, why, "remote"))
 
     @property
-    def _names(self) -> Names:
+    def _names(self) -> FileNameSet:
         """The names in the folder as it will be, made when what goes is known."""
         if self._known is None:
-            self._known = Names()
+            self._known = FileNameSet()
             for one in ({*self.ours.files} - self.taken.removals) | {*self.taken.writes}:
                 self._known.add(one)
         return self._known
 
     def _both_changed(
-        self, file: str, theirs: str, data: bytes, judged: Judged, last: str | None
+        self, file: str, theirs: str, data: bytes, judged: TextJudgement, last: str | None
     ) -> None:
         mine = self.ours.files[file]
-        both = None if judged.secret else joined(self._texts.get(last or ""), mine, data)
+        both = None if judged.secret else merge_texts(self._texts.get(last or ""), mine, data)
         if both is not None and not self._screen.joint(both, mine, data):
-            self.taken.planned[file] = Planned(id_of_text(both), theirs)
+            self.taken.planned[file] = PlannedMerge(hash_blob(both), theirs)
             self._write(file, both, judged)
             return
         self._copy(file, mine, file)
         self._write(file, data, judged)
 
     def _copy(self, file: str, data: bytes, *covers: str) -> None:
-        id = id_of_text(data)
+        id = hash_blob(data)
 
         def usable(name: str) -> bool:
             known = {self.ours.ids.get(name), self._incoming.files.get(name)} - {None}
             return known <= {id} and not self.ours.blocked(name)
 
-        name = copy_name(file, data, usable)
+        name = choose_copy_name(file, data, usable)
         if name not in self.ours.files:
             self.taken.copies[name] = data
             self.taken.covers[name] = covers
 
-    def _write(self, file: str, data: bytes, judged: Judged) -> None:
+    def _write(self, file: str, data: bytes, judged: TextJudgement) -> None:
         if data != self.ours.files.get(file):
             (self.taken.aside if judged.secret else self.taken.writes)[file] = data
             self._names.add(file)
@@ -251,10 +258,10 @@ class Taking:
             return
         known = None if self._keeps else self._texts.get(last or "")
         before = (known or b"").decode("utf-8", "replace")
-        text = joined_index(before, self.ours.index, data.decode("utf-8"), dict(self._after()))
+        text = merge_indexes(before, self.ours.index, data.decode("utf-8"), dict(self._after()))
         both, own = text.encode("utf-8", "surrogateescape"), self.ours.files.get(INDEX_NAME, b"")
         if why := self._screen.joint(both, own, data):
-            taken.refused.append(Refusal(INDEX_NAME, why, "remote"))
+            taken.refused.append(RefusedFile(INDEX_NAME, why, "remote"))
             return
         taken.left.pop(INDEX_NAME, None)
         taken.agreed[INDEX_NAME] = theirs
@@ -266,18 +273,18 @@ class Taking:
         taken, data = self.taken, self._texts.get(theirs)
         left = taken.left.get(INDEX_NAME)
         if left is not None and left.id == theirs:
-            taken.refused.append(Refusal(INDEX_NAME, left.why, "remote"))
+            taken.refused.append(RefusedFile(INDEX_NAME, left.why, "remote"))
         elif why := self.ours.blocked(INDEX_NAME):
-            taken.refused.append(Refusal(INDEX_NAME, why, "here"))
+            taken.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         elif data is None:
-            taken.refused.append(Refusal(INDEX_NAME, "its text could not be read", "remote"))
+            taken.refused.append(RefusedFile(INDEX_NAME, "its text could not be read", "remote"))
         elif INDEX_NAME in self.ours.secret:
             why = "it looks like a secret, and the team changed it: take the secret out first"
-            taken.refused.append(Refusal(INDEX_NAME, why, "here"))
+            taken.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         else:
             judged = self._judged(INDEX_NAME, theirs, data)
             if judged.secret:
-                taken.refused.append(Refusal(INDEX_NAME, "it looks like a secret", "remote"))
+                taken.refused.append(RefusedFile(INDEX_NAME, "it looks like a secret", "remote"))
             elif not judged.why:
                 return data
         return None
@@ -302,7 +309,7 @@ class Taking:
             taken.copies.pop(copy, None)
         taken.agreed.pop(file, None)
         taken.agreed |= {file: self._before[file]} if file in self._before else {}
-        taken.refused.append(Refusal(file, why, "here"))
+        taken.refused.append(RefusedFile(file, why, "here"))
 
     def _after(self) -> Iterator[tuple[str, str]]:
         """The memories that will be in the folder, with their names."""
@@ -315,28 +322,28 @@ class Taking:
                 self.ours.names.get(file, "") if data is None else read_topic(data, file).name,
             )
 
-    def write(self, times: Mapping[str, Written]) -> None:
+    def write(self, times: Mapping[str, WriteTime]) -> None:
         """Make it so. `times`: when the team wrote its files; what was joined is new."""
         taken = self.taken
         for file, data in taken.aside.items():
             self._desk.write(f"{TEAM}{file}", data, held=A_SECRET)
         if taken.changes:
             old = {
-                f"{TEAM}{file}": min(time_of(data, times[file]), self._desk.now)
+                f"{TEAM}{file}": min(find_memory_time(data, times[file]), self._desk.now)
                 for file, data in taken.writes.items()
-                if file in times and id_of_text(data) == self._incoming.files.get(file)
+                if file in times and hash_blob(data) == self._incoming.files.get(file)
             }
             old |= {
                 f"{TEAM}{copy}": self.ours.times[files[0]]
                 for copy, files in taken.covers.items()
                 if files and files[0] in self.ours.times
             }
-            applied(self._desk, taken.changes, BY_TEAM, _told(taken), strict=False, times=old)
+            apply_changes(self._desk, taken.changes, BY_TEAM, _told(taken), strict=False, times=old)
         else:
             self._desk.settle()
 
 
-def _vanished(agreed: Mapping[str, str], incoming: Incoming) -> bool:
+def _vanished(agreed: Mapping[str, str], incoming: IncomingFiles) -> bool:
     """Whether so much is gone from the remote at once that it is taken for an accident."""
     there = {*incoming.files.values()}  # what was only renamed is not gone
     topics = {file: id for file, id in agreed.items() if file != INDEX_NAME}
@@ -348,7 +355,7 @@ def _vanished(agreed: Mapping[str, str], incoming: Incoming) -> bool:
     return len(lost) >= _MANY and 2 * len(lost) > len(topics)
 
 
-def _told(taken: Taken) -> str:
+def _told(taken: PullPlan) -> str:
     files = (*taken.pulled, *taken.removed) or (INDEX_NAME,)
     more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
     return f"took in what the team changed: {files[0]}{more}"

@@ -12,27 +12,27 @@ from typing import Final
 
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.guard.secrets import find_secrets
-from sevenfold.memory.team.files import MOST, TOTAL, Incoming, Screen, shared_index
-from sevenfold.memory.team.git import Refusal
+from sevenfold.memory.team.files import MOST, TOTAL, IncomingFiles, TeamScreen, make_shared_index
+from sevenfold.memory.team.git import RefusedFile
 from sevenfold.memory.team.repository import LINE
 from sevenfold.memory.team.state import (
-    Names,
-    Ours,
+    FileNameSet,
+    LocalFiles,
     TeamState,
-    id_of_text,
-    suspicious_name,
-    wrong_name,
+    explain_bad_name,
+    explain_suspicious_name,
+    hash_blob,
 )
 
 _NAMED: Final = 50
 
 
 @dataclass(slots=True)
-class Offer:
+class PushPlan:
     """What is to be sent: None for a file that goes."""
 
     changes: dict[str, bytes | None] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[RefusedFile] = field(default_factory=list)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -45,15 +45,15 @@ class Offer:
         return tuple(sorted(file for file, data in self.changes.items() if data is None))
 
 
-class Offering:
+class PushPlanner:
     """One look at the folder after the remote was merged into it: every difference is our change."""
 
     def __init__(
         self,
         state: TeamState,
-        incoming: Incoming,
-        ours: Ours,
-        screen: Screen,
+        incoming: IncomingFiles,
+        ours: LocalFiles,
+        screen: TeamScreen,
         most: int = MOST,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
@@ -62,14 +62,14 @@ class Offering:
         self._most, self._go_on = most, go_on
         self._sizes = dict(incoming.sizes)
         self._total = sum(self._sizes.values())
-        self._names = Names()
+        self._names = FileNameSet()
         for file in (*incoming.files, *incoming.untaken):
             if file in ours.files or file not in state.agreed:  # the others are about to go
                 self._names.add(file)
 
-    def offer(self, theirs: str) -> Offer:
+    def offer(self, theirs: str) -> PushPlan:
         """All changes; `theirs` is the text of the remote's index."""
-        offer = Offer()
+        offer = PushPlan()
         files = {*self._ours.files, *self._state.agreed} - {INDEX_NAME}
         # What goes makes room, and what is known comes before what is new.
         for file in sorted(
@@ -77,11 +77,11 @@ class Offering:
         ):
             self._go_on()
             self._look_at(file, offer)
-        offer.refused += [Refusal(file, why, "here") for file, why in self._ours.held.items()]
+        offer.refused += [RefusedFile(file, why, "here") for file, why in self._ours.held.items()]
         self._look_at_index(offer, theirs)
         return offer
 
-    def _look_at(self, file: str, offer: Offer) -> None:
+    def _look_at(self, file: str, offer: PushPlan) -> None:
         mine, theirs = self._ours.ids.get(file), self._incoming.files.get(file)
         if self._ours.blocked(file) or mine == theirs:
             return
@@ -90,14 +90,14 @@ class Offering:
                 why = "the team has something of this name that was not taken; rename yours"
                 if self._incoming.cut and file not in self._incoming.untaken:
                     why = f"nobody knows what the team has there: {self._incoming.cut}"
-                offer.refused.append(Refusal(file, why, "here"))
+                offer.refused.append(RefusedFile(file, why, "here"))
             return
         if mine is None:
             offer.changes[file] = None
             self._total -= self._sizes.pop(file, 0)
             return
         if why := self._wrong(file):
-            offer.refused.append(Refusal(file, why, "here"))
+            offer.refused.append(RefusedFile(file, why, "here"))
             return
         offer.changes[file] = data = self._ours.files[file]
         self._total += len(data) - self._sizes.get(file, 0)
@@ -108,11 +108,11 @@ class Offering:
         return file not in self._incoming.files and file not in self._state.agreed
 
     def _wrong(self, file: str) -> str:
-        if why := wrong_name(file):
+        if why := explain_bad_name(file):
             return f"{why}; rename it"
         if other := self._names.clash(file):
             return f"some systems take its name for that of {other!r}; rename it"
-        if self._is_new(file) and (why := suspicious_name(file)) and not find_secrets(file):
+        if self._is_new(file) and (why := explain_suspicious_name(file)) and not find_secrets(file):
             return f"{why}; rename it"
         return self._no_room(file) or self._screen.leaving(file, self._ours.files[file])
 
@@ -125,18 +125,18 @@ class Offering:
             return f"the team's memory would have more than {TOTAL:,} bytes; remove some"
         return ""
 
-    def _look_at_index(self, offer: Offer, theirs: str) -> None:
+    def _look_at_index(self, offer: PushPlan, theirs: str) -> None:
         """The remote's index is about what the remote has, ours about what is here."""
         there = self._incoming.files.get(INDEX_NAME)
         waits = self._incoming.unknown(INDEX_NAME) or there != self._state.agreed.get(INDEX_NAME)
         if waits or INDEX_NAME not in self._ours.files or self._ours.blocked(INDEX_NAME):
             return
-        new = shared_index(self._ours.index, theirs, self._here(), self._shared(offer.changes))
+        new = make_shared_index(self._ours.index, theirs, self._here(), self._shared(offer.changes))
         data = new.encode("utf-8", "surrogateescape")
-        if id_of_text(data) == there or (not new.strip() and there is None):
+        if hash_blob(data) == there or (not new.strip() and there is None):
             return
         if why := self._screen.leaving(INDEX_NAME, data):
-            offer.refused.append(Refusal(INDEX_NAME, why, "here"))
+            offer.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         else:
             offer.changes[INDEX_NAME] = data
 
@@ -151,7 +151,7 @@ class Offering:
         return {file: self._ours.names.get(file, "") for file in sorted(every)}
 
 
-def message(
+def format_commit_message(
     changes: Mapping[str, bytes | None], known: Mapping[str, str], old: Mapping[str, float]
 ) -> str:
     """What a commit says: a sentence, then the files; and of those that are older than it, since when."""

@@ -21,9 +21,9 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Mistake
-from sevenfold.memory.history.objects import BLOB, COMMIT, TREE, Objects
-from sevenfold.memory.team.git import Address, Git, GitFailed
+from sevenfold.core.errors import Mistake
+from sevenfold.memory.history.objects import BLOB, COMMIT, TREE, ObjectStore
+from sevenfold.memory.team.git import GitFailed, RemoteAddress, TeamGit
 from sevenfold.memory.topic_file import read_topic
 
 FOLDER: Final = b"40000"
@@ -37,13 +37,13 @@ _AT_ONCE_TREES: Final = 16 << 20
 """Bytes of folders that are read in one go."""
 _ENTRY: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
 
-Read = Callable[[Sequence[str]], Mapping[str, bytes]]
+ReadBlobs = Callable[[Sequence[str]], Mapping[str, bytes]]
 """The raw objects of some ids; those that are missing are left out."""
-Sizes = Callable[[Sequence[str]], Mapping[str, int]]
+BlobSizes = Callable[[Sequence[str]], Mapping[str, int]]
 """The bytes of each, without reading it."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class TreeEntry(msgspec.Struct, frozen=True, gc=False):
     """One file of a tree, or what else has its place there."""
 
     path: bytes
@@ -51,10 +51,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     id: str
 
 
-class Tree(msgspec.Struct, frozen=True):
+class CommitTree(msgspec.Struct, frozen=True):
     """All that is in a commit."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[TreeEntry, ...] = ()
     folders: dict[bytes, bytes] = {}
     """The raw folders by their path; the whole tree has the empty one."""
     cut: str = ""
@@ -63,7 +63,7 @@ class Tree(msgspec.Struct, frozen=True):
     """The folders that were not looked at."""
 
 
-def parsed(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+def parse_tree(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Mode, name and id of each entry of one folder."""
     at = 0
     while at < len(raw):
@@ -74,9 +74,11 @@ def parsed(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         at = match.end()
 
 
-def walked(root: str, read: Read, sizes: Sizes, go_on: Callable[[], None] = lambda: None) -> Tree:
+def walk_tree(
+    root: str, read: ReadBlobs, sizes: BlobSizes, go_on: Callable[[], None] = lambda: None
+) -> CommitTree:
     """Everything below a folder, level by level, as far as the limits go; `go_on` may raise."""
-    walk = _Walk(read, sizes, go_on)
+    walk = _TreeWalk(read, sizes, go_on)
     level = [(b"", root)]
     for _ in range(DEEPEST + 1):
         level = walk.level(level)
@@ -84,16 +86,16 @@ def walked(root: str, read: Read, sizes: Sizes, go_on: Callable[[], None] = lamb
             break
     for path, _ in level:
         walk.leave(path, "its folders are too deep")
-    return Tree(tuple(walk.entries), walk.folders, walk.why, frozenset(walk.unread))
+    return CommitTree(tuple(walk.entries), walk.folders, walk.why, frozenset(walk.unread))
 
 
-class _Walk:
+class _TreeWalk:
     """One walk: what was found, and what was not looked at and why."""
 
-    def __init__(self, read: Read, sizes: Sizes, go_on: Callable[[], None]) -> None:
+    def __init__(self, read: ReadBlobs, sizes: BlobSizes, go_on: Callable[[], None]) -> None:
         self._read, self._sizes, self._go_on = read, sizes, go_on
         self._room = MOST
-        self.entries: list[Entry] = []
+        self.entries: list[TreeEntry] = []
         self.folders: dict[bytes, bytes] = {}
         self.unread: list[bytes] = []
         self.why = ""
@@ -127,13 +129,13 @@ class _Walk:
     def _listed(self, path: bytes, raw: bytes, below: list[tuple[bytes, str]]) -> bool:
         """Whether there was room for all that is in the folder; otherwise for nothing."""
         inside = path + b"/" if path else b""
-        found: list[Entry] = []
+        found: list[TreeEntry] = []
         folders: list[tuple[bytes, str]] = []
-        for mode, name, id in parsed(raw):
+        for mode, name, id in parse_tree(raw):
             if mode.lstrip(b"0") == FOLDER:
                 folders.append((inside + name, id.hex()))
             else:
-                found.append(Entry(inside + name, mode, id.hex()))
+                found.append(TreeEntry(inside + name, mode, id.hex()))
             self._room -= 1
             if self._room < 0:
                 return False
@@ -161,7 +163,7 @@ def _portions(
     yield some
 
 
-def edited(
+def edit_tree(
     folders: Mapping[bytes, bytes],
     changes: Mapping[bytes, str | None],
     put: Callable[[bytes], bytes],
@@ -179,14 +181,14 @@ def edited(
             below.setdefault(first, {})[rest] = id
         else:
             here[first] = None if id is None else bytes.fromhex(id)
-    old = list(parsed(folders.get(under, b"")))
+    old = list(parse_tree(folders.get(under, b"")))
     kept = [one for one in old if not _replaced(one, here, below)]
     kept += [(FILE, name, id) for name, id in here.items() if id is not None]
     for name, inside in below.items():
         path = under + b"/" + name if under else name
         if path not in folders and any(_replaced(one, {}, {name: None}) for one in old):
             raise GitFailed("the team's repository is too large: a folder in it was not looked at")
-        new = edited(folders, inside, put, path)
+        new = edit_tree(folders, inside, put, path)
         kept += [(FOLDER, name, new)] if new is not None else []
     return put(_raw(kept)) if kept else None
 
@@ -226,7 +228,7 @@ _LINE: Final = re.compile(rf"^{LINE} (\d{{1,11}}) (.+)$", re.MULTILINE)
 _HEAD: Final = re.compile(r"(\d{1,11})(?: ([0-9a-f ]*))?")
 
 
-class Written(msgspec.Struct, frozen=True):
+class WriteTime(msgspec.Struct, frozen=True):
     """When a file was written, at the latest."""
 
     at: float
@@ -234,9 +236,9 @@ class Written(msgspec.Struct, frozen=True):
     """Whether it was just then; else it may be older."""
 
 
-def times_in(log: str) -> dict[str, Written]:
+def parse_log_times(log: str) -> dict[str, WriteTime]:
     """The times that a log tells, the newest commit first."""
-    found: dict[str, Written] = {}
+    found: dict[str, WriteTime] = {}
     for commit in log.split("\x01"):
         head, _, rest = commit.partition("\x02")
         message, _, names = rest.rpartition("\x02")
@@ -247,11 +249,11 @@ def times_in(log: str) -> dict[str, Written]:
         for name in filter(None, (name.strip("\n") for name in names.split("\0"))):
             if name not in found:
                 sure = bool(parents) or name in told
-                found[name] = Written(min(told.get(name, at), at), sure)
+                found[name] = WriteTime(min(told.get(name, at), at), sure)
     return found
 
 
-def time_of(data: bytes, written: Written) -> float:
+def find_memory_time(data: bytes, written: WriteTime) -> float:
     """Of a memory with this text."""
     origin = None if written.sure else read_topic(data, "").origin
     if origin is None:
@@ -287,7 +289,7 @@ _DAMAGED: Final = re.compile(
 """What git says of a repository that a crash has damaged."""
 
 
-class Heads(msgspec.Struct, frozen=True):
+class RemoteHeads(msgspec.Struct, frozen=True):
     """The branches of a remote, and which of them is the main one."""
 
     branches: tuple[str, ...]
@@ -297,12 +299,12 @@ class Heads(msgspec.Struct, frozen=True):
 class TeamRepository:
     """One repository of ours that stands for the team's."""
 
-    def __init__(self, path: Path, git: Git) -> None:
+    def __init__(self, path: Path, git: TeamGit) -> None:
         self.path, self.git = path, git
-        self._objects = Objects(path)
+        self._objects = ObjectStore(path)
         self._roots: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
-        self._walked: tuple[str, Tree] = "", Tree()
+        self._walked: tuple[str, CommitTree] = "", CommitTree()
 
     # --- the remote -----------------------------------------------------------------------------------
 
@@ -324,10 +326,16 @@ class TeamRepository:
     def make(self, path: str) -> None:
         """Make the remote, a bare repository on this machine."""
         self.git.far(
-            Address(path, path), "init", "--quiet", "--bare", "--initial-branch=main", "--", path
+            RemoteAddress(path, path),
+            "init",
+            "--quiet",
+            "--bare",
+            "--initial-branch=main",
+            "--",
+            path,
         )
 
-    def heads(self, remote: Address) -> Heads:
+    def heads(self, remote: RemoteAddress) -> RemoteHeads:
         """What branches the remote has; none when it is empty."""
         said = self.git.far(remote, "ls-remote", "--symref", "--", remote.given)
         found, main = [], ""
@@ -339,9 +347,9 @@ class TeamRepository:
                 main = first.removeprefix("ref: refs/heads/")
             elif name.startswith("refs/heads/"):
                 found.append(name.removeprefix("refs/heads/"))
-        return Heads(tuple(found), main if main in found else "")
+        return RemoteHeads(tuple(found), main if main in found else "")
 
-    def fetch(self, remote: Address, branch: str, depth: int = 1) -> str | None:
+    def fetch(self, remote: RemoteAddress, branch: str, depth: int = 1) -> str | None:
         """The newest commits of the remote, with all they hold; None when it has no such branch."""
         wanted = f"+refs/heads/{branch}:{TIP}"
         words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap="]
@@ -361,7 +369,7 @@ class TeamRepository:
         self._roots[said[0]] = said[1]
         return said[0]
 
-    def descends(self, remote: Address, branch: str, tip: str, old: str) -> bool:
+    def descends(self, remote: RemoteAddress, branch: str, tip: str, old: str) -> bool:
         """Whether a commit that was fetched is a later one than `old`: as far as can be found out."""
         head = self.git.local("cat-file", "commit", tip).partition(b"\n\n")[0]
         if f"parent {old}".encode("ascii") in head.splitlines():
@@ -373,15 +381,15 @@ class TeamRepository:
                 return True
         return False
 
-    def times(self, commit: str) -> dict[str, Written]:
+    def times(self, commit: str) -> dict[str, WriteTime]:
         """When each file was written, as far as the commits tell that were fetched."""
         try:
             said = self.git.local("log", f"--max-count={_PAST[-1]}", *LOGGED, commit)
         except GitFailed:  # then they are from now
             return {}
-        return times_in(said.decode("utf-8", "replace"))
+        return parse_log_times(said.decode("utf-8", "replace"))
 
-    def push(self, remote: Address, branch: str, commit: str) -> None:
+    def push(self, remote: RemoteAddress, branch: str, commit: str) -> None:
         """Send a commit; `Behind` when somebody else was faster."""
         words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
         target = f"{commit}:refs/heads/{branch}"
@@ -391,17 +399,17 @@ class TeamRepository:
         """Put many small packs together; that it fails costs nothing but space."""
         if sum(1 for _ in self._objects.packs.glob("*.pack")) > _PACKS:
             with contextlib.suppress(GitFailed):
-                self.git.far(Address(str(self.path)), "gc", "--quiet")
+                self.git.far(RemoteAddress(str(self.path)), "gc", "--quiet")
 
     # --- reading --------------------------------------------------------------------------------------
 
-    def tree(self, commit: str | None) -> Tree:
+    def tree(self, commit: str | None) -> CommitTree:
         """Everything in a commit that was fetched."""
         if commit is None:
-            return Tree()
+            return CommitTree()
         root = self._roots[commit]
         if self._walked[0] != root:  # a session asks again and again, and mostly nothing is new
-            self._walked = root, walked(root, self._batch, self.sizes, self.git.go_on)
+            self._walked = root, walk_tree(root, self._batch, self.sizes, self.git.go_on)
         return self._walked[1]
 
     def sizes(self, ids: Sequence[str]) -> dict[str, int]:
@@ -441,7 +449,7 @@ class TeamRepository:
 
     def commit(
         self,
-        tree: Tree,
+        tree: CommitTree,
         parent: str | None,
         changes: Mapping[str, bytes | None],
         message: str,
@@ -455,7 +463,7 @@ class TeamRepository:
             file.encode("utf-8"): None if data is None else put(BLOB, data).hex()
             for file, data in changes.items()
         }
-        root = edited(tree.folders, ids, lambda raw: put(TREE, raw))
+        root = edit_tree(tree.folders, ids, lambda raw: put(TREE, raw))
         name, email = self.author()
         who = f"{name} <{email}> {max(0, int(at))} +0000"
         lines = [f"tree {(root or put(TREE, b'')).hex()}"]
@@ -496,13 +504,13 @@ def _parsed(said: bytes) -> dict[str, bytes]:
     return found
 
 
-TextsRead = Callable[[Sequence[str]], Mapping[str, bytes]]
+ReadTexts = Callable[[Sequence[str]], Mapping[str, bytes]]
 
 
-class Texts:
+class BlobTexts:
     """Reads each text once."""
 
-    def __init__(self, read: TextsRead) -> None:
+    def __init__(self, read: ReadTexts) -> None:
         self._read = read
         self._known: dict[str, bytes | None] = {"": None}
 

@@ -22,21 +22,21 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.errors import Refused, StorageFailure
+from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.files import HEAD
-from sevenfold.memory.folder.folder import A_SECRET, SHARED, Desk
+from sevenfold.memory.folder.folder import A_SECRET, SHARED, FolderTransaction
 from sevenfold.memory.folder.names import (
     COPY,
     ENDING,
     INDEX_NAME,
     TEAM,
+    explain_bad_file,
     is_copy,
-    key,
-    wrong_with_file,
+    make_file_key,
 )
 from sevenfold.memory.guard.injection import find_instructions
-from sevenfold.memory.history.objects import BLOB, id_of
-from sevenfold.memory.team.git import NoTeam, Refusal, Status, Synced
+from sevenfold.memory.history.objects import BLOB, hash_object
+from sevenfold.memory.team.git import NoTeam, RefusedFile, SyncResult, TeamStatus
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
 STATE: Final = "team"
@@ -45,14 +45,14 @@ FILE: Final = "team.json"
 _LIMIT: Final = 64 << 20
 
 
-class Left(msgspec.Struct, frozen=True):
+class RejectedVersion(msgspec.Struct, frozen=True):
     """A version in the remote that was looked at and not taken, and why."""
 
     id: str
     why: str
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedMerge(msgspec.Struct, frozen=True):
     """A text that was put together of both sides and is about to be written."""
 
     merged: str
@@ -68,17 +68,17 @@ class TeamState(msgspec.Struct):
     tip: str = ""
     """The newest commit of the remote that was seen."""
     agreed: dict[str, str] = {}
-    left: dict[str, Left] = {}
-    planned: dict[str, Planned] = {}
+    left: dict[str, RejectedVersion] = {}
+    planned: dict[str, PlannedMerge] = {}
     released: set[str] = set()
     """Digests of what the user lets pass although it looks like a secret."""
     synced: float | None = None
     offline: str | None = None
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
     more_refused: int = 0
 
 
-class StateFile:
+class TeamStateFile:
     """Where it is kept."""
 
     def __init__(self, folder: Path) -> None:
@@ -104,7 +104,7 @@ class StateFile:
         write_atomic(self.path, msgspec.json.encode(state), nofollow=True)
 
 
-def release_of(data: bytes) -> str:
+def release_key(data: bytes) -> str:
     """By what a release is known: the text itself is kept nowhere."""
     return hashlib.sha256(data).hexdigest()
 
@@ -117,16 +117,16 @@ _STEM: Final = 100
 """Bytes of a name that its conflict copy keeps."""
 
 
-def wrong_name(file: str) -> str:
+def explain_bad_name(file: str) -> str:
     """Why this cannot be a file of the team; empty when it can. `file` is relative to its folder."""
-    if why := wrong_with_file(f"{TEAM}{file}", file == INDEX_NAME):
+    if why := explain_bad_file(f"{TEAM}{file}", file == INDEX_NAME):
         return why
     if unicodedata.normalize("NFC", file) != file:
         return "its name is not written with composed characters (NFC)"
     return ""
 
 
-def suspicious_name(file: str) -> str:
+def explain_suspicious_name(file: str) -> str:
     """Why a name that somebody else chose is not shown to the agent; empty when it may be.
 
     The index shows names, and a sentence can be one.
@@ -142,7 +142,7 @@ def suspicious_name(file: str) -> str:
     return ""
 
 
-class Names:
+class FileNameSet:
     """Names in use. Two of them clash when some system takes them for one, or one is in the other's way."""
 
     def __init__(self) -> None:
@@ -150,22 +150,22 @@ class Names:
         self._folders: dict[str, str] = {}
 
     def add(self, file: str) -> None:
-        self._files[key(file)] = file
+        self._files[make_file_key(file)] = file
         for folder in _above(file):
-            self._folders.setdefault(key(folder), folder)
+            self._folders.setdefault(make_file_key(folder), folder)
 
     def clash(self, file: str) -> str:
         """The name in use with which this one clashes; empty when there is none."""
-        same = self._files.get(key(file), file)
+        same = self._files.get(make_file_key(file), file)
         if same != file:
             return same
-        if key(file) in self._folders:
-            return self._folders[key(file)]
+        if make_file_key(file) in self._folders:
+            return self._folders[make_file_key(file)]
         for folder in _above(file):
-            if key(folder) in self._files:
-                return self._files[key(folder)]
-            if self._folders.get(key(folder), folder) != folder:
-                return self._folders[key(folder)]
+            if make_file_key(folder) in self._files:
+                return self._files[make_file_key(folder)]
+            if self._folders.get(make_file_key(folder), folder) != folder:
+                return self._folders[make_file_key(folder)]
         return ""
 
 
@@ -174,7 +174,7 @@ def _above(file: str) -> list[str]:
     return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
-def copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> str:
+def choose_copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> str:
     """Where the version that lost is kept: named after its text, so that all get the same and one copy.
 
     `usable` says whether a name is free, or holds these very bytes.
@@ -184,11 +184,11 @@ def copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> str:
     last = last.encode("utf-8")[:_STEM].decode("utf-8", "ignore").rstrip(" .")
     digest = hashlib.sha256(data).hexdigest()
     names = [f"{folder}{slash}{last}.conflict-{digest[:n]}{ENDING}" for n in (8, 16, 32, 64)]
-    return next((name for name in names if usable(name) and not wrong_name(name)), names[-1])
+    return next((name for name in names if usable(name) and not explain_bad_name(name)), names[-1])
 
 
 @dataclass(slots=True)
-class Ours:
+class LocalFiles:
     """Files are named relative to the folder of the team."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -213,14 +213,14 @@ class Ours:
         return next((self.held[one] for one in tries if one in self.held), "")
 
 
-def id_of_text(data: bytes) -> str:
+def hash_blob(data: bytes) -> str:
     """The name git gives to a text."""
-    return id_of(BLOB, data).hex()
+    return hash_object(BLOB, data).hex()
 
 
-def read_ours(desk: Desk) -> Ours:
+def read_local_files(desk: FolderTransaction) -> LocalFiles:
     """Everything in the folder; `Refused` when the folder itself cannot be trusted."""
-    found = Ours()
+    found = LocalFiles()
     for odd in desk.listing.odd:
         if odd.file in (".", TEAM.rstrip("/")):
             raise Refused(f"{desk.folder / odd.file} is not synchronised: {odd.why}")
@@ -237,7 +237,7 @@ def read_ours(desk: Desk) -> Ours:
     return found
 
 
-def _read(desk: Desk, file: str, inner: str, found: Ours) -> None:
+def _read(desk: FolderTransaction, file: str, inner: str, found: LocalFiles) -> None:
     try:
         data, stamp = desk.at.read(file, HEAD + 1)
     except (StorageFailure, Refused) as error:
@@ -247,7 +247,7 @@ def _read(desk: Desk, file: str, inner: str, found: Ours) -> None:
         found.held[inner] = "it is being written"
         return
     found.files[inner] = data
-    found.ids[inner] = id_of_text(data)
+    found.ids[inner] = hash_blob(data)
     found.times[inner] = stamp.modified / 1e9
     row = desk.ledger.rows.get(file)
     if row is not None and row.held == A_SECRET:
@@ -259,7 +259,7 @@ def _read(desk: Desk, file: str, inner: str, found: Ours) -> None:
 _NAMED: Final = 5
 
 
-def told(synced: Synced) -> str:
+def describe_sync(synced: SyncResult) -> str:
     """One line about a sync."""
     done = {
         "took": synced.pulled,
@@ -267,7 +267,7 @@ def told(synced: Synced) -> str:
         "sent": synced.pushed,
         "sent the removal of": synced.removed_there,
     }
-    parts = [f"{what} {named(files)}" for what, files in done.items() if files]
+    parts = [f"{what} {format_file_names(files)}" for what, files in done.items() if files]
     if synced.offline is not None:
         first = f"{', '.join(parts)}; " if parts else ""
         return (
@@ -282,31 +282,31 @@ def told(synced: Synced) -> str:
     return f"{done_now}; {what} ('sevenfold team status' names {which})"
 
 
-def remarks(synced: Synced) -> list[str]:
+def list_remarks(synced: SyncResult) -> list[str]:
     """What else there is to know about a sync, a sentence each: nothing that the last one said."""
-    lines = [synced.note, conflicted(synced), *refusals(synced.fresh, 0)]
+    lines = [synced.note, describe_conflicts(synced), *format_refusals(synced.fresh, 0)]
     return [line for line in lines if line]
 
 
-def named(files: Sequence[str]) -> str:
+def format_file_names(files: Sequence[str]) -> str:
     """Some files, the first ones by name."""
     more = len(files) - _NAMED
     return ", ".join(files[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def conflicted(synced: Synced) -> str:
+def describe_conflicts(synced: SyncResult) -> str:
     """What to do about the copies that a sync made; empty when it made none."""
     if not synced.conflicts:
         return ""
     copies = [f"{TEAM}{file}" for file in synced.conflicts]
     return (
         "you and the team changed the same lines: theirs keeps the name, yours is in "
-        f"{named(copies)}; put them together and remove the copy: "
+        f"{format_file_names(copies)}; put them together and remove the copy: "
         f"sevenfold memory rm {shlex.quote(copies[0])}"
     )
 
 
-def refusals(refused: Sequence[Refusal], more: int) -> list[str]:
+def format_refusals(refused: Sequence[RefusedFile], more: int) -> list[str]:
     """One line for each file that did not go the way of the others."""
     lines = [
         f"{'not sent' if one.side == 'here' else 'not taken'}: {one.file}: {one.why}"
@@ -315,17 +315,20 @@ def refusals(refused: Sequence[Refusal], more: int) -> list[str]:
     return [*lines, f"and {more:,} more that were not taken or not sent"] if more else lines
 
 
-def standing(status: Status) -> list[str]:
+def describe_status(status: TeamStatus) -> list[str]:
     """How a team memory stands, line by line."""
     lines = [f"remote: {status.remote}, branch {status.branch}"]
-    lines.append(f"not sent yet: {named(status.ahead) if status.ahead else 'nothing'}")
+    lines.append(f"not sent yet: {format_file_names(status.ahead) if status.ahead else 'nothing'}")
     if status.offline is not None:
         lines.append(f"offline: {status.offline}")
     else:
-        lines.append(f"not taken yet: {named(status.behind) if status.behind else 'nothing'}")
+        lines.append(
+            f"not taken yet: {format_file_names(status.behind) if status.behind else 'nothing'}"
+        )
     if status.conflicts:
         copies = [f"{TEAM}{file}" for file in status.conflicts]
         lines.append(
-            f"copies to be put together: {named(copies)}; 'sevenfold memory rm FILE' removes one"
+            f"copies to be put together: {format_file_names(copies)}; 'sevenfold memory "
+            "rm FILE' removes one"
         )
-    return lines + refusals(status.refused, status.more_refused)
+    return lines + format_refusals(status.refused, status.more_refused)

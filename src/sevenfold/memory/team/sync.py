@@ -28,28 +28,41 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Emit, Notice
-from sevenfold.memory.folder.folder import Desk
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.folder.folder import FolderTransaction
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM
-from sevenfold.memory.recalled import DAY
+from sevenfold.memory.recall_results import DAY
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.team.files import MOST, Incoming, Screen, looked_over
-from sevenfold.memory.team.git import Address, Behind, GitFailed, Refusal, Synced, bounded
-from sevenfold.memory.team.pull import Taken, Taking
-from sevenfold.memory.team.push import Offer, Offering, message
-from sevenfold.memory.team.repository import TeamRepository, Texts, Tree, Written
-from sevenfold.memory.team.state import (
-    Ours,
-    StateFile,
-    TeamState,
-    id_of_text,
-    read_ours,
-    release_of,
-    remarks,
+from sevenfold.memory.team.files import MOST, IncomingFiles, TeamScreen, screen_tree
+from sevenfold.memory.team.git import (
+    Behind,
+    GitFailed,
+    RefusedFile,
+    RemoteAddress,
+    SyncResult,
+    limit_refusals,
 )
-from sevenfold.protocols import Clock
-from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, failure, make_private_dir
+from sevenfold.memory.team.pull import PullMerge, PullPlan
+from sevenfold.memory.team.push import PushPlan, PushPlanner, format_commit_message
+from sevenfold.memory.team.repository import BlobTexts, CommitTree, TeamRepository, WriteTime
+from sevenfold.memory.team.state import (
+    LocalFiles,
+    TeamState,
+    TeamStateFile,
+    hash_blob,
+    list_remarks,
+    read_local_files,
+    release_key,
+)
+from sevenfold.storage.files import (
+    CLOEXEC,
+    NOFOLLOW,
+    PRIVATE_FILE,
+    make_private_dir,
+    make_storage_failure,
+)
 
 TRIES: Final = 8
 """How often a push is tried when others are faster."""
@@ -69,26 +82,26 @@ RESTORED: Final = (
 )
 
 
-class Remote(msgspec.Struct, frozen=True):
+class RemoteState(msgspec.Struct, frozen=True):
     """The remote as it is now."""
 
     tip: str | None
-    tree: Tree
-    incoming: Incoming
-    texts: Texts
+    tree: CommitTree
+    incoming: IncomingFiles
+    texts: BlobTexts
     rewound: bool = False
     """It is not what was there the last time with something more."""
-    times: dict[str, Written] = {}
+    times: dict[str, WriteTime] = {}
     """When its files were written, where any of them are new here."""
 
 
 @dataclass(slots=True)
-class Sync:
+class SyncRun:
     """One run. Whoever runs it has the lock for syncs."""
 
     store: MemoryStore
     repository: TeamRepository
-    file: StateFile
+    file: TeamStateFile
     state: TeamState
     clock: Clock
     most: int = MOST
@@ -98,23 +111,23 @@ class Sync:
     removed_here: set[str] = field(default_factory=set)
     removed_there: set[str] = field(default_factory=set)
     conflicts: set[str] = field(default_factory=set)
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[RefusedFile] = field(default_factory=list)
     note: str = ""
     seen: dict[str, str] = field(default_factory=dict)
     """The files here, with the ids of their texts, as they were when it was decided what to send."""
-    screen: Screen = field(init=False)
+    screen: TeamScreen = field(init=False)
     _late: str = ""
     _times: dict[str, float] = field(default_factory=dict)
-    _take_refused: list[Refusal] = field(default_factory=list)
+    _take_refused: list[RefusedFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.screen = Screen(self.state.released)
+        self.screen = TeamScreen(self.state.released)
 
     @property
-    def address(self) -> Address:
-        return Address(self.state.remote, self.state.path)
+    def address(self) -> RemoteAddress:
+        return RemoteAddress(self.state.remote, self.state.path)
 
-    def run(self) -> Synced:
+    def run(self) -> SyncResult:
         """Until both sides are the same, or it is clear why they cannot be."""
         self.repository.prepare()
         for number in range(TRIES):
@@ -146,7 +159,7 @@ class Sync:
             return False
         return True
 
-    def look(self) -> Remote:
+    def look(self) -> RemoteState:
         """Fetch, and judge what is there by name, kind and size."""
         try:
             remote = self._looked()
@@ -167,7 +180,7 @@ class Sync:
             return replace(remote, times=self.repository.times(remote.tip))
         return remote
 
-    def _looked(self) -> Remote:
+    def _looked(self) -> RemoteState:
         tip = self.repository.fetch(self.address, self.state.branch)
         if tip is None and self.state.tip:
             raise GitFailed(
@@ -178,17 +191,17 @@ class Sync:
         if tip is not None and old and tip != old:
             rewound = not self.repository.descends(self.address, self.state.branch, tip, old)
         tree = self.repository.tree(tip)
-        incoming = looked_over(
+        incoming = screen_tree(
             tree,
             self.repository.sizes,
             self.state.agreed,
-            lambda name: release_of(name) in self.state.released,
+            lambda name: release_key(name) in self.state.released,
             self.most,
             self.repository.git.go_on,
         )
-        return Remote(tip, tree, incoming, Texts(self.repository.read), rewound)
+        return RemoteState(tip, tree, incoming, BlobTexts(self.repository.read), rewound)
 
-    def _take(self, remote: Remote) -> None:
+    def _take(self, remote: RemoteState) -> None:
         taken = self.store.changing(lambda desk: self._taken(desk, remote))
         state, tip = self.state, remote.tip or ""
         known = (state.tip, state.agreed, state.left, state.planned)
@@ -200,9 +213,9 @@ class Sync:
         self.conflicts.update(copy for copy in taken.copies if taken.covers[copy])
         self._take_refused = taken.refused
 
-    def _taken(self, desk: Desk, remote: Remote) -> Taken:
+    def _taken(self, desk: FolderTransaction, remote: RemoteState) -> PullPlan:
         told = (self.state, remote.incoming, remote.texts, self.screen, remote.rewound)
-        taking = Taking(desk, *told)
+        taking = PullMerge(desk, *told)
         taken = taking.decide()
         self._remark(taking, remote.rewound)
         if taken.planned:
@@ -211,7 +224,7 @@ class Sync:
         taking.write(remote.times)
         return taken
 
-    def _remark(self, taking: Taking, rewound: bool) -> None:
+    def _remark(self, taking: PullMerge, rewound: bool) -> None:
         count = len(taking.kept)
         files = "1 file" if count == 1 else f"{count:,} files"
         if taking.lost:
@@ -219,44 +232,44 @@ class Sync:
         elif count:
             self.note = (REWOUND if rewound else VANISHED).format(files)
 
-    def _offer(self, remote: Remote) -> Offer:
-        ours = self.store.changing(read_ours)
+    def _offer(self, remote: RemoteState) -> PushPlan:
+        ours = self.store.changing(read_local_files)
         self.seen, self._times = ours.ids, ours.times
         return self.offered(remote, ours)
 
-    def offered(self, remote: Remote, ours: Ours) -> Offer:
+    def offered(self, remote: RemoteState, ours: LocalFiles) -> PushPlan:
         """What would be sent now."""
         id = remote.incoming.files.get(INDEX_NAME, "")
         same = id == ours.ids.get(INDEX_NAME)
         index = ours.files[INDEX_NAME] if same else remote.texts.get(id) or b""
         go_on = self.repository.git.go_on
-        offering = Offering(self.state, remote.incoming, ours, self.screen, self.most, go_on)
+        offering = PushPlanner(self.state, remote.incoming, ours, self.screen, self.most, go_on)
         return offering.offer(index.decode("utf-8", "surrogateescape"))
 
-    def _push(self, remote: Remote, offer: Offer) -> None:
+    def _push(self, remote: RemoteState, offer: PushPlan) -> None:
         state = self.state
         now = self.clock.now()
         old = {file: at for file, at in self._times.items() if 0 < at < now - DAY}
-        said = message(offer.changes, remote.incoming.files, old)
+        said = format_commit_message(offer.changes, remote.incoming.files, old)
         commit = self.repository.commit(remote.tree, remote.tip, offer.changes, said, now)
         self.repository.push(self.address, state.branch, commit)
         for file, data in offer.changes.items():
             if data is None:
                 state.agreed.pop(file, None)
             else:
-                state.agreed[file] = id_of_text(data)
+                state.agreed[file] = hash_blob(data)
         state.tip = commit
         self.pushed.update(offer.files)
         self.removed_there.update(offer.gone)
 
-    def _ended(self, offline: str | None) -> Synced:
+    def _ended(self, offline: str | None) -> SyncResult:
         state, known = self.state, {*self.state.refused}
         state.offline = offline
         if offline is None:
             state.synced = self.clock.now()
-            state.refused, state.more_refused = bounded(self.refused)
+            state.refused, state.more_refused = limit_refusals(self.refused)
         self.file.save(state)
-        return Synced(
+        return SyncResult(
             tuple(sorted(self.pulled)),
             tuple(sorted(self.pushed)),
             tuple(sorted(self.conflicts)),
@@ -276,26 +289,26 @@ LATEST: Final = 30.0
 """Seconds after which they are sent although there are still more."""
 
 
-class Syncing(Protocol):
+class TeamSync(Protocol):
     """What of a `Team` is needed here."""
 
-    def sync(self) -> Synced: ...
+    def sync(self) -> SyncResult: ...
     def unsent(self) -> bool: ...
     def stop(self) -> None: ...
 
 
-class Pushing:
+class SyncScheduler:
     """Runs the syncs of one session, one after another, each in a thread. All calls in its event loop."""
 
     def __init__(
         self,
-        team: Syncing,
+        team: TeamSync,
         folder: Path,
         clock: Clock,
         emit: Emit,
         *,
         quiet: float = QUIET,
-        taken: Callable[[Synced], None] | None = None,
+        taken: Callable[[SyncResult], None] | None = None,
     ) -> None:
         """`folder` is the memory folder; `taken` is told of every sync that changed files here."""
         self._team, self._clock, self._emit, self._quiet = team, clock, emit, quiet
@@ -382,12 +395,12 @@ class Pushing:
                 self._sent = seen
             self._tell(synced)
 
-    def _tell(self, synced: Synced) -> None:
+    def _tell(self, synced: SyncResult) -> None:
         if (synced.pulled or synced.removed_here) and self._taken is not None:
             self._taken(synced)
         if synced.offline is not None:
             self._say(f"The team memory is not synchronised: {synced.offline}.")
-        for line in remarks(synced):
+        for line in list_remarks(synced):
             self._say(f"Team memory: {line}.")
 
     def _say(self, text: str) -> None:
@@ -408,13 +421,13 @@ _LOOK: Final = 0.02
 
 
 @contextmanager
-def in_turn(lock: Path, stopped: Callable[[], bool]) -> Iterator[None]:
+def hold_sync_lock(lock: Path, stopped: Callable[[], bool]) -> Iterator[None]:
     """Waits until no other sync goes on. The system lets go of the lock when we die."""
     make_private_dir(lock.parent)
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
     except OSError as error:
-        raise failure(error, lock, "locked") from error
+        raise make_storage_failure(error, lock, "locked") from error
     until = time.monotonic() + PATIENCE
     try:
         while not _taken(fd):

@@ -21,28 +21,35 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sevenfold.errors import Mistake, StorageFailure
-from sevenfold.memory.folder.folder import Desk
+from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.folder.folder import FolderTransaction
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, is_copy
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.files import MOST
 from sevenfold.memory.team.git import (
-    Address,
-    Git,
     GitFailed,
-    Last,
-    Refusal,
-    Status,
-    Synced,
-    address_of,
-    bounded,
-    shown_name,
+    LastSync,
+    RefusedFile,
+    RemoteAddress,
+    SyncResult,
+    TeamGit,
+    TeamStatus,
+    format_foreign_name,
+    limit_refusals,
+    parse_address,
 )
-from sevenfold.memory.team.repository import SHA256, Heads, TeamRepository
-from sevenfold.memory.team.state import STATE, Ours, StateFile, TeamState, read_ours, release_of
-from sevenfold.memory.team.sync import Remote, Sync, in_turn
-from sevenfold.protocols import Clock
+from sevenfold.memory.team.repository import SHA256, RemoteHeads, TeamRepository
+from sevenfold.memory.team.state import (
+    STATE,
+    LocalFiles,
+    TeamState,
+    TeamStateFile,
+    read_local_files,
+    release_key,
+)
+from sevenfold.memory.team.sync import RemoteState, SyncRun, hold_sync_lock
 from sevenfold.storage.files import read_if_there
 
 _CONFIG: Final = 1 << 20
@@ -50,7 +57,7 @@ _NOT_BARE: Final = re.compile(r"^\s*bare\s*=\s*(false|no|off|0)\s*$", re.IGNOREC
 _SHA256: Final = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MULTILINE)
 
 
-def check_place(address: Address, project: Path | None) -> None:
+def check_remote_place(address: RemoteAddress, project: Path | None) -> None:
     """`Mistake` with the way out."""
     if not address.path:
         return
@@ -106,9 +113,9 @@ class Team:
         self._handled: dict[str, str] | None = None
         self._looked: object = None
         self._folder = store.state / STATE
-        self._file = StateFile(self._folder)
+        self._file = TeamStateFile(self._folder)
         repository = self._folder / "repository"
-        self._git = Git(repository, self._folder, environment)
+        self._git = TeamGit(repository, self._folder, environment)
         self._repository = TeamRepository(repository, self._git)
 
     @property
@@ -117,14 +124,14 @@ class Team:
         return self._file.there()
 
     @property
-    def last(self) -> Last:
+    def last(self) -> LastSync:
         """How the last sync went."""
         state = self._file.load()
-        return Last(state.synced, state.offline)
+        return LastSync(state.synced, state.offline)
 
     # --- begin ----------------------------------------------------------------------------------------
 
-    def init(self, remote: str, start: Path) -> Synced:
+    def init(self, remote: str, start: Path) -> SyncResult:
         """Begin a team in an empty repository; a folder on this machine is made when it is not there."""
         address, known = self._address(remote, start), self._known(remote, start)
         with self._alone():
@@ -141,7 +148,7 @@ class Team:
             state = TeamState(address.given, address.path, released=released)
             return self._begin(state, f"made the repository {address.shown}" if made else "")
 
-    def join(self, remote: str, start: Path) -> Synced:
+    def join(self, remote: str, start: Path) -> SyncResult:
         """Join the team whose repository this is; what lies in the folder already is merged in."""
         address, known = self._address(remote, start), self._known(remote, start)
         with self._alone():
@@ -157,40 +164,40 @@ class Team:
             branch = _branch(heads, address)
             return self._begin(TeamState(address.given, address.path, branch), "")
 
-    def _address(self, remote: str, start: Path) -> Address:
-        address = address_of(remote, start)
+    def _address(self, remote: str, start: Path) -> RemoteAddress:
+        address = parse_address(remote, start)
         for folder in (self.store.folder, self.store.state):
             if address.path and Path(address.path).is_relative_to(folder):
                 raise Mistake(f"{address.shown} is a part of the memory itself; use another folder")
-        check_place(address, self._project)
+        check_remote_place(address, self._project)
         return address
 
     def _known(self, remote: str, start: Path) -> TeamState | None:
         if not self.joined:
             return None
         known = self._file.load()
-        if known.remote != address_of(remote, start).given:
+        if known.remote != parse_address(remote, start).given:
             raise Mistake(
                 f"this memory is shared already, with the team at {_shown(known)}; to leave that team "
                 f"move {self._folder} away"
             )
         return known
 
-    def _made(self, address: Address) -> bool:
+    def _made(self, address: RemoteAddress) -> bool:
         place = Path(address.path)
         if not address.path or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
             return False
         self._repository.make(address.path)
         return True
 
-    def _begin(self, state: TeamState, note: str) -> Synced:
+    def _begin(self, state: TeamState, note: str) -> SyncResult:
         self.store.changing(_make_folder)
         self._file.save(state)
         return self._run(state, note)
 
     # --- go on ----------------------------------------------------------------------------------------
 
-    def sync(self) -> Synced:
+    def sync(self) -> SyncResult:
         """Take what the team changed and send what changed here."""
         if not self.joined:
             self._file.load()  # says that there is no team
@@ -198,7 +205,7 @@ class Team:
             with self._alone():
                 return self._run(self._file.load())
         except GitFailed as error:
-            return Synced(offline=str(error))
+            return SyncResult(offline=str(error))
 
     def unsent(self) -> bool:
         """Whether files here changed since the last sync, by whatever hand; what has not changed is not
@@ -210,7 +217,7 @@ class Team:
         }
         if stamps == self._looked:
             return False
-        ours = self.store.changing(read_ours)
+        ours = self.store.changing(read_local_files)
         known = self._handled if self._handled is not None else self._file.load().agreed
         if ours.ids != known:
             return True
@@ -221,7 +228,7 @@ class Team:
         """End a sync that goes on in another thread; the next one does what is left. Final."""
         self._git.stop()
 
-    def status(self) -> Status:
+    def status(self) -> TeamStatus:
         """How it stands now; what the remote has is asked for, and when it cannot be had, why."""
         state = self._file.load()
         sync = self._sync(state)
@@ -232,23 +239,25 @@ class Team:
                 remote, offline = sync.look(), None
         except GitFailed as error:
             offline = str(error)
-        ours = self.store.changing(read_ours)
+        ours = self.store.changing(read_local_files)
         refused, more = state.refused, state.more_refused
         held = {one.file for one in refused if one.side == "here"} if remote is None else set[str]()
         if remote is not None:
             offer = sync.offered(remote, ours)
-            left = [Refusal(file, one.why, "remote") for file, one in state.left.items()]
+            left = [RefusedFile(file, one.why, "remote") for file, one in state.left.items()]
             every = [*remote.incoming.refused, *left, *offer.refused]
-            refused, more = bounded(every)
+            refused, more = limit_refusals(every)
             held |= {one.file for one in every if one.side == "here"}
         ahead = [file for file in _ahead(state, ours) if file not in held]
         behind = _behind(state, remote) if remote is not None else ()
-        return Status(
+        return TeamStatus(
             _shown(state),
             state.branch,
-            tuple(shown_name(file) for file in ahead if shown_name(file) not in held),
-            tuple(map(shown_name, behind)),
-            tuple(map(shown_name, sorted(filter(is_copy, ours.files)))),
+            tuple(
+                format_foreign_name(file) for file in ahead if format_foreign_name(file) not in held
+            ),
+            tuple(map(format_foreign_name, behind)),
+            tuple(map(format_foreign_name, sorted(filter(is_copy, ours.files)))),
             refused,
             more,
             state.synced,
@@ -260,7 +269,7 @@ class Team:
         file = file.removeprefix(TEAM)
         with self._alone():
             state = self._file.load()
-            state.released |= {release_of(data) for data in self._held_back(file, state)}
+            state.released |= {release_key(data) for data in self._held_back(file, state)}
             state.left.pop(file, None)
             self._file.save(state)
 
@@ -271,7 +280,7 @@ class Team:
 
     def _held_back(self, file: str, state: TeamState) -> list[bytes]:
         """What of a file is not shared because it looks like a secret."""
-        ours, left = self.store.changing(read_ours), state.left.get(file)
+        ours, left = self.store.changing(read_local_files), state.left.get(file)
         texts = [ours.files.get(file), self._read(left.id) if left else None]
         found = [data for data in texts if data is not None and find_secrets(_text(data))]
         found += [file.encode("utf-8", "surrogateescape")] if find_secrets(file) else []
@@ -286,14 +295,14 @@ class Team:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        with in_turn(self._folder / "sync.lock", lambda: self._git.stopped):
+        with hold_sync_lock(self._folder / "sync.lock", lambda: self._git.stopped):
             yield
 
-    def _sync(self, state: TeamState) -> Sync:
+    def _sync(self, state: TeamState) -> SyncRun:
         told = (self._file, state, self._clock, self._most, self._pause)
-        return Sync(self.store, self._repository, *told)
+        return SyncRun(self.store, self._repository, *told)
 
-    def _run(self, state: TeamState, note: str = "") -> Synced:
+    def _run(self, state: TeamState, note: str = "") -> SyncResult:
         sync = self._sync(state)
         sync.note = note
         synced = sync.run()
@@ -304,7 +313,7 @@ class Team:
         return self._repository.read([id]).get(id)
 
 
-def _make_folder(desk: Desk) -> None:
+def _make_folder(desk: FolderTransaction) -> None:
     with desk.at.folder(TEAM.rstrip("/"), make=True):
         pass
 
@@ -314,10 +323,10 @@ def _text(data: bytes) -> str:
 
 
 def _shown(state: TeamState) -> str:
-    return Address(state.remote, state.path).shown
+    return RemoteAddress(state.remote, state.path).shown
 
 
-def _branch(heads: Heads, address: Address) -> str:
+def _branch(heads: RemoteHeads, address: RemoteAddress) -> str:
     for name in (heads.main, "main", "master"):
         if name in heads.branches:
             return name
@@ -326,13 +335,13 @@ def _branch(heads: Heads, address: Address) -> str:
     raise Mistake(f"{address.shown} has several branches and none of them is its main one")
 
 
-def _ahead(state: TeamState, ours: Ours) -> tuple[str, ...]:
+def _ahead(state: TeamState, ours: LocalFiles) -> tuple[str, ...]:
     every = {*ours.files, *state.agreed} - {INDEX_NAME}
     changed = [file for file in every if ours.ids.get(file) != state.agreed.get(file)]
     return tuple(sorted(file for file in changed if not ours.blocked(file)))
 
 
-def _behind(state: TeamState, remote: Remote) -> tuple[str, ...]:
+def _behind(state: TeamState, remote: RemoteState) -> tuple[str, ...]:
     files, left = remote.incoming.files, state.left
     every = {*files, *state.agreed} - {INDEX_NAME}
     changed = [file for file in every if files.get(file) != state.agreed.get(file)]

@@ -15,20 +15,20 @@ from math import dist, floor, log10
 from typing import Final, NamedTuple
 
 from sevenfold.replay.outcome import BESIDE
-from sevenfold.replay.results import Cost, Figures, Point
+from sevenfold.replay.results import ChartPoint, ReplayCost, ReplayFigures
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Characters that turn text round, hide something or are none."""
 
 
-def safe(text: str, most: int = 120) -> str:
+def escape_text(text: str, most: int = 120) -> str:
     """Text of somebody else's, as it may stand in a page: nothing in it is markup or invisible."""
     line = " ".join(text.split())
     line = "".join("\ufffd" if unicodedata.category(c) in _HIDDEN else c for c in line)
     return escape(line if len(line) <= most else f"{line[: most - 1]}…")
 
 
-def tokens(number: float) -> str:
+def format_tokens(number: float) -> str:
     """12345 -> 12.3k"""
     size = abs(number)
     if size < 1_000:
@@ -38,21 +38,21 @@ def tokens(number: float) -> str:
     return f"{number / 1_000_000:.2f}".rstrip("0").removesuffix(".") + "M"
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}\u00a0%"
 
 
-def amount(cost: Cost | None) -> str:
+def format_cost(cost: ReplayCost | None) -> str:
     """A cost in money where its price is known, else in tokens."""
     if cost is None:
         return "–"
     if cost.amount is None:
-        return tokens(cost.units)
-    sign = "$" if cost.currency == "USD" else f"{safe(cost.currency or '')} "
+        return format_tokens(cost.units)
+    sign = "$" if cost.currency == "USD" else f"{escape_text(cost.currency or '')} "
     return f"{sign}{cost.amount:,.2f}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5_400:
@@ -62,7 +62,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def steps(most: float, wanted: int = 4) -> list[float]:
+def choose_axis_steps(most: float, wanted: int = 4) -> list[float]:
     """Round numbers from nothing to about `most`, to draw lines at."""
     if most <= 0:
         return [0.0]
@@ -72,46 +72,51 @@ def steps(most: float, wanted: int = 4) -> list[float]:
     return [n * step for n in range(int(most / step) + 1)]
 
 
-def tag(name: str, body: str = "", **attributes: str | float) -> str:
+def format_tag(name: str, body: str = "", **attributes: str | float) -> str:
     """An element; `_` in the name of an attribute is `-`, and `class_` is `class`."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{number(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{format_number(value)}"'
         for key, value in attributes.items()
     )
     return f"<{name}{written}>{body}</{name}>"
 
 
-def number(value: str | float) -> str:
+def format_number(value: str | float) -> str:
     if isinstance(value, str):
         return escape(value)
     return f"{value:.1f}".removesuffix(".0")
 
 
-def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    return tag("text", safe(text), x=x, y=y, class_=f"label {kind}".strip(), text_anchor=anchor)
+def draw_label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    return format_tag(
+        "text", escape_text(text), x=x, y=y, class_=f"label {kind}".strip(), text_anchor=anchor
+    )
 
 
-def line(points: Sequence[tuple[float, float]], kind: str) -> str:
-    return tag("polyline", points=_path(points), class_=kind)
+def draw_line(points: Sequence[tuple[float, float]], kind: str) -> str:
+    return format_tag("polyline", points=_path(points), class_=kind)
 
 
-def area(points: Sequence[tuple[float, float]], floor_at: float, kind: str) -> str:
+def draw_area(points: Sequence[tuple[float, float]], floor_at: float, kind: str) -> str:
     if not points:
         return ""
     closed = [(points[0][0], floor_at), *points, (points[-1][0], floor_at)]
-    return tag("polygon", points=_path(closed), class_=kind)
+    return format_tag("polygon", points=_path(closed), class_=kind)
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{number(x)},{number(y)}" for x, y in points)
+    return " ".join(f"{format_number(x)},{format_number(y)}" for x, y in points)
 
 
-def picture(id: str, title: str, about: str, width: float, height: float, body: str) -> str:
+def draw_picture(id: str, title: str, about: str, width: float, height: float, body: str) -> str:
     """A drawing with a name and a description for those who do not see it."""
-    head = f'<title id="{id}-t">{safe(title)}</title><desc id="{id}-d">{safe(about, 600)}</desc>'
+    head = (
+        f'<title id="{id}-t">{escape_text(title)}</title><desc '
+        f'id="{id}-d">{escape_text(about, 600)}</desc>'
+    )
     return (
-        f'<svg role="img" aria-labelledby="{id}-t {id}-d" viewBox="0 0 {number(width)} '
-        f'{number(height)}" preserveAspectRatio="xMinYMin meet">{head}{body}</svg>'
+        f'<svg role="img" aria-labelledby="{id}-t {id}-d" viewBox="0 0 {format_number(width)} '
+        f'{format_number(height)}" preserveAspectRatio="xMinYMin meet">{head}{body}</svg>'
     )
 
 
@@ -138,13 +143,13 @@ WORK: Final = {
 """Which lane a request beside the conversation belongs to."""
 
 
-def chart(id: str, title: str, known: Mapping[str, Figures], main: str) -> str:
+def draw_chart(id: str, title: str, known: Mapping[str, ReplayFigures], main: str) -> str:
     """`known`: what came of the session under each policy; `main` is the one drawn in full."""
     return _Chart(id, title, known, main).drawn()
 
 
 class _Chart:
-    def __init__(self, id: str, title: str, known: Mapping[str, Figures], main: str) -> None:
+    def __init__(self, id: str, title: str, known: Mapping[str, ReplayFigures], main: str) -> None:
         self._id, self._title, self._known, self._main = id, title, known, main
         every = [p for figures in known.values() for p in figures.points if p.kind not in BESIDE]
         self._points = [p for p in known[main].points if p.kind not in BESIDE]
@@ -168,7 +173,7 @@ class _Chart:
                 self._bottom(height - 6),
             )
         )
-        return picture(self._id, self._title, self._told(lanes), WIDTH, height, body)
+        return draw_picture(self._id, self._title, self._told(lanes), WIDTH, height, body)
 
     # --- places -----------------------------------------------------------------------------------------
 
@@ -186,11 +191,11 @@ class _Chart:
     # --- parts ------------------------------------------------------------------------------------------
 
     def _grid(self) -> str:
-        out = [label(8, TOP + 12, "tokens sent", "head")]
-        for at in steps(self._most):
+        out = [draw_label(8, TOP + 12, "tokens sent", "head")]
+        for at in choose_axis_steps(self._most):
             y = self._y(at)
-            out.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
-            out.append(label(LEFT - 6, y + 4, tokens(at), anchor="end"))
+            out.append(format_tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
+            out.append(draw_label(LEFT - 6, y + 4, format_tokens(at), anchor="end"))
         return "".join(out)
 
     def _silences(self, bottom: float) -> str:
@@ -201,32 +206,36 @@ class _Chart:
             gap = after.at - before.at
             if gap > SILENCE and before.at:
                 x = self._x(after.turn)
-                about = f"<title>{safe(f'silence of {span(gap)}')}</title>"
-                out.append(tag("line", about, x1=x, x2=x, y1=TOP, y2=bottom, class_="silence"))
+                about = f"<title>{escape_text(f'silence of {format_duration(gap)}')}</title>"
+                out.append(
+                    format_tag("line", about, x1=x, x2=x, y1=TOP, y2=bottom, class_="silence")
+                )
         return "".join(out)
 
     def _areas(self) -> str:
         sent = [(self._x(p.turn), self._y(p.context)) for p in self._points]
         read = [(self._x(p.turn), self._y(p.read)) for p in self._points]
-        return area(sent, TOP + PLOT, "sent") + area(read, TOP + PLOT, "read")
+        return draw_area(sent, TOP + PLOT, "sent") + draw_area(read, TOP + PLOT, "read")
 
     def _lines(self) -> str:
         out = []
         recorded = [(self._x(p.turn), self._y(p.recorded)) for p in self._points if p.recorded]
         if recorded:
-            out.append(line(recorded, "recorded"))
+            out.append(draw_line(recorded, "recorded"))
         for n, (name, figures) in enumerate(self._known.items()):
             points = [p for p in figures.points if p.kind not in BESIDE]
             kind = "main" if name == self._main else f"policy p{n % 6}"
-            out.append(line([(self._x(p.turn), self._y(p.context)) for p in points], kind))
+            out.append(draw_line([(self._x(p.turn), self._y(p.context)) for p in points], kind))
         return "".join(out)
 
     def _hits(self, top: float) -> str:
         """The share of each request that came from the cache, as a bar."""
         width = max(1.0, self._wide * 0.85)
-        out = [label(LEFT - 6, top + HITS / 2 + 4, "cache hit", anchor="end")]
+        out = [draw_label(LEFT - 6, top + HITS / 2 + 4, "cache hit", anchor="end")]
         out.append(
-            tag("rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame")
+            format_tag(
+                "rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame"
+            )
         )
         for p in self._points:
             share = min(1.0, p.read / p.context) if p.context else 0.0
@@ -234,36 +243,40 @@ class _Chart:
             high = HITS * (share if share >= 0.5 else 1 - share)
             y = top + HITS - high if kind == "hit" else top
             x = self._x(p.turn) - width / 2
-            out.append(tag("rect", x=x, y=y, width=width, height=high, class_=kind))
+            out.append(format_tag("rect", x=x, y=y, width=width, height=high, class_=kind))
         return "".join(out)
 
-    def _lanes(self) -> dict[str, list[tuple[Point, str]]]:
+    def _lanes(self) -> dict[str, list[tuple[ChartPoint, str]]]:
         """What each layer did and when; layers that did nothing have no lane."""
-        found: dict[str, list[tuple[Point, str]]] = {name: [] for name in LANES}
+        found: dict[str, list[tuple[ChartPoint, str]]] = {name: [] for name in LANES}
         for p in self._known[self._main].points:
             for did in p.happened:
                 found.setdefault(did.layer, []).append(
-                    (p, f"{did.what} ({tokens(did.tokens)} tokens)")
+                    (p, f"{did.what} ({format_tokens(did.tokens)} tokens)")
                 )
             if p.kind in WORK:
                 found[WORK[p.kind]].append((p, f"a request for {p.kind}"))
         return {name: did for name, did in found.items() if did}
 
-    def _lane(self, top: float, name: str, did: Sequence[tuple[Point, str]]) -> str:
+    def _lane(self, top: float, name: str, did: Sequence[tuple[ChartPoint, str]]) -> str:
         middle = top + LANE / 2
-        out = [label(LEFT - 6, middle + 4, name, anchor="end")]
-        out.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid"))
+        out = [draw_label(LEFT - 6, middle + 4, name, anchor="end")]
+        out.append(
+            format_tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid")
+        )
         kind = f"event {name.replace(' ', '-')}" if name in LANES else "event"
         for p, what in did:
             request = min(p.turn + 1, self._number)
-            about = f"<title>{safe(f'request {request}: {name}: {what}')}</title>"
+            about = f"<title>{escape_text(f'request {request}: {name}: {what}')}</title>"
             x = self._x(p.turn)
-            out.append(tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind))
+            out.append(
+                format_tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind)
+            )
         return "".join(out)
 
     def _bottom(self, y: float) -> str:
-        last = label(WIDTH - RIGHT, y, f"{self._number}", anchor="end")
-        return label(LEFT, y, "request 1") + (last if self._number > 1 else "")
+        last = draw_label(WIDTH - RIGHT, y, f"{self._number}", anchor="end")
+        return draw_label(LEFT, y, "request 1") + (last if self._number > 1 else "")
 
     def _told(self, lanes: Mapping[str, Sequence[object]]) -> str:
         """The drawing in words."""
@@ -273,7 +286,7 @@ class _Chart:
         requests = f"{self._number} request{'' if self._number == 1 else 's'}"
         return (
             f"Under {self._main} the {requests} of this session sent up to "
-            f"{tokens(largest)} tokens each, {hits:.0%} of all of them from the cache. "
+            f"{format_tokens(largest)} tokens each, {hits:.0%} of all of them from the cache. "
             f"{f'Layers: {did}.' if did else 'No layer did anything.'}"
         )
 
@@ -294,7 +307,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right and bottom."""
 
 
-class Place(NamedTuple):
+class LabelPlace(NamedTuple):
     """Where a name stands: its beginning, or its end where it stands to the left of the dot."""
 
     x: float
@@ -303,7 +316,7 @@ class Place(NamedTuple):
     box: Box
 
 
-def scatter(wholes: Mapping[str, Figures]) -> str:
+def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
     """The drawing; nothing where fewer than two policies can be compared with what was paid."""
     points = {
         name: (whole.extra_per_100, 100 * whole.of_paid)
@@ -315,18 +328,20 @@ def scatter(wholes: Mapping[str, Figures]) -> str:
     right = max(x for x, _ in points.values()) * 1.15 or 1.0
     costs = [y for _, y in points.values()]
     high = max(costs) * 1.03 or 1.0
-    low = max((y for y in steps(high, 10) if y <= 0.97 * min(costs)), default=0.0)
+    low = max((y for y in choose_axis_steps(high, 10) if y <= 0.97 * min(costs)), default=0.0)
     sx, sy = (
         (WIDTH_SCATTER - LEFT_SCATTER - RIGHT_SCATTER) / right,
         (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low),
     )
     dots = [(LEFT_SCATTER + x * sx, HEIGHT - BOTTOM - (y - low) * sy) for x, y in points.values()]
-    out = [label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")]
-    out.append(label(6, 14, "cost, % of paid", "head"))
-    for y in (low + step for step in steps(high - low)):
+    out = [
+        draw_label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")
+    ]
+    out.append(draw_label(6, 14, "cost, % of paid", "head"))
+    for y in (low + step for step in choose_axis_steps(high - low)):
         at = HEIGHT - BOTTOM - (y - low) * sy
         out.append(
-            tag(
+            format_tag(
                 "line",
                 x1=LEFT_SCATTER,
                 x2=WIDTH_SCATTER - RIGHT_SCATTER,
@@ -335,12 +350,15 @@ def scatter(wholes: Mapping[str, Figures]) -> str:
                 class_="grid",
             )
         )
-        out.append(label(LEFT_SCATTER - 6, at + 4, f"{y:g}", anchor="end"))
+        out.append(draw_label(LEFT_SCATTER - 6, at + 4, f"{y:g}", anchor="end"))
     floor = HEIGHT - BOTTOM + 16
-    out += [label(LEFT_SCATTER + x * sx, floor, f"{x:g}", anchor="middle") for x in steps(right)]
+    out += [
+        draw_label(LEFT_SCATTER + x * sx, floor, f"{x:g}", anchor="middle")
+        for x in choose_axis_steps(right)
+    ]
     out.append(_dots(points, dots))
     told = "; ".join(f"{name}: {_said(*point)}" for name, point in points.items())
-    return picture(
+    return draw_picture(
         "frontier", "Cost against reading back", told, WIDTH_SCATTER, HEIGHT, "".join(out)
     )
 
@@ -350,20 +368,27 @@ def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float,
     leaders = [dots[group[0]] for group in groups]
     every = list(points)
     names = [_named([every[n] for n in group]) for group in groups]
-    places = label_places(
+    places = place_labels(
         leaders, names, (LEFT_SCATTER, TOP_SCATTER - 8, WIDTH_SCATTER, HEIGHT - BOTTOM)
     )
     out = []
     for (x, y), place in zip(leaders, places, strict=True):
         if abs(place.y - 4 - y) >= LINE:  # so far off that a line leads there
-            out.append(tag("line", x1=x, y1=y, x2=place.x, y2=place.y - 4, class_="grid"))
+            out.append(format_tag("line", x1=x, y1=y, x2=place.x, y2=place.y - 4, class_="grid"))
     for group, (x, y), name, place in zip(groups, leaders, names, places, strict=True):
         about = "; ".join(f"{every[n]}: {_said(*points[every[n]])}" for n in group)
         kind = f"dot p{group[0] % 6}"
         out.append(
-            tag("circle", f"<title>{safe(about, 600)}</title>", cx=x, cy=y, r=DOT, class_=kind)
+            format_tag(
+                "circle",
+                f"<title>{escape_text(about, 600)}</title>",
+                cx=x,
+                cy=y,
+                r=DOT,
+                class_=kind,
+            )
         )
-        out.append(label(place.x, place.y, name, anchor=place.anchor))
+        out.append(draw_label(place.x, place.y, name, anchor=place.anchor))
     return "".join(out)
 
 
@@ -389,12 +414,12 @@ def _said(extra: float, cost: float) -> str:
     return f"{cost:.1f} % of paid, {extra:.1f} extra requests per 100"
 
 
-def label_places(
+def place_labels(
     dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box
-) -> list[Place]:
+) -> list[LabelPlace]:
     """A place for each name beside its dot, or above or below it: on no other name and on no dot."""
     taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
-    found: dict[int, Place] = {}
+    found: dict[int, LabelPlace] = {}
     for n in sorted(range(len(dots)), key=lambda n: dots[n][1]):
         wide = LETTER * len(names[n])
         choice = _places(*dots[n], wide, frame)
@@ -404,7 +429,7 @@ def label_places(
     return [found[n] for n in range(len(dots))]
 
 
-def _places(x: float, y: float, wide: float, frame: Box) -> Iterator[Place]:
+def _places(x: float, y: float, wide: float, frame: Box) -> Iterator[LabelPlace]:
     """Those inside the frame, nearest first."""
     for n in range(FAR):
         middle = y + LINE * ((n + 1) // 2) * (1 if n % 2 else -1)
@@ -414,10 +439,10 @@ def _places(x: float, y: float, wide: float, frame: Box) -> Iterator[Place]:
                 yield place
 
 
-def _beside(x: float, y: float, wide: float, side: str) -> Place:
+def _beside(x: float, y: float, wide: float, side: str) -> LabelPlace:
     start = x + DOT + 4 if side == "start" else x - DOT - 4 - wide
     box = start, y - LINE / 2, start + wide, y + LINE / 2
-    return Place(start if side == "start" else start + wide, y + 4, side, box)
+    return LabelPlace(start if side == "start" else start + wide, y + 4, side, box)
 
 
 def _inside(box: Box, frame: Box) -> bool:
@@ -436,7 +461,7 @@ LEAST: Final = 0.0005
 """Of the whole; smaller steps are left out."""
 
 
-class _Step:
+class _ScaleStep:
     def __init__(self, name: str, start: float, end: float, kind: str) -> None:
         self.name, self.start, self.end, self.kind = name, start, end, kind
 
@@ -445,31 +470,31 @@ class _Step:
         return self.end - self.start
 
 
-def waterfall(id: str, name: str, whole: Figures) -> str:
+def draw_waterfall(id: str, name: str, whole: ReplayFigures) -> str:
     """The bars of one policy."""
     bars = _steps(whole)
     most = max(max(bar.start, bar.end) for bar in bars) or 1.0
     scale = (WIDTH_WATERFALL - LEFT_WATERFALL - RIGHT_WATERFALL) / most
     height = (BAR + GAP) * len(bars) + 30
     out = []
-    for at in steps(most):
+    for at in choose_axis_steps(most):
         x = LEFT_WATERFALL + at * scale
-        out.append(tag("line", x1=x, x2=x, y1=4, y2=height - 22, class_="grid"))
-        out.append(label(x, height - 8, tokens(at), anchor="middle"))
+        out.append(format_tag("line", x1=x, x2=x, y1=4, y2=height - 22, class_="grid"))
+        out.append(draw_label(x, height - 8, format_tokens(at), anchor="middle"))
     for n, bar in enumerate(bars):
         out.append(_bar(bar, 6 + n * (BAR + GAP), scale))
     title = f"Cost by layer under {name}"
-    return picture(id, title, _told(name, bars), WIDTH_WATERFALL, height, "".join(out))
+    return draw_picture(id, title, _told(name, bars), WIDTH_WATERFALL, height, "".join(out))
 
 
-def _bar(bar: _Step, y: float, scale: float) -> str:
+def _bar(bar: _ScaleStep, y: float, scale: float) -> str:
     low, high = sorted((bar.start, bar.end))
-    value = tokens(bar.end) if bar.kind in ("whole", "paid") else f"{_signed(bar.change)}"
-    about = f"<title>{safe(f'{bar.name}: {value}')}</title>"
+    value = format_tokens(bar.end) if bar.kind in ("whole", "paid") else f"{_signed(bar.change)}"
+    about = f"<title>{escape_text(f'{bar.name}: {value}')}</title>"
     return "".join(
         (
-            label(LEFT_WATERFALL - 8, y + 13, bar.name, anchor="end"),
-            tag(
+            draw_label(LEFT_WATERFALL - 8, y + 13, bar.name, anchor="end"),
+            format_tag(
                 "rect",
                 about,
                 x=LEFT_WATERFALL + low * scale,
@@ -478,55 +503,57 @@ def _bar(bar: _Step, y: float, scale: float) -> str:
                 height=BAR,
                 class_=f"bar {bar.kind}",
             ),
-            label(LEFT_WATERFALL + high * scale + 6, y + 13, value),
+            draw_label(LEFT_WATERFALL + high * scale + 6, y + 13, value),
         )
     )
 
 
-def _steps(whole: Figures) -> list[_Step]:
+def _steps(whole: ReplayFigures) -> list[_ScaleStep]:
     end = whole.cost.units
     at = end + sum(layer.net for layer in whole.layers.values())
-    bars = [_Step("without its layers, estimated", 0.0, at, "whole")]
+    bars = [_ScaleStep("without its layers, estimated", 0.0, at, "whole")]
     for name, layer in whole.layers.items():
         for value, kind, words in (
             (-layer.saved, "saved", "saves"),
             (layer.cost, "spent", "costs"),
         ):
             if abs(value) > LEAST * max(end, 1.0):
-                bars.append(_Step(f"{name} {words}", at, at + value, kind))
+                bars.append(_ScaleStep(f"{name} {words}", at, at + value, kind))
                 at += value
-    bars.append(_Step("simulated", 0.0, end, "whole"))
+    bars.append(_ScaleStep("simulated", 0.0, end, "whole"))
     if whole.paid is not None:
         part = whole.paid_files < whole.files
         name = (
-            f"paid, {whole.paid_files:,} of {whole.files:,} sessions" if part else paid_name(whole)
+            f"paid, {whole.paid_files:,} of {whole.files:,} sessions"
+            if part
+            else name_paid_cost(whole)
         )
-        bars.append(_Step(name, 0.0, whole.paid.units, "paid"))
+        bars.append(_ScaleStep(name, 0.0, whole.paid.units, "paid"))
     return bars
 
 
-def paid_name(whole: Figures) -> str:
+def name_paid_cost(whole: ReplayFigures) -> str:
     """At another price than that of its models it is not what was paid."""
     return f"recorded, priced as {whole.paid_at}" if whole.paid_at else "really paid"
 
 
 def _signed(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{tokens(abs(value))}"
+    return f"{'−' if value < 0 else '+'}{format_tokens(abs(value))}"
 
 
-def _told(name: str, bars: Sequence[_Step]) -> str:
+def _told(name: str, bars: Sequence[_ScaleStep]) -> str:
     parts = [
-        f"{bar.name} {tokens(bar.end) if bar.kind in ('whole', 'paid') else _signed(bar.change)}"
+        f"{bar.name} {format_tokens(bar.end) if bar.kind in ('whole', 'paid') else _signed(bar.change)}"
         for bar in bars
     ]
     return f"In base-price tokens, under {name}: {', '.join(parts)}."
 
 
-def difference(cost: Cost, paid: Cost | None) -> str:
+def describe_difference(cost: ReplayCost, paid: ReplayCost | None) -> str:
     """What would have been saved, in words."""
     if paid is None or not paid.units:
         return ""
     change = 1 - cost.units / paid.units
     known = cost.amount is not None and paid.amount is not None
-    less = f" ({amount(Cost(0.0, abs((paid.amount or 0) - (cost.amount or 0)), cost.currency))})"
+    less = f" ({format_cost(ReplayCost(0.0, abs((paid.amount or 0) - (cost.amount or 0)), cost.currency))})"
     return f"{abs(change):.1%}{less if known else ''} {'less' if change >= 0 else 'more'} than was paid"

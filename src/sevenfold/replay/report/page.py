@@ -1,4 +1,4 @@
-"""Puts the page together. Every word that comes from a file goes through `safe`.
+"""Puts the page together. Every word that comes from a file goes through `escape_text`.
 
 The tables of the report.
 """
@@ -14,15 +14,15 @@ from typing import Final
 
 from sevenfold.replay.policies import DEFAULT, Policy
 from sevenfold.replay.report.charts import (
-    amount,
-    chart,
-    difference,
-    paid_name,
-    percent,
-    safe,
-    scatter,
-    tokens,
-    waterfall,
+    describe_difference,
+    draw_chart,
+    draw_scatter,
+    draw_waterfall,
+    escape_text,
+    format_cost,
+    format_percent,
+    format_tokens,
+    name_paid_cost,
 )
 from sevenfold.replay.results import (
     BY_RULE,
@@ -30,72 +30,76 @@ from sevenfold.replay.results import (
     GUESSED,
     LOOKS,
     NOT_CHARGED,
-    Cost,
-    Figures,
-    left_in_all,
-    total,
+    ReplayCost,
+    ReplayFigures,
+    sum_figures,
+    sum_left,
 )
-from sevenfold.replay.run import Replayed
+from sevenfold.replay.run import ReplayResult
 
 MOST_ERRORS: Final = 5
 """Shown of one file."""
 
 
-def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells are HTML already; the first of each row is its name."""
-    heads = "".join(f'<th scope="col">{safe(cell)}</th>' for cell in head)
+    heads = "".join(f'<th scope="col">{escape_text(cell)}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{row[0]}</th>{"".join(f"<td>{cell}</td>" for cell in row[1:])}</tr>'
         for row in rows
     )
     return (
-        f'<div class="scroll" role="region" aria-label="{safe(caption)}" tabindex="0"><table>'
-        f"<caption>{safe(caption)}</caption><thead><tr>{heads}</tr></thead>"
+        f'<div class="scroll" role="region" aria-label="{escape_text(caption)}" tabindex="0"><table>'
+        f"<caption>{escape_text(caption)}</caption><thead><tr>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def policies(wholes: Mapping[str, Figures]) -> str:
+def format_policies(wholes: Mapping[str, ReplayFigures]) -> str:
     head = (
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
         "extra per 100", "needed again", "robust", "by tokens", "compactions", "fidelity",
     )  # fmt: skip
     rows = [
         [
-            safe(name),
+            escape_text(name),
             f"{f.requests:,}",
-            tokens(f.usage.prompt),
-            percent(f.usage.hit_rate),
+            format_tokens(f.usage.prompt),
+            format_percent(f.usage.hit_rate),
             f"{len(f.breaks):,}",
-            amount(f.cost),
-            amount(f.paid),
-            percent(f.of_paid),
+            format_cost(f.cost),
+            format_cost(f.paid),
+            format_percent(f.of_paid),
             f"{f.extra_per_100:.1f}",
             *_regret_tables(f),
             f"{len(f.compactions):,}",
-            percent(f.fidelity),
+            format_percent(f.fidelity),
         ]
         for name, f in wholes.items()
     ]
-    return table("All sessions together, by policy", head, rows)
+    return format_table("All sessions together, by policy", head, rows)
 
 
-def _regret_tables(f: Figures) -> list[str]:
+def _regret_tables(f: ReplayFigures) -> list[str]:
     regret = f.regret
     if not regret.removed:
         return ["–", "–", "–"]
-    return [percent(regret.share), percent(regret.robust_share), percent(regret.token_share)]
+    return [
+        format_percent(regret.share),
+        format_percent(regret.robust_share),
+        format_percent(regret.token_share),
+    ]
 
 
-def layers(name: str, whole: Figures) -> str:
+def format_layers(name: str, whole: ReplayFigures) -> str:
     rows = [
         [
-            safe(layer),
+            escape_text(layer),
             f"{did.times:,}",
-            tokens(max(0, did.tokens)),
-            tokens(did.saved),
-            tokens(did.cost),
-            tokens(did.net),
+            format_tokens(max(0, did.tokens)),
+            format_tokens(did.saved),
+            format_tokens(did.cost),
+            format_tokens(did.net),
             *_taken(whole, layer),
         ]
         for layer, did in whole.layers.items()
@@ -110,15 +114,15 @@ def layers(name: str, whole: Figures) -> str:
         "things removed",
         "needed again",
     )
-    return table(f"What the layers did under {name}", head, rows) if rows else ""
+    return format_table(f"What the layers did under {name}", head, rows) if rows else ""
 
 
-def _taken(whole: Figures, layer: str) -> list[str]:
+def _taken(whole: ReplayFigures, layer: str) -> list[str]:
     gone, needed = whole.regret.by_layer.get(layer, (0, 0))
     return [f"{gone:,}", f"{needed:,}"] if gone else ["–", "–"]
 
 
-def reasons(wholes: Mapping[str, Figures]) -> str:
+def format_reasons(wholes: Mapping[str, ReplayFigures]) -> str:
     """Why the cache broke, and how many tokens were paid for again."""
     every = sorted({broke.reason for f in wholes.values() for broke in f.breaks})
     if not every:
@@ -129,12 +133,16 @@ def reasons(wholes: Mapping[str, Figures]) -> str:
         for f in wholes.values():
             times = Counter[str](broke.reason for broke in f.breaks)[reason]
             again = sum(broke.tokens for broke in f.breaks if broke.reason == reason)
-            cells.append(f"{times:,} ({tokens(again)})" if times else "–")
-        rows.append([safe(reason), *cells])
-    return table("Cache breaks by reason: times (tokens paid again)", ("reason", *wholes), rows)
+            cells.append(f"{times:,} ({format_tokens(again)})" if times else "–")
+        rows.append([escape_text(reason), *cells])
+    return format_table(
+        "Cache breaks by reason: times (tokens paid again)", ("reason", *wholes), rows
+    )
 
 
-def sessions(done: Sequence[Replayed], names: Sequence[str], main: str, drawn: set[int]) -> str:
+def format_sessions(
+    done: Sequence[ReplayResult], names: Sequence[str], main: str, drawn: set[int]
+) -> str:
     others = [name for name in names if name != main]
     head = (
         "session", "requests", "paid", main, "of paid", *(f"{name}, of paid" for name in others),
@@ -144,50 +152,52 @@ def sessions(done: Sequence[Replayed], names: Sequence[str], main: str, drawn: s
         [
             _who(one, drawn),
             f"{f.requests:,}",
-            amount(f.paid),
-            amount(f.cost),
-            percent(f.of_paid),
+            format_cost(f.paid),
+            format_cost(f.cost),
+            format_percent(f.of_paid),
             *(_of_paid(one.by_policy.get(other)) for other in others),
             f"{len(f.breaks):,}",
             f"{f.extra_per_100:.1f}",
-            percent(f.regret.robust_share) if f.regret.removed else "–",
-            percent(f.fidelity),
+            format_percent(f.regret.robust_share) if f.regret.removed else "–",
+            format_percent(f.fidelity),
         ]
         for one in done
         if (f := one.by_policy.get(main)) is not None
     ]
-    return table(f"Each session, under {main}", head, rows)
+    return format_table(f"Each session, under {main}", head, rows)
 
 
-def _of_paid(figures: Figures | None) -> str:
-    return percent(figures.of_paid) if figures is not None else "–"
+def _of_paid(figures: ReplayFigures | None) -> str:
+    return format_percent(figures.of_paid) if figures is not None else "–"
 
 
-def _who(one: Replayed, drawn: set[int]) -> str:
+def _who(one: ReplayResult, drawn: set[int]) -> str:
     """The name of a session, with its title and its model in small print."""
-    name = f"<bdi>{safe(one.called, 18)}</bdi>"
+    name = f"<bdi>{escape_text(one.called, 18)}</bdi>"
     if one.number in drawn:
         name = f'<a href="#s{one.number}">{name}</a>'
-    small = " · ".join(f"<bdi>{safe(text, 60)}</bdi>" for text in (one.title, one.model) if text)
+    small = " · ".join(
+        f"<bdi>{escape_text(text, 60)}</bdi>" for text in (one.title, one.model) if text
+    )
     return f"{name}<small>{small}</small>" if small else name
 
 
-def errors(done: Sequence[Replayed]) -> str:
+def format_errors(done: Sequence[ReplayResult]) -> str:
     """What is wrong with which file."""
     wrong = [one for one in done if one.errors]
     if not wrong:
         return ""
     items = []
     for one in wrong:
-        said = [safe(error, 300) for error in one.errors[:MOST_ERRORS]]
+        said = [escape_text(error, 300) for error in one.errors[:MOST_ERRORS]]
         if len(one.errors) > MOST_ERRORS:
             said.append(f"and {len(one.errors) - MOST_ERRORS:,} more")
         inner = "".join(f"<li>{error}</li>" for error in said)
-        items.append(f"<li><bdi>{safe(one.path, 200)}</bdi><ul>{inner}</ul></li>")
+        items.append(f"<li><bdi>{escape_text(one.path, 200)}</bdi><ul>{inner}</ul></li>")
     return f"<ul>{''.join(items)}</ul>"
 
 
-_tables_policies = policies
+_tables_policies = format_policies
 
 
 HERE: Final = Path(__file__).parent
@@ -195,8 +205,8 @@ MOST_DRAWN: Final = 60
 """Sessions that get a drawing: those that cost most. All are in the table."""
 
 
-def page(
-    done: Sequence[Replayed],
+def format_page(
+    done: Sequence[ReplayResult],
     policies: Sequence[Policy],
     now: float,
     notes: Mapping[str, str] | None = None,
@@ -205,7 +215,7 @@ def page(
     names = [policy.name for policy in policies]
     main = DEFAULT if DEFAULT in names else names[-1]
     wholes = {
-        name: total([one.by_policy[name] for one in done if name in one.by_policy])
+        name: sum_figures([one.by_policy[name] for one in done if name in one.by_policy])
         for name in names
     }
     known = [one for one in done if main in one.by_policy]
@@ -215,8 +225,8 @@ def page(
         _policies(policies, wholes, notes or {}),
         _layers(wholes),
         _regret(wholes),
-        _section("wrong", "What could not be read or known", errors(done)),
-        _section("sessions", "Sessions", sessions(done, names, main, drawn)),
+        _section("wrong", "What could not be read or known", format_errors(done)),
+        _section("sessions", "Sessions", format_sessions(done, names, main, drawn)),
         _drawings([one for one in known if one.number in drawn], names, main, len(known)),
     ]
     template = Template((HERE / "page.html").read_text(encoding="utf-8"))
@@ -224,16 +234,16 @@ def page(
         title="Sevenfold replay",
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         about=_about(done, known, now),
-        main=safe(main),
+        main=escape_text(main),
         tiles=_tiles(wholes[main], known),
-        charged=safe(f"{CHARGED}; {LOOKS}. {GUESSED}", 600),
-        not_charged=safe(f"{NOT_CHARGED}. None of them is free.", 600),
-        by_rule=safe(BY_RULE, 600),
+        charged=escape_text(f"{CHARGED}; {LOOKS}. {GUESSED}", 600),
+        not_charged=escape_text(f"{NOT_CHARGED}. None of them is free.", 600),
+        by_rule=escape_text(BY_RULE, 600),
         sections="\n".join(section for section in sections if section),
     )
 
 
-def _about(done: Sequence[Replayed], known: Sequence[Replayed], now: float) -> str:
+def _about(done: Sequence[ReplayResult], known: Sequence[ReplayResult], now: float) -> str:
     day = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%d")
     if not known:
         return f"No session could be replayed on {day}: what is wrong with each file is below."
@@ -242,31 +252,35 @@ def _about(done: Sequence[Replayed], known: Sequence[Replayed], now: float) -> s
     broken = sum(bool(one.errors) for one in done)
     wrong = f" {broken:,} of {len(done):,} files had something wrong with them." if broken else ""
     return (
-        f"{named} ({safe(', '.join(formats))}), replayed on {day}: what they "
+        f"{named} ({escape_text(', '.join(formats))}), replayed on {day}: what they "
         f"would have cost, and what they would have forgotten.{wrong}{_left(known)}"
     )
 
 
-def _left(known: Sequence[Replayed]) -> str:
-    left = left_in_all(one.left for one in known)
+def _left(known: Sequence[ReplayResult]) -> str:
+    left = sum_left(one.left for one in known)
     if not left.requests:
         return ""
     were = "request was" if left.requests == 1 else "requests were"
-    paid = f", and {amount(left.paid)} paid for them" if left.paid else ""
+    paid = f", and {format_cost(left.paid)} paid for them" if left.paid else ""
     return f" {left.requests:,} {were} made on branches that were left{paid}: that is in no figure."
 
 
-def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
+def _tiles(whole: ReplayFigures, known: Sequence[ReplayResult]) -> str:
     usage, regret = whole.usage, whole.regret
     tiles = [
         (
             "simulated cost",
-            amount(whole.cost),
+            format_cost(whole.cost),
             "; ".join(filter(None, (_units(whole.cost), _saved(whole)))),
         ),
-        (safe(paid_name(whole)), amount(whole.paid), _units(whole.paid) or "not recorded"),
+        (
+            escape_text(name_paid_cost(whole)),
+            format_cost(whole.paid),
+            _units(whole.paid) or "not recorded",
+        ),
         ("requests", f"{whole.requests:,}", f"{whole.turns:,} of the sessions' own"),
-        ("from the cache", percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
+        ("from the cache", format_percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
         (
             "read back",
             f"{whole.extra_per_100:.1f} per 100",
@@ -274,24 +288,24 @@ def _tiles(whole: Figures, known: Sequence[Replayed]) -> str:
         ),
         (
             "robust regret",
-            percent(regret.robust_share) if regret.removed else "–",
-            f"{percent(regret.token_share) if regret.removed else '–'} by tokens",
+            format_percent(regret.robust_share) if regret.removed else "–",
+            f"{format_percent(regret.token_share) if regret.removed else '–'} by tokens",
         ),
-        ("fidelity", percent(whole.fidelity), f"{len(whole.compactions):,} compactions"),
+        ("fidelity", format_percent(whole.fidelity), f"{len(whole.compactions):,} compactions"),
     ]
     return "\n".join(
-        f"<div><dt>{name}</dt><dd>{value}<small>{safe(more)}</small></dd></div>"
+        f"<div><dt>{name}</dt><dd>{value}<small>{escape_text(more)}</small></dd></div>"
         for name, value, more in tiles
     )
 
 
-def _units(cost: Cost | None) -> str:
-    return f"{tokens(cost.units)} base-price tokens" if cost is not None else ""
+def _units(cost: ReplayCost | None) -> str:
+    return f"{format_tokens(cost.units)} base-price tokens" if cost is not None else ""
 
 
-def _saved(whole: Figures) -> str:
+def _saved(whole: ReplayFigures) -> str:
     """What the simulated cost is beside what was paid, over the sessions that say it."""
-    if not (told := difference(whole.compared or whole.cost, whole.paid)):
+    if not (told := describe_difference(whole.compared or whole.cost, whole.paid)):
         return ""
     if 0 < whole.paid_files < whole.files:
         told += f" in the {whole.paid_files:,} of {whole.files:,} sessions that say"
@@ -303,11 +317,11 @@ def _saved(whole: Figures) -> str:
 def _section(id: str, title: str, body: str) -> str:
     if not body:
         return ""
-    return f'<section aria-labelledby="{id}"><h2 id="{id}">{safe(title)}</h2>\n{body}\n</section>'
+    return f'<section aria-labelledby="{id}"><h2 id="{id}">{escape_text(title)}</h2>\n{body}\n</section>'
 
 
 def _policies(
-    policies: Sequence[Policy], wholes: Mapping[str, Figures], notes: Mapping[str, str]
+    policies: Sequence[Policy], wholes: Mapping[str, ReplayFigures], notes: Mapping[str, str]
 ) -> str:
     said = [
         (policy.name, text)
@@ -315,17 +329,19 @@ def _policies(
         for text in (policy.description, notes.get(policy.name, ""))
         if text
     ]
-    told = "".join(f"<li><b>{safe(name)}</b>: {safe(text, 300)}</li>" for name, text in said)
-    picture = scatter(wholes)
+    told = "".join(
+        f"<li><b>{escape_text(name)}</b>: {escape_text(text, 300)}</li>" for name, text in said
+    )
+    picture = draw_scatter(wholes)
     figure = f'<figure class="scatter">{picture}</figure>' if picture else ""
-    body = f"<ul>{told}</ul>{_tables_policies(wholes)}{figure}{reasons(wholes)}"
+    body = f"<ul>{told}</ul>{_tables_policies(wholes)}{figure}{format_reasons(wholes)}"
     return _section("policies", "Policies" if len(wholes) > 1 else "The policy", body)
 
 
-def _layers(wholes: Mapping[str, Figures]) -> str:
+def _layers(wholes: Mapping[str, ReplayFigures]) -> str:
     parts = [
-        f"<h3>{safe(name)}</h3><figure>{waterfall(f'w{n}', name, whole)}</figure>"
-        f"{layers(name, whole)}"
+        f"<h3>{escape_text(name)}</h3><figure>{draw_waterfall(f'w{n}', name, whole)}</figure>"
+        f"{format_layers(name, whole)}"
         for n, (name, whole) in enumerate(wholes.items())
         if whole.layers
     ]
@@ -337,19 +353,19 @@ def _layers(wholes: Mapping[str, Figures]) -> str:
     return _section("layers", "Cost by layer", note + "".join(parts) if parts else "")
 
 
-def _regret(wholes: Mapping[str, Figures]) -> str:
+def _regret(wholes: Mapping[str, ReplayFigures]) -> str:
     rows = [
         [
-            safe(name),
+            escape_text(name),
             f"{whole.regret.removed:,}",
             f"{whole.regret.needed:,}",
             f"{whole.regret.robust:,}",
-            percent(whole.regret.robust_share) if whole.regret.removed else "–",
-            percent(whole.regret.token_share) if whole.regret.removed else "–",
+            format_percent(whole.regret.robust_share) if whole.regret.removed else "–",
+            format_percent(whole.regret.token_share) if whole.regret.removed else "–",
             f"{whole.extra_per_100:.1f}",
             f"{len(whole.compactions):,}",
-            percent(whole.fidelity),
-            percent(
+            format_percent(whole.fidelity),
+            format_percent(
                 min((c.fidelity for c in whole.compactions if c.fidelity is not None), default=None)
             ),
         ]
@@ -359,10 +375,10 @@ def _regret(wholes: Mapping[str, Figures]) -> str:
         "policy", "removed", "needed again", "beyond doubt", "robust", "by tokens", "extra per 100",
         "compactions", "fidelity", "worst",
     )  # fmt: skip
-    return _section("regret", "Regret and fidelity", table("What was forgotten", head, rows))
+    return _section("regret", "Regret and fidelity", format_table("What was forgotten", head, rows))
 
 
-def _drawings(known: Sequence[Replayed], names: Sequence[str], main: str, every: int) -> str:
+def _drawings(known: Sequence[ReplayResult], names: Sequence[str], main: str, every: int) -> str:
     if not known:
         return ""
     parts = [_legend(names, main)]
@@ -372,8 +388,8 @@ def _drawings(known: Sequence[Replayed], names: Sequence[str], main: str, every:
         title = f"{one.title} · " if one.title else ""
         shown = {name: one.by_policy[name] for name in names if name in one.by_policy}
         parts.append(
-            f'<figure id="s{one.number}"><h3><bdi>{safe(title + one.called)}</bdi></h3>'
-            f"{chart(f'c{one.number}', f'Context of {one.called}', shown, main)}</figure>"
+            f'<figure id="s{one.number}"><h3><bdi>{escape_text(title + one.called)}</bdi></h3>'
+            f"{draw_chart(f'c{one.number}', f'Context of {one.called}', shown, main)}</figure>"
         )
     return _section("contexts", "Context over time", "".join(parts))
 
@@ -388,13 +404,13 @@ def _legend(names: Sequence[str], main: str) -> str:
     items = [
         (key("sent", "area"), "sent and paid in full or written"),
         (key("read", "area"), "read from the cache"),
-        (key("main", "line"), safe(main)),
+        (key("main", "line"), escape_text(main)),
         (key("recorded", "line"), "as recorded"),
         (key("silence", "line"), "silence of over 5 minutes"),
         (key("miss", "area"), "less than half from the cache"),
     ]
     items += [
-        (key(f"policy p{n % 6}", "line"), safe(name))
+        (key(f"policy p{n % 6}", "line"), escape_text(name))
         for n, name in enumerate(names)
         if name != main
     ]

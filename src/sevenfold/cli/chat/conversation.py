@@ -1,0 +1,412 @@
+"""The conversation at a terminal: read a line, take a turn, show it; until somebody leaves.
+
+The line that is typed: history, keys, and the footer below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from msgspec.structs import replace
+from prompt_toolkit import PromptSession
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+
+from sevenfold import __version__
+from sevenfold.cli.chat import slash as commands
+from sevenfold.cli.commands.sessions import collect_results, format_conversation
+from sevenfold.cli.failures import INTERRUPTED, describe_error
+from sevenfold.cli.input import (
+    InterruptCounter,
+    KeyListener,
+    TrustQuestions,
+    ask_choice,
+    ask_permission,
+    ask_trust,
+    exit_now,
+    watch_signals,
+)
+from sevenfold.cli.options import ChatOptions
+from sevenfold.cli.output import (
+    CommandChoice,
+    CommandOutcome,
+    CommandReply,
+    ExitChat,
+    OpenSession,
+    SideOutput,
+    SlowCommand,
+    StatusLine,
+    format_count,
+    format_money,
+    format_percent,
+    format_tokens,
+    format_work_name,
+    list_tasks,
+)
+from sevenfold.cli.startup import describe_unknown_model, open_session
+from sevenfold.cli.surroundings import CommandContext, read_command_context
+from sevenfold.cli.terminal import Screen, make_console
+from sevenfold.core.errors import SevenfoldError, StorageFailure
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import ToolUse
+from sevenfold.core.transcript import Reply
+from sevenfold.layers.shared.background import open_task_group
+from sevenfold.session.session import Session
+from sevenfold.storage.files import make_private_dir, write_new
+from sevenfold.tools.toolbox import PermissionAnswer
+
+if TYPE_CHECKING:
+    from prompt_toolkit.history import History as AnyHistory
+
+REFRESH: Final = 1.0
+"""Seconds between looks at what goes on in the background."""
+
+
+class InputHistory(FileHistory):
+    """`<home>/history`, for this user's eyes; a disk that refuses costs the history and nothing else."""
+
+    @classmethod
+    def of(cls, home: Path) -> AnyHistory:
+        path = home / "history"
+        try:
+            make_private_dir(home)
+            write_new(path, b"")
+        except StorageFailure:
+            return InMemoryHistory()
+        return cls(str(path))
+
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
+def format_footer(session: Session, currency: str = "USD") -> str:
+    """Model, use of the window, money, cache, background: one line."""
+    pressure, ledger = session.turn.pressure(), session.ledger
+    total = ledger.total
+    parts = [
+        session.model.name,
+        f"{format_percent(pressure.share)} of {format_tokens(pressure.window)}",
+    ]
+    if any(line.cost is not None for line in ledger.lines):
+        parts.append(format_money(total.cost, currency))
+    used = total.usage
+    if session.model.capabilities.caches_prompts and (used.cache_read or used.cache_write):
+        parts.append(f"cache {format_percent(total.usage.hit_rate)}")
+    if running := list_tasks(session):
+        shown = ", ".join(
+            f"{one.name} ({one.said})" if one.said else one.name for one in running[:3]
+        )
+        parts.append(f"{format_count(len(running), 'task')} in the background: {shown}")
+    return " · ".join(parts)
+
+
+def make_line_editor(
+    history: AnyHistory | None, foot: Callable[[], str], plain: bool
+) -> PromptSession[str]:
+    """Enter sends, Esc and Enter begin a new line, pasted lines stay together.
+
+    Without a history it is for questions: one line, and nothing is brought back.
+    """
+    return PromptSession(
+        history=history or InMemoryHistory(),
+        key_bindings=_keys() if history is not None else None,
+        multiline=history is not None,
+        bottom_toolbar=lambda: foot() or None,
+        refresh_interval=REFRESH,
+        enable_history_search=False,
+        color_depth=ColorDepth.DEPTH_1_BIT if plain else None,
+    )
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    def empty() -> bool:
+        from prompt_toolkit.application import get_app
+
+        return not get_app().current_buffer.text
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("escape", filter=Condition(empty))
+    def last_words(event: KeyPressEvent) -> None:
+        event.current_buffer.history_backward()
+
+    return keys
+
+
+RECALLED: Final = 2
+"""Messages of a resumed conversation that are shown again."""
+
+
+class _QuickExit(Exception):
+    """Whoever leaves like this does not want to wait for work in the background."""
+
+
+async def run_conversation(options: ChatOptions) -> int:
+    return await Chat(options).run()
+
+
+class Chat:
+    """One person at one terminal; sessions follow each other."""
+
+    def __init__(self, options: ChatOptions) -> None:
+        shared = options.shared
+        self._options = options
+        self._around: CommandContext = read_command_context(shared)
+        self._aside = SideOutput(quiet=shared.quiet, color=not shared.no_color)
+        self._session: Session | None = None
+        out, plain = make_console(shared.no_color or self._around.environment.no_color)
+        known = {"plain": plain, "quiet": shared.quiet, "chat": True}
+        self._screen = Screen(out, self._aside, footer=self._foot, **known)
+        self._interrupts = InterruptCounter()
+        self._keys = KeyListener(sys.stdin.fileno(), self._escape)
+        self._lines: PromptSession[str] = make_line_editor(
+            InputHistory.of(self._around.home), self._foot, plain
+        )
+        self._questions: PromptSession[str] = make_line_editor(None, self._foot, plain)
+        self._draft, self._said, self._escaped = "", "", False
+        self._currency, self._closing = "USD", False
+        self._told: tuple[str, ...] = ()
+        self._asking: anyio.CancelScope | None = None
+
+    def _foot(self) -> str:
+        return format_footer(self._session, self._currency) if self._session is not None else ""
+
+    # --- sessions -----------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        async with watch_signals(self._signalled):
+            await self._ask_for_trust()
+            opening: ChatOptions | None = self._options
+            last, started_by = opening, "startup"
+            while opening is not None:
+                try:
+                    session, after = await self._session_of(opening, started_by)
+                except SevenfoldError as error:
+                    if self._session is None or opening is last:
+                        raise
+                    self._wrong(error)  # what was asked for cannot be opened: back to the last
+                    opening = last
+                    continue
+                last, started_by = self._again(session), "clear"
+                opening = self._next(session, after)
+        return INTERRUPTED if self._interrupts.leaving else 0
+
+    async def _session_of(
+        self, options: ChatOptions, started_by: str
+    ) -> tuple[Session, CommandOutcome]:
+        """One session from its opening to its end."""
+        after: CommandOutcome | None = None
+        self._closing = False
+        session = open_session(options, self._around, self._may_run, started_by, interactive=True)
+        try:
+            async with session:
+                self._session = session
+                after = await self._talk(session)
+                self._closing = True
+                self._hurry()
+                await session.catch_up()
+                if running := session.tray.running:
+                    waiting = (
+                        f"waiting for {', '.join(map(format_work_name, running))}; "
+                        "Ctrl-C leaves without it"
+                    )
+                    self._aside.say(StatusLine(waiting))
+        except SevenfoldError as error:
+            if after is None:
+                raise
+            self._wrong(error)  # it could not be closed as it should: nothing to go back to
+        except _QuickExit:
+            pass
+        assert after is not None
+        return session, after
+
+    def _hurry(self) -> None:
+        if self._interrupts.leaving:
+            raise _QuickExit
+
+    def _again(self, session: Session) -> ChatOptions:
+        resume = session.id if session.path.exists() else None
+        return replace(self._options, resume=resume, newest=False, model=session.model.name)
+
+    def _next(self, session: Session, after: CommandOutcome) -> ChatOptions | None:
+        if isinstance(after, OpenSession):
+            model = None if after.resume else session.model.name
+            return replace(self._options, resume=after.resume, newest=False, model=model)
+        if session.path.exists():
+            self._aside.say(StatusLine(f"go on with: sevenfold chat --resume {session.id}"))
+        return None
+
+    async def _ask_for_trust(self) -> None:
+        around = self._around
+        ignored = around.settings(self._options.settings).ignored
+        asked = TrustQuestions(around.home)
+        if around.trusted or not ignored or asked.has(around.places.root):
+            return
+        asked.add(around.places.root)
+        self._told = ignored
+        places = around.places
+        if await ask_trust(self._questions, places.root, ignored, places.tree):
+            around.trust.add(around.places.root)
+            self._around = read_command_context(self._options.shared)
+
+    # --- talking ------------------------------------------------------------------------------------------
+
+    async def _talk(self, session: Session) -> CommandOutcome:
+        self._greet(session)
+        session.subscribe(self._show)
+        self._show_end_of(session)
+        while not self._interrupts.leaving:
+            line = await self._line()
+            if line is None:
+                return ExitChat()
+            if not line.strip():
+                if session.company.heard:  # agents or other sessions have something to say
+                    await self._turn(session, None)
+                continue
+            if not commands.is_command(line):
+                await self._turn(session, line)
+                continue
+            after = await self._command(session, line)
+            if not isinstance(after, CommandReply):
+                return after
+            self._draft = after.draft or self._draft
+            print(f"{after.text}\n" if after.text else "", flush=True)
+        return ExitChat()
+
+    def _show(self, event: Event) -> None:
+        """What was told with the question about trust is not told again."""
+        said = event.text if isinstance(event, Notice) else ""
+        if not (self._told and all(text in said for text in self._told)):
+            self._screen(event)
+
+    async def _command(self, session: Session, line: str) -> CommandOutcome:
+        try:
+            after = commands.run_slash_command(session, line)
+            while isinstance(after, CommandChoice):
+                chosen = await self._chosen(after)
+                after = commands.run_slash_command(session, chosen) if chosen else CommandReply("")
+            return await self._done(after) if isinstance(after, SlowCommand) else after
+        except SevenfoldError as error:
+            self._wrong(error)
+            return CommandReply("")
+
+    async def _chosen(self, offer: CommandChoice) -> str:
+        """The command that was chosen; empty for none."""
+        print(offer.text, flush=True)
+        try:
+            return await ask_choice(self._questions, offer.question, offer.choices) or ""
+        except KeyboardInterrupt:
+            return ""
+
+    async def _done(self, doing: SlowCommand) -> CommandReply:
+        """Something that takes a while, and that Ctrl-C and Esc stop."""
+        async with open_task_group() as tasks:
+            tasks.start_soon(self._screen.keep_drawing)
+            tasks.start_soon(self._keys.listen)
+            with self._screen.working(doing.what):
+                said = await doing.work()
+        self._draft = self._keys.typed()
+        return said
+
+    def _greet(self, session: Session) -> None:
+        self._currency = commands.find_session_currency(session)
+        self._screen.speaks_of(self._currency)
+        what = f"sevenfold {__version__} · {session.model.name} · {session.places.tree}"
+        self._aside.say(StatusLine(f"{what} · /help", "progress"))
+        if said := describe_unknown_model(session):
+            self._aside.say(StatusLine(said))
+
+    def _show_end_of(self, session: Session) -> None:
+        view = list(session.view)
+        said = [placed for placed in view if placed.by in ("user", "model")]
+        for placed in said[-RECALLED:]:
+            if placed.by == "model" and not placed.message.tool_uses:
+                self._screen.show_again(placed.message.text)
+            else:
+                print(*format_conversation([placed], collect_results(view)), sep="\n", flush=True)
+            print(flush=True)
+
+    async def _line(self) -> str | None:
+        """What is typed next; None: leave."""
+        draft, self._draft = self._draft, ""
+        try:
+            return await self._lines.prompt_async("› ", default=draft, handle_sigint=False)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            if self._interrupts.again():
+                return None
+            self._aside.say(StatusLine("Ctrl-C again leaves"))
+            return ""
+
+    async def _turn(self, session: Session, line: str | None) -> None:
+        """Without a line it goes on with what agents have said."""
+        self._said, self._escaped = line or "", False
+        async with open_task_group() as tasks:
+            tasks.start_soon(self._screen.keep_drawing)
+            tasks.start_soon(self._keys.listen)
+            reply: Reply | None = None
+            try:
+                with anyio.CancelScope() as self._asking:
+                    reply = await (session.go_on() if line is None else session.ask(line))
+                if (reply is None or reply.stop == "interrupted") and not self._interrupts.leaving:
+                    self._aside.say(StatusLine("stopped; what was complete is kept"))
+            except SevenfoldError as error:
+                self._wrong(error)
+        print(flush=True)
+        typed = self._keys.typed()
+        self._draft = self._said if self._escaped else typed
+
+    def _wrong(self, error: SevenfoldError) -> None:
+        self._screen.say(StatusLine(describe_error(error), "warning"))
+
+    # --- questions and interruptions ----------------------------------------------------------------------
+
+    async def _may_run(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> PermissionAnswer:
+        async with self._keys.silent():
+            with self._screen.given_up():
+                try:
+                    return await ask_permission(self._questions, use, reason, rules)
+                except KeyboardInterrupt:
+                    self._interrupt()
+                    return False
+
+    def _escape(self) -> None:
+        if self._session is not None and self._session.stop():
+            self._escaped = True
+
+    def _interrupt(self) -> None:
+        self._interrupts.again()
+        if self._session is not None and not self._session.stop() and self._asking is not None:
+            self._asking.cancel()  # a hook is still looking at what was said
+
+    def _signalled(self, number: int) -> None:
+        pressed = number == signal.SIGINT
+        if pressed and (self._interrupts.leaving or self._closing):
+            self._keys.restore()
+            exit_now()
+        self._interrupts.leaving = self._interrupts.leaving or not pressed
+        apps = [lines.app for lines in (self._lines, self._questions)]
+        prompts = [app for app in apps if app.is_running and not app.is_done]
+        # Where somebody is being asked, it is as if the key had been pressed.
+        for prompt in prompts:
+            prompt.exit(exception=KeyboardInterrupt())
+        if not prompts:
+            self._interrupt()

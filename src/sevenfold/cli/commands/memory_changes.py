@@ -1,0 +1,187 @@
+"""`sevenfold memory add`, `run_edit`, `rm` and `run_purge`: every way to change a memory by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from sevenfold.cli.commands.memory_display import format_agent_option, open_memory
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import print_message, print_result
+from sevenfold.cli.surroundings import read_command_context
+from sevenfold.core.errors import Mistake, Refused
+from sevenfold.memory.folder.folder import SHARED
+from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
+from sevenfold.memory.topic_file import TYPES, Type, read_topic
+
+if TYPE_CHECKING:
+    from sevenfold.memory.folder.folder import Saved
+
+MOST: Final = 4 << 20
+"""Bytes of a text that are read at all; what is too large for a memory is refused by the guard."""
+STDIN: Final = Path("-")
+_OURS: Final = ("name", "description", "type", "metadata")
+
+
+def run_add(
+    shared: CommonOptions,
+    type: Type | None,
+    name: str,
+    description: str | None,
+    body: str | None,
+    file: Path | None,
+    *,
+    team: bool,
+    new: bool,
+) -> int:
+    with open_memory(shared) as memory:
+        text = _given(body, file)
+        if text is None:
+            raise Mistake("a memory needs a text: give it with --body, with --file, or on stdin")
+        given = _apart(text)
+        type, description = type or given.type, (description or given.description).strip()
+        if type is None:
+            raise Mistake(f"a memory needs a type: give it with --type, {', '.join(TYPES)}")
+        if not description:
+            raise Mistake("a memory needs a description: recall judges by it")
+        saved = memory.add(
+            type=type, name=name, description=description, body=given.body, team=team, new=new
+        )
+    return _told(shared, saved, _as_one(saved))
+
+
+def _as_one(saved: Saved) -> str:
+    if saved.action != "merged":
+        return ""
+    if not saved.revision:
+        return "; it says so already (--new makes a memory of its own)"
+    return "; it is about the same and has the new text now (--new makes a memory of its own)"
+
+
+def run_edit(
+    shared: CommonOptions,
+    name: str,
+    type: Type | None,
+    description: str | None,
+    body: str | None,
+    file: Path | None,
+    agent: str | None = None,
+) -> int:
+    with open_memory(shared, agent) as memory:
+        name = memory.get(name).file  # before anything is read or an editor opens
+        text = _given(body, file, waits=type is None and description is None)
+        if text is None and type is None and description is None:
+            from sevenfold.cli.commands.memory_editor import edit_in_editor
+
+            return _told(
+                shared,
+                edit_in_editor(memory, name, read_command_context(shared).environment.variables),
+            )
+        if description is not None and not description.strip():
+            raise Mistake("a memory needs a description: recall judges by it")
+        saved = memory.edit(name, description=description, body=text, type=type)
+    return _told(shared, saved)
+
+
+def run_remove(shared: CommonOptions, name: str, agent: str | None = None) -> int:
+    with open_memory(shared, agent) as memory:
+        saved = memory.remove(name)
+    undo = f"sevenfold memory undo {saved.name}{format_agent_option(agent)}"
+    return _told(shared, saved, f"; '{undo}' brings it back")
+
+
+def run_purge(shared: CommonOptions, name: str, yes: bool, agent: str | None = None) -> int:
+    with open_memory(shared, agent) as memory:
+        revisions = len(
+            memory.history(name, limit=1_000)
+        )  # it also says when there is no such thing
+        if not yes:
+            _ask(name, revisions)
+        saved = memory.purge(name)
+        ours = SHARED.holds(saved.path.relative_to(memory.folder).as_posix())
+    more = "; what was shared with the team before is still in its repository" if ours else ""
+    print_message(
+        shared, f"purged {saved.name}: it is gone from files, index, history and search{more}"
+    )
+    print_result(shared, "", saved)
+    return 0
+
+
+def _ask(name: str, revisions: int) -> None:
+    if not sys.stdin.isatty():
+        raise Mistake(f"purging {name} cannot be undone and has to be confirmed: add --yes")
+    about = f"with its {revisions:,} revisions" if revisions != 1 else "with its one revision"
+    question = f"Purge {name} for good, {about}? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"{name} was kept")
+
+
+def _told(shared: CommonOptions, saved: Saved, more: str = "") -> int:
+    if saved.action == "updated" and not saved.revision:
+        print_message(shared, f"{saved.name} is as it was: {saved.path}")
+    else:
+        done = "merged into" if saved.action == "merged" else saved.action
+        print_message(shared, f"{done} {saved.name}: {saved.path}{more}")
+    print_result(shared, "", saved)
+    return 0
+
+
+class _InputText(msgspec.Struct, frozen=True):
+    """What a text says of itself, and the rest of it."""
+
+    type: Type | None
+    description: str
+    body: str
+
+
+def _apart(text: str) -> _InputText:
+    """A text may be a memory file already: then it has frontmatter, which is not part of what it says."""
+    found = find_frontmatter(text)
+    if found is None or not any(find_last_entry(found.entries, key) for key in _OURS):
+        return _InputText(None, "", text)
+    said = find_last_entry(found.entries, "description")
+    topic = read_topic(text.encode("utf-8", "surrogateescape"), "memory.md")
+    if not topic.body.strip():
+        raise Mistake("the text has frontmatter and nothing below it; nothing was saved")
+    return _InputText(topic.type, topic.description if said else "", topic.body)
+
+
+# --- the text -----------------------------------------------------------------------------------------
+
+
+def _given(body: str | None, file: Path | None, *, waits: bool = True) -> str | None:
+    """The text that was given; None when there is none. `waits`: what is piped in is one."""
+    if body is not None and file is not None:
+        raise Mistake("--body and --file give two texts; use one of them")
+    if body is None and file is None and not (waits and _piped()):
+        return None
+    if body is not None:
+        data = body.encode("utf-8", "surrogateescape")
+    elif file is not None and file != STDIN:
+        data = _read(file)
+    else:
+        data = sys.stdin.buffer.read(MOST)
+        if file is None and not data:
+            return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Mistake("the text is not UTF-8; save it as UTF-8 and try again") from error
+    if "\0" in text or not text.strip():
+        raise Mistake(
+            f"the text {'is not text' if text.strip() else 'is empty'}; nothing was saved"
+        )
+    return text
+
+
+def _piped() -> bool:
+    return sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
+
+
+def _read(file: Path) -> bytes:
+    with file.expanduser().open("rb") as opened_file:
+        return opened_file.read(MOST)

@@ -1,0 +1,383 @@
+"""`sevenfold memory recall` and `run_search`: what is remembered about something, and where it was said.
+
+Lets a model choose memories for a question that is asked on the command line, without a session.
+`sevenfold memory history`, `diff` and `run_undo`: who changed what, and taking it back. Whose memory a
+command is about: that of the project, or with --agent that of a kind of agent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.cache.ledger import Ledger
+from sevenfold.cache.prices import Prices
+from sevenfold.cli.commands.agents import find_agent_kinds
+from sevenfold.cli.commands.memory_display import open_memory, print_warning, resolve_memory_place
+from sevenfold.cli.commands.sessions import (
+    GrepHit,
+    SearchWords,
+    grep_transcripts,
+    parse_search_words,
+)
+from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.output import format_time, print_message, print_result, to_one_line
+from sevenfold.cli.surroundings import CommandContext, read_command_context, read_environment
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake, SevenfoldError, StorageFailure
+from sevenfold.core.events import Event, Failed, Notice
+from sevenfold.core.protocols import Model
+from sevenfold.layers.l5_durable_memory.selection import (
+    ByModel,
+    ModelSelector,
+    RecallParts,
+    RecallQuery,
+    Selection,
+    select_by_search,
+)
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.api import Memory
+from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
+from sevenfold.memory.history.revisions import Revision
+from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
+from sevenfold.memory.store import QUARANTINE, MemoryStore
+from sevenfold.memory.topic_file import Topic
+from sevenfold.models import connect_model
+from sevenfold.models.capabilities import OFFLINE
+from sevenfold.session.frame import make_thresholds
+from sevenfold.session.project import Project
+from sevenfold.settings.layers import SelectorName
+from sevenfold.settings.place import MemoryPlace
+
+SHOWN_LINES: Final = 12
+"""Lines of a recalled memory that people are shown; the rest is named."""
+
+
+class RecallRow(msgspec.Struct, frozen=True):
+    """One memory that was found."""
+
+    name: str
+    path: Path
+    type: str | None
+    description: str
+    age_days: int
+    score: float
+    text: str
+
+
+def _remembered(one: Recalled, now: float) -> RecallRow:
+    return RecallRow(
+        name=one.name,
+        path=one.path,
+        type=one.type,
+        description=one.description,
+        age_days=count_days_ago(one.modified, now),
+        score=round(one.score, 4),
+        text=one.text,
+    )
+
+
+# --- recall -------------------------------------------------------------------------------------------
+
+
+def run_recall(shared: CommonOptions, query: str, limit: int, selector: SelectorName | None) -> int:
+    if not query.strip():
+        raise Mistake("there is nothing to recall: ask something")
+    with open_memory(shared) as memory:
+        began = perf_counter()
+        if selector == "hybrid" or (selector is None and _settled(shared) == "hybrid"):
+            found, by = memory.recall(query, limit), "hybrid"
+        else:
+            chosen = select_memories(shared, memory, query, limit, selector)
+            found, by = list(chosen.memories), chosen.selector
+        took = 1_000 * (perf_counter() - began)
+    now = SystemClock().now()
+    if not found:
+        print_message(shared, "nothing that is remembered answers that")
+    text = "\n\n".join(_drawn(one, now) for one in found)
+    memories = [_remembered(one, now) for one in found]
+    value = {"query": query, "took_ms": round(took, 1), "selector": by, "memories": memories}
+    print_result(shared, text, value)
+    return 0
+
+
+def _settled(shared: CommonOptions) -> SelectorName:
+    return read_command_context(shared).settings().settings.recall.selector
+
+
+def _drawn(one: Recalled, now: float) -> str:
+    head = f"{one.name}  {one.type or 'untyped'} · {format_age(one.modified, now)} · {one.path}"
+    lines = one.text.split("\n")
+    if len(lines) > SHOWN_LINES:
+        more = f"… {len(lines) - SHOWN_LINES:,} more lines: sevenfold memory show {one.file}"
+        lines = [*lines[:SHOWN_LINES], more]
+    return "\n".join([head, *(f"  {line}".rstrip() for line in [one.description, "", *lines])])
+
+
+# --- search -------------------------------------------------------------------------------------------
+
+
+class SearchRow(msgspec.Struct, frozen=True):
+    """One memory with the words in it, or about them."""
+
+    name: str
+    path: Path
+    type: str | None
+    description: str
+    age_days: int
+    score: float
+    line: str
+    """Where the words stand; empty when it only means the same."""
+
+
+def run_search(shared: CommonOptions, words: str, limit: int, transcripts: bool) -> int:
+    wanted = parse_search_words(words)
+    if wanted is None:
+        raise Mistake("there is nothing to search for: give a word or a part of one")
+    with open_memory(shared) as memory:
+        places = _places(memory, words, wanted, limit)
+    said: list[GrepHit] = []
+    if transcripts:
+        said = list(grep_transcripts(read_command_context(shared).scoped(), wanted, limit))
+    if not places and not said:
+        more = "" if transcripts else "; --transcripts also searches what was said"
+        print_message(shared, f"{words!r} was not found in memory{more}")
+    value = {"query": words, "memories": places, **({"transcripts": said} if transcripts else {})}
+    print_result(shared, "\n".join([*map(_memory_line, places), *map(_said_line, said)]), value)
+    return 0
+
+
+def _places(memory: MemoryStore, words: str, wanted: SearchWords, limit: int) -> list[SearchRow]:
+    """The memories that hold all the words first, then those that the search finds."""
+    now, ranked = SystemClock().now(), memory.search(words, limit)
+    scores = {one.file: one.score for one in ranked}
+    topics, modified = {topic.file: topic for topic in memory.topics()}, memory.modified()
+    lines = {file: _line(topic, wanted) for file, topic in topics.items()}
+    order = sorted(
+        (file for file in topics if lines[file] or file in scores),
+        key=lambda file: (not lines[file], -scores.get(file, 0.0), file),
+    )
+    return [
+        SearchRow(
+            name=topics[file].name,
+            path=memory.folder / file,
+            type=topics[file].type,
+            description=topics[file].description,
+            age_days=count_days_ago(modified.get(file, now), now),
+            score=round(scores.get(file, 0.0), 4),
+            line=lines[file],
+        )
+        for file in order[:limit]
+    ]
+
+
+def _line(topic: Topic, wanted: SearchWords) -> str:
+    """The best line: one with all the words, else one with any, if all of them are in the file."""
+    lines = [topic.name, topic.description, *topic.body.split("\n")]
+    if whole := next((line for line in lines if wanted.all_in(line)), ""):
+        return wanted.around(whole)
+    if not wanted.all_in("\n".join(lines)):
+        return ""
+    return wanted.around(next((line for line in _last_first(lines) if wanted.any_in(line)), ""))
+
+
+def _last_first(lines: Sequence[str]) -> Iterable[str]:
+    """The text before the name and the description: they are shown anyway."""
+    return [*lines[2:], *lines[:2]]
+
+
+def _memory_line(place: SearchRow) -> str:
+    said = place.line or place.description
+    return f"{place.path}: {to_one_line(said, 300)}"
+
+
+def _said_line(said: GrepHit) -> str:
+    return f"{said.session}  {format_time(said.at)}  {said.by}: {to_one_line(said.text, 300)}"
+
+
+def select_memories(
+    shared: CommonOptions,
+    memory: MemoryStore,
+    query: str,
+    limit: int,
+    selector: SelectorName | None,
+) -> Selection:
+    """What was chosen, and by whom; `None` as selector: whatever the settings say."""
+    at = Project.open(shared.project, read_environment(shared), {}, _ignore)
+    wanted = RecallQuery(query, limit, frozenset())
+    name = at.settings.recall.model or at.default_model
+    chooses = selector or at.settings.recall.selector
+    if chooses != "hybrid" and name == OFFLINE:
+        why = f"the selector {chooses!r} needs a model, and there is none without a key"
+        if selector is not None:
+            raise Mistake(f"{why}: set ANTHROPIC_API_KEY, or use --selector hybrid")
+        print_warning(f"{why}: the search alone has chosen")
+        chooses = "hybrid"
+    if chooses == "hybrid":
+        return select_by_search(memory.recall, wanted)
+    return anyio.run(_by_model, at, memory, wanted, connect_model(name, at.access), chooses)
+
+
+async def _by_model(
+    at: Project, memory: MemoryStore, wanted: RecallQuery, model: Model, selector: SelectorName
+) -> Selection:
+    clock = SystemClock()
+    ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore)
+    forks = ForkRunner(
+        lambda: model, ledger, clock, _told, lambda: make_thresholds(model, at.settings)
+    )
+    choose = ModelSelector(forks, lambda: model.name, at.settings.recall)
+    sources = RecallParts(memory.folder, memory.recall, newest=memory.newest)
+    try:
+        return await ByModel(sources, choose, selector, _told)(wanted)
+    finally:
+        if close := getattr(model, "close", None):
+            await close()
+
+
+def _told(event: Event) -> None:
+    if isinstance(event, Failed):
+        print_warning(event.cause)
+    elif isinstance(event, Notice):
+        print_warning(event.text)
+
+
+def _ignore(event: Event) -> None:
+    return None
+
+
+_REVISION: Final = re.compile(r"[0-9a-f]{4,40}|(?:HEAD|last|@)(?:~\d*)?", re.IGNORECASE)
+_SAME: Final = "nothing has changed"
+
+
+def show_history(
+    shared: CommonOptions, name: str | None, limit: int, agent: str | None = None
+) -> int:
+    with open_memory(shared, agent) as memory:
+        _take_in(memory)
+        revisions = memory.history(name, limit)
+    if not revisions:
+        print_message(shared, f"the history of {name or memory.folder} is empty")
+    print_result(shared, format_history(revisions), {"name": name, "revisions": revisions})
+    return 0
+
+
+def format_history(revisions: Sequence[Revision]) -> str:
+    """One line for each: when, who, what."""
+    kinds = max((len(one.author.kind) for one in revisions), default=0)
+    return "\n".join(
+        f"{one.id}  {format_time(one.at)}  {one.author.kind:<{kinds}}  {to_one_line(_what(one), 200)}"
+        for one in revisions
+    )
+
+
+def _what(revision: Revision) -> str:
+    author = revision.author
+    more = [
+        text for text in (author.reason, author.session and f"session {author.session}") if text
+    ]
+    return f"{revision.summary} ({'; '.join(more)})" if more else revision.summary
+
+
+def show_diff(
+    shared: CommonOptions, name: str | None, revision: str | None, agent: str | None = None
+) -> int:
+    with open_memory(shared, agent) as memory:
+        _take_in(memory)
+        name, revision = _meant(memory, name, revision)
+        text = memory.diff(name, revision)
+    if not text:
+        since = f" since {revision}" if revision else ""
+        print_message(shared, f"{_SAME}{since}: {name or memory.folder}")
+    print_result(shared, text.rstrip("\n"), {"name": name, "revision": revision, "diff": text})
+    return 0
+
+
+def _meant(memory: Memory, name: str | None, revision: str | None) -> tuple[str | None, str | None]:
+    """`diff a1b2c3` is about a revision, unless there is a memory of that name."""
+    if name is None or revision is not None or not _REVISION.fullmatch(name):
+        return name, revision
+    try:
+        memory.get(name)
+    except NoSuchMemory:
+        return None, name
+    return name, None
+
+
+def run_undo(
+    shared: CommonOptions, name: str | None, to: str | None, agent: str | None = None
+) -> int:
+    with open_memory(shared, agent) as memory:
+        saved = memory.undo(name, to)
+    for one in saved:
+        print_message(shared, describe_undo(one))
+    if not saved:
+        print_message(
+            shared, f"the index of {memory.folder} is as it was before; no memory has changed"
+        )
+    revision = saved[0].revision if saved else ""
+    print_result(shared, "", {"name": name, "to": to, "revision": revision, "memories": saved})
+    return 0
+
+
+def describe_undo(saved: Saved) -> str:
+    """What undoing has done to one memory."""
+    done = {"created": "brought back", "removed": "removed again"}.get(saved.action, "as before")
+    return f"{saved.name}: {done} ({saved.path})"
+
+
+def _take_in(memory: Memory) -> None:
+    """What somebody wrote by hand since is part of the history, too."""
+    try:
+        memory.take_in()
+    except StorageFailure as error:
+        print_warning(f"what changed since the last revision is not listed: {error}")
+
+
+def find_agent_memory(shared: CommonOptions, agent: str) -> MemoryPlace:
+    """Where the memory of this agent is; `Mistake` names the agents that have one."""
+    own, place = resolve_memory_place(shared), _place(read_command_context(shared), agent)
+    return replace(own, folder=place.folder, state=place.state, owner=None)
+
+
+def count_held_texts(around: CommandContext) -> Iterator[tuple[str, int]]:
+    """How many texts are held back from which agents."""
+    for one in _places_memory_agents(around):
+        if number := _held(one):
+            yield one.folder.name, number
+
+
+def _place(around: CommandContext, agent: str) -> AgentFolder:
+    wanted, every = make_folder_name(agent).casefold(), _places_memory_agents(around)
+    fitting = [one for one in every if one.folder.name.casefold() == wanted]
+    if not fitting:
+        names = ", ".join(dict.fromkeys(one.folder.name for one in every)) or "none"
+        unseen = "" if around.trusted else f"; those in {around.places.tree} wait for its trust"
+        raise Mistake(f"no agent {agent!r} has a memory here; those that have one: {names}{unseen}")
+    kinds = find_agent_kinds(around).definitions.values()
+    scopes = {one.memory for one in kinds if make_folder_name(one.name).casefold() == wanted}
+    return min(fitting, key=lambda one: (one.scope not in scopes, not _held(one)))
+
+
+def _places_memory_agents(around: CommandContext) -> list[AgentFolder]:
+    home = around.environment.shared or around.home
+    tree = around.places.tree if around.trusted else None
+    return [*list_agent_folders(home, tree, around.home)]
+
+
+def _held(place: AgentFolder) -> int:
+    from sevenfold.memory.guard.guard import Quarantine
+
+    try:
+        return len(Quarantine(place.state / QUARANTINE, SystemClock()).list())
+    except SevenfoldError as error:
+        print_warning(str(error))
+        return 0

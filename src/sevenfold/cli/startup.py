@@ -1,0 +1,217 @@
+"""Opens the session that the command line asks for.
+
+What the settings of a folder would do, in full lines, for the person who is asked to trust it.
+`sevenfold trust`: which folders may bring settings that do more than restrict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sevenfold.cli.options import ChatOptions, CommonOptions
+from sevenfold.cli.output import (
+    format_count,
+    make_printable,
+    print_message,
+    print_result,
+    to_one_line,
+)
+from sevenfold.cli.surroundings import (
+    CommandContext,
+    find_chosen_session,
+    read_command_context,
+    read_environment,
+)
+from sevenfold.core.errors import Mistake, NoKey, SettingsError
+from sevenfold.core.events import Notice
+from sevenfold.core.messages import Block
+from sevenfold.core.protocols import Capabilities, Clock, Model
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Reply
+from sevenfold.models.capabilities import LOCAL, OFFLINE, find_family, find_user_capabilities
+from sevenfold.session.session import Session
+from sevenfold.settings.checks import FOLDER, format_key
+from sevenfold.settings.files import KeyPath, SettingsDocument, is_outside, read_document
+from sevenfold.settings.place import TrustedFolders
+from sevenfold.storage.places import find_places, find_session
+from sevenfold.tools.toolbox import AskPermission
+
+
+class UnreachableModel:
+    """A model whose key is missing: it can be named and measured, but not asked."""
+
+    def __init__(self, name: str, capabilities: Capabilities, why: Mistake) -> None:
+        self.name, self.capabilities, self._why = name, capabilities, why
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        raise self._why
+        yield ""  # what makes it a stream
+
+
+_check: type[Model] = UnreachableModel
+
+
+class CommandSession(Session):
+    """A session for one command: most of them ask nobody, so a model out of reach does no harm."""
+
+    def connect(self, name: str) -> Model:
+        try:
+            return super().connect(name)
+        except NoKey as error:
+            if self._open:
+                raise
+            self.emit(Notice(f"{error}; what asks no model works without"))
+            name = name.strip().removeprefix("anthropic:")  # as the model itself is called
+            return UnreachableModel(name, find_user_capabilities(name, self.at.access), error)
+
+
+def describe_unknown_model(session: Session) -> str:
+    """What to say of a model that no table of ours or of the user's knows; empty for the others."""
+    name = session.model.name
+    own = session.at.access.limits_of(name)
+    if find_family(name) or own.window or session.settings.window or name.startswith(LOCAL):
+        return ""
+    if name == OFFLINE or session.ledger.prices.of(name) is not None:
+        return ""
+    window = session.model.capabilities.window
+    return (
+        f"nothing is known of {name}: its window is taken to be {window:,} tokens, and what it costs is "
+        "not counted; 'window' and 'prices' in the settings say what they are"
+    )
+
+
+def open_session(
+    options: ChatOptions,
+    around: CommandContext | None = None,
+    ask: AskPermission | None = None,
+    started_by: str = "startup",
+    clock: Clock | None = None,
+    *,
+    interactive: bool = False,
+    looking: bool = False,
+) -> Session:
+    """Not entered yet. The id may be given by its beginning, or be the newest."""
+    around = around or read_command_context(options.shared)
+    resume = None
+    if options.resume is not None:
+        resume = find_session(around.scoped(), options.resume).stem
+    elif options.newest:
+        resume = find_chosen_session(around.scoped(), None).stem
+    kind = CommandSession if looking else Session
+    return kind(
+        options.model,
+        options.shared.project,
+        resume=resume,
+        ask=ask,
+        home=around.environment.shared or around.home,
+        settings=options.settings,
+        environ=around.environment.variables,
+        started_by=started_by,
+        clock=clock,
+        interactive=interactive,
+    )
+
+
+WIDEST: Final = 100
+MOST_VALUES: Final = 20
+"""Lines for one setting; how many more there are is said."""
+_FILES: Final = ("settings.json", "settings.local.json")
+_OLD_NAMES: Final[dict[KeyPath, KeyPath]] = {
+    ("permissions", "defaultMode"): ("permissions", "mode"),
+}
+
+
+def list_ignored_settings(ignored: Iterable[str], tree: Path) -> Iterator[str]:
+    """Each setting that is ignored, as it was named, and below it what it says."""
+    known = {where: value for one in _documents(tree) for where, value in _named(one)}
+    for text in ignored:
+        yield make_printable(text)
+        found = [value for where, value in known.items() if text in (where, f"{where}{_why(text)}")]
+        lines = [to_one_line(line, WIDEST) for value in found for line in _lines(value)]
+        yield from (f"    {line}" for line in lines[:MOST_VALUES])
+        if len(lines) > MOST_VALUES:
+            yield f"    … and {format_count(len(lines) - MOST_VALUES, 'line')} more"
+
+
+def _why(text: str) -> str:
+    """The remark in brackets that may follow the name of a setting."""
+    _, opening, remark = text.rpartition(" (")
+    return f"{opening}{remark}"
+
+
+def _documents(tree: Path) -> Iterator[SettingsDocument]:
+    root = tree.resolve()
+    for name in _FILES:
+        path = root / FOLDER / name
+        if is_outside(path, root):
+            continue
+        try:
+            document = read_document(path)
+        except SettingsError:  # whoever loads the settings says what is wrong with it
+            continue
+        if document is not None:
+            yield document
+
+
+def _named(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
+    """Every setting of a file under the name that it has in messages."""
+    for key, value in document.values.items():
+        inside = value if isinstance(value, dict) else {}
+        for path, item in [((key,), value), *(((key, name), v) for name, v in inside.items())]:
+            yield f"{document.where(path)}: {format_key(_OLD_NAMES.get(path, path))}", item
+
+
+def _lines(value: Any) -> Iterator[str]:
+    """A value line by line: of hooks the commands, of lists the items, of objects the pairs."""
+    match value:
+        case {"hooks": list(hooks)}:
+            when = f"{value['matcher']}: " if value.get("matcher") else ""
+            yield from (f"{when}{line}" for hook in hooks for line in _lines(hook))
+        case {"command": str(command)}:
+            yield command
+        case dict():
+            yield from (f"{name}: {line}" for name, item in value.items() for line in _lines(item))
+        case list():
+            for item in value:
+                yield from _lines(item)
+        case str():
+            yield value
+        case _:
+            yield msgspec.json.encode(value).decode("utf-8")
+
+
+def run_trust(shared: CommonOptions, path: Path | None, revoke: bool) -> int:
+    """Trust or stop trusting the project that this folder belongs to."""
+    if path is not None and not (path := path.expanduser()).is_dir():
+        raise Mistake(f"{path} {'is not a folder' if path.exists() else 'does not exist'}")
+    environment = read_environment(shared)
+    known = TrustedFolders(environment.home)
+    root = find_places(path or shared.project, environment.home).root
+    if revoke:
+        return _revoke(shared, known, root)
+    folder = known.add(root)
+    print_message(
+        shared, f"{folder} is trusted; its settings may now bring hooks, permissions and addresses"
+    )
+    return _told(shared, known, folder, trusted=True)
+
+
+def _revoke(shared: CommonOptions, known: TrustedFolders, root: Path) -> int:
+    known.revoke(root)
+    if (wider := known.covering(root)) is not None:
+        raise Mistake(
+            f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}"
+        )
+    print_message(shared, f"{root} is not trusted; its settings can only restrict")
+    return _told(shared, known, root, trusted=False)
+
+
+def _told(shared: CommonOptions, known: TrustedFolders, folder: Path, *, trusted: bool) -> int:
+    listed = known.list()
+    value = {"path": str(folder), "trusted": trusted, "all": [str(path) for path in listed]}
+    print_result(shared, "\n".join(str(path) for path in listed), value)
+    return 0

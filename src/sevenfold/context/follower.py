@@ -1,0 +1,286 @@
+"""Follows a caller through its conversation: the log comes to say what the caller says, and no more.
+
+What is known is kept as it was shown. What the caller changed is an edit in the log: the reason for it
+goes to the ledger, and what stood before it stays byte for byte.
+
+How one list became another, told in the few steps that our log has words for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from sevenfold.context.formats import WireFormat
+from sevenfold.context.history import (
+    ADOPTED,
+    BY,
+    CallerGroup,
+    GroupCache,
+    LoggedGroup,
+    LoggedHistory,
+    copy_tool_ids,
+    group_messages,
+    rename_tool_ids,
+)
+from sevenfold.core.messages import Message, ToolResult
+from sevenfold.core.transcript import Id, Mark, Replace, Reply, Transcript, Undo, What
+
+Kind: TypeAlias = Literal["keep", "out", "swap", "undo"]
+
+
+class ListStep(msgspec.Struct, frozen=True):
+    """What happens to `count` items of the old list, of which the first stands at `old`."""
+
+    kind: Kind
+    old: int
+    new: int
+    """Where in the new list this is."""
+    count: int = 1
+
+
+def compare_lists(
+    old: Sequence[str],
+    new: Sequence[str],
+    answers: Callable[[int], bool],
+    swappable: Callable[[int, int], bool],
+) -> list[ListStep]:
+    """Steps through the whole old list; what the new one has beyond the last step is new.
+
+    keep: it is still there. out: it was taken out. swap: another stands in its place and the next is as
+    it was. undo: nothing simpler can be said, and from here on everything is learned anew. An item of the
+    old list that `answers` the one before it is only kept together with that one.
+    """
+    places: dict[str, list[int]] = {}
+    for at, item in enumerate(old):
+        if not answers(at):
+            places.setdefault(item, []).append(at)
+    steps: list[ListStep] = []
+    i = j = 0
+    while i < len(old):
+        if old[i : i + 1] == new[j : j + 1] and (not answers(i) or _kept(steps, i - 1)):
+            steps.append(ListStep("keep", i, j))
+            i, j = i + 1, j + 1
+        elif j < len(new) and (later := _after(places.get(new[j], ()), i)) is not None:
+            steps.append(ListStep("out", i, j, later - i))
+            i = later
+        elif old[i + 1 : i + 2] == new[j + 1 : j + 2] != [] and swappable(i, j):
+            steps.append(ListStep("swap", i, j))
+            i, j = i + 1, j + 1
+        else:
+            steps.append(ListStep("undo", i, j, len(old) - i))
+            break
+    return steps
+
+
+def _kept(steps: Sequence[ListStep], at: int) -> bool:
+    """Whether the item at this place was the last to be kept. Before the first one nothing changed."""
+    return steps[-1].kind == "keep" and steps[-1].old == at if steps else at < 0
+
+
+def _after(places: Sequence[int], at: int) -> int | None:
+    """The first of these places behind `at`."""
+    next_one = bisect_right(places, at)
+    return places[next_one] if next_one < len(places) else None
+
+
+TakenIn: TypeAlias = Callable[[tuple[ToolResult, ...]], tuple[ToolResult, ...]]
+OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]
+"""Told which of the caller's messages changed, and what was written for it."""
+
+
+class MessageChanges(msgspec.Struct, frozen=True):
+    """What of the caller's messages is as it was, and the rest of them."""
+
+    same: int
+    rest: list[CallerGroup]
+    number: int
+    """Of the first message of the rest, in the caller's list."""
+
+
+class MessageFollower:
+    """One conversation. `taken_in` says how fresh results are shown."""
+
+    def __init__(
+        self, transcript: Transcript, form: WireFormat, taken_in: TakenIn, changed: OnChange
+    ) -> None:
+        self._log, self._form = transcript, form
+        self._taken_in, self._changed = taken_in, changed
+        self.history = LoggedHistory()
+        self.history.read(transcript.entries)
+        self.known = GroupCache(len(self.history.groups))
+
+    # --- listening --------------------------------------------------------------------------------------
+
+    def hear(self, said: list[Any], first: int) -> MessageChanges:
+        """Read what is new. A `Mistake` is raised before anything has changed."""
+        self.catch_up()
+        same = self.known.same(said, self._form, first)
+        start = self.known.start(same)
+        if same == len(self.history.groups) and start == len(said):
+            return MessageChanges(same, [], first + start)
+        if same and self.known[same - 1].uses:  # its answers belong to what is read now
+            same -= 1
+            start = self.known.start(same)
+        return MessageChanges(
+            same, group_messages(said[start:], self._form, first + start), first + start
+        )
+
+    def follow(self, news: MessageChanges) -> None:
+        """Write down what the caller changed, then what it said."""
+        done = 0
+        if news.same < len(self.history.groups):
+            done = self._mend(news)
+        rest = news.rest[done:]
+        if self.history.awaited is not None and not (rest and rest[0].by == "model"):
+            self._add(Undo(frozenset({self.history.awaited})))  # the caller did without that reply
+        for heard in rest:
+            self._learn(heard)
+
+    def record(self, reply: Reply) -> None:
+        """The model's reply, until the caller sends back its own copy of it."""
+        if self.history.awaited is not None:
+            self._add(Undo(frozenset({self.history.awaited})))
+        if not reply.message.says_something:
+            return
+        message = rename_tool_ids(
+            reply.message, self._free_ids(u.id for u in reply.message.tool_uses), ()
+        )
+        self._add(msgspec.structs.replace(reply, message=message), by="model")
+
+    def catch_up(self) -> None:
+        """Take note of what the layers have written."""
+        self.history.read(self._log.entries)
+
+    def _add(self, *whats: What, by: str = BY, source: str = "") -> None:
+        self._log.add(*whats, by=by, source=source)
+        self.catch_up()
+
+    # --- what changed -----------------------------------------------------------------------------------
+
+    def _mend(self, news: MessageChanges) -> int:
+        """Go through what the log has from here on; returns how many of the new ones are dealt with."""
+        groups = self.history.groups[news.same :]
+        steps = compare_lists(
+            [group.fingerprint for group in groups],
+            [heard.fingerprint for heard in news.rest],
+            lambda i: bool(groups[i].shown.results),
+            lambda i, j: _can_swap(groups[i], news.rest[j]),
+        )
+        at, done = news.same, 0
+        try:
+            for step in steps:
+                at, done = self._take(step, at, news)
+                if done < 0:
+                    return step.new
+            return done
+        finally:  # also when the disk refused half-way: what was written is known
+            self.known.reindex()
+
+    def _take(self, step: ListStep, at: int, news: MessageChanges) -> tuple[int, int]:
+        """Apply a step at this group; returns the next group and how many are dealt with, -1: the end."""
+        if step.kind == "keep":
+            heard = news.rest[step.new]
+            heard.message = (
+                copy_tool_ids(heard.message, self.history.groups[at].shown) or heard.message
+            )
+            self.known.set(at, heard)
+            return at + 1, step.new + 1
+        number = news.number + sum(len(heard.seen) for heard in news.rest[: step.new])
+        last = at + step.count - 1
+        if step.kind == "undo" or not self._in_view(at, last):
+            self._change(number, Undo(self.history.from_here(at)))
+            self.known.remove(at, len(self.known))
+            return at, -1
+        groups = self.history.groups
+        if step.kind == "out":
+            self._change(number, Replace(groups[at].id, groups[last].id, ()))
+            self.known.remove(at, last + 1)
+            return at, step.new
+        heard = news.rest[step.new]
+        edit = Replace(groups[at].id, groups[at].id, (heard.message,))
+        self._change(number, edit, by=heard.by, source=heard.fingerprint)
+        self.known.set(at, heard)
+        return at + 1, step.new + 1
+
+    def _in_view(self, first: int, last: int) -> bool:
+        """Whether all of these are in the view; else a summary that tells of them stands there."""
+        view = self._log.view
+        return all(
+            view.where(group.id) is not None for group in self.history.groups[first : last + 1]
+        )
+
+    def _change(self, number: int, what: What, by: str = BY, source: str = "") -> None:
+        self._add(what, by=by, source=source)
+        self._changed(number, (what,))
+
+    # --- what is new ------------------------------------------------------------------------------------
+
+    def _learn(self, heard: CallerGroup) -> None:
+        if heard.by == "model" and self.history.awaited is not None:
+            self._adopt(self.history.awaited, heard)
+        else:
+            heard.message = self._with_ids_of_the_view(heard)
+            before = self.history.shown_before(heard.fingerprint)
+            again = copy_tool_ids(before, heard.message) if before else None
+            shown = again or self._first_shown(heard.message)
+            self._add(shown, by=heard.by, source=heard.fingerprint)
+        self.known.append(heard)
+
+    def _adopt(self, id: Id, heard: CallerGroup) -> None:
+        """The caller's own copy of a reply is what will be sent, so it is what the view shows."""
+        ours = self.history.said(id)
+        theirs = copy_tool_ids(heard.message, ours) if ours else None
+        heard.message = theirs or self._with_ids_of_the_view(heard)
+        if ours == heard.message or self._log.view.where(id) is None:
+            self._add(Mark(ADOPTED, id), source=heard.fingerprint)
+        else:
+            self._add(Replace(id, id, (heard.message,)), by="model", source=heard.fingerprint)
+
+    def _first_shown(self, message: Message) -> Message:
+        if not message.results:
+            return message
+        results = iter(self._taken_in(message.results))
+        return Message(
+            message.role,
+            tuple(next(results) if isinstance(b, ToolResult) else b for b in message.content),
+        )
+
+    def _with_ids_of_the_view(self, heard: CallerGroup) -> Message:
+        """Ids that no other call in the view has: some callers give every call the same."""
+        message = heard.message
+        if not message.tool_uses and not message.results:
+            return message
+        names = self._open_calls() if message.results else {}
+        results = [_next(names[result.tool_use_id]) for result in message.results]
+        return rename_tool_ids(message, self._free_ids(heard.uses), results)
+
+    def _open_calls(self) -> dict[str, list[str]]:
+        """The ids in the view of the calls that are to be answered, by the ids the caller gave."""
+        last = self.known[len(self.known) - 1]
+        names: dict[str, list[str]] = {}
+        for given, use in zip(last.uses, last.message.tool_uses, strict=True):
+            names.setdefault(given, []).append(use.id)
+        return names
+
+    def _free_ids(self, uses: Iterable[str]) -> list[str]:
+        ids: list[str] = []
+        for use in uses:
+            ids.append(self.history.free_id(use, ids))
+        return ids
+
+
+def _next(names: list[str]) -> str:
+    """Each call is answered once; whoever answers more often answers the last one again."""
+    return names.pop(0) if len(names) > 1 else names[0]
+
+
+def _can_swap(group: LoggedGroup, heard: CallerGroup) -> bool:
+    """Whether one may stand in the other's place as it is: calls and answers hang together."""
+    old = group.shown
+    return (
+        old.role == heard.message.role and heard.is_plain and not old.tool_uses and not old.results
+    )

@@ -1,0 +1,381 @@
+"""The notes stand in for the older part of the conversation when the window is full: no model is asked.
+
+Which messages stay word for word when the notes stand in for those before them. The message that
+stands for the older part: the notes, what the user said, where the rest is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.core.errors import StorageFailure
+from sevenfold.core.events import Emit, Notice, Progress
+from sevenfold.core.messages import Message, user
+from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.request import Request
+from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, count_bytes, scale_constant
+from sevenfold.core.transcript import Mark, PlacedMessage, Replace, View
+from sevenfold.layers.l3_session_memory.notes import Notebook, NotesLimits
+from sevenfold.layers.shared.boundary import (
+    COMPACTIONS,
+    SPOKEN,
+    Boundary,
+    BoundaryRecord,
+    apply_edits,
+    can_begin_at,
+    collect_facts,
+    count_context_tokens,
+    count_fixed_tokens,
+    estimate_padded_tokens,
+    find_last_boundary,
+    find_last_typed,
+    find_thinking_loop,
+    is_question_before,
+    is_thinking_allowed,
+    make_replacements,
+)
+from sevenfold.layers.shared.facts import (
+    LEAST,
+    Facts,
+    clip_text,
+    count_line_bytes,
+    enclose_in_tag,
+    escape_quote,
+    format_quotes,
+    format_transcript_hint,
+    level_sizes,
+    number_turns,
+)
+from sevenfold.layers.shared.fidelity import score_compaction
+from sevenfold.layers.shared.restore import (
+    RESTORED,
+    CompactionCut,
+    CompactionHooks,
+    CompactionRefused,
+    RestoreEstimate,
+    StandingMessages,
+)
+from sevenfold.settings.layers import NotesSettings
+
+
+class TailSize(msgspec.Struct, frozen=True):
+    """How much is to stay: tokens as they are padded, and messages with words in them."""
+
+    tokens: int
+    messages: int
+    most: int
+
+
+def find_tail_start(view: View, anchor: int, keep: TailSize) -> int | None:
+    """Where the tail begins; None when nothing could go.
+
+    All that follows the anchor stays, and at least the newest round. Before it, messages stay until
+    there are enough of them, as long as they are not too many and none of them was there before the
+    last compaction.
+    """
+    loop, last = find_thinking_loop(view), min(anchor + 1, len(view) - 1)
+    cuts = [at for at in range(last, 0, -1) if can_begin_at(view, at, loop)]
+    if not cuts:
+        return None
+    floor = find_boundary_end(view)
+    chosen = cuts[0]  # a cut that splits nothing, whatever it has to keep for that
+    for at, size, messages in _growing(view, cuts):
+        if at != chosen and (size > keep.most or at < floor):
+            break
+        chosen = at
+        if size >= keep.tokens and messages >= keep.messages:
+            break
+    return chosen
+
+
+def _growing(view: View, cuts: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Each cut with the padded tokens and the messages with words behind it."""
+    size, messages, end = MessageSize(), 0, len(view)
+    for at in cuts:
+        for n in range(at, end):
+            size += view[n].size
+            messages += bool(view[n].message.text.strip())
+        end = at
+        yield at, estimate_padded_tokens(view, size), messages
+
+
+def find_boundary_end(view: View) -> int:
+    """Where the messages begin that no compaction has touched."""
+    boundary = find_last_boundary(view)
+    if boundary is None:
+        return 0
+    if (kept := view.where(boundary.kept_from)) is not None:
+        return kept
+    at = next((n for n, placed in enumerate(view) if placed.id > boundary.last), len(view))
+    while at < len(view) and view[at].by not in SPOKEN:
+        at += 1
+    return at
+
+
+TAG: Final = "session-notes"
+SHORT: Final = 40
+"""Characters: what is shorter stands in any text by chance."""
+CONTEXTS: Final = 0.25
+"""The share of the room for quotes that goes to what the program told the model."""
+_AROUND: Final = 70
+"""Bytes around what was cut."""
+
+_WHAT: Final = (
+    "This conversation was longer than what can be shown at once. Its older part is not shown any more. In "
+    "its place stand the notes that were taken while it went on; what comes after them is shown word for "
+    "word. The notes are a record, not a request: go on with the work, and do not answer them."
+)
+_NOTES: Final = "## Notes on this session"
+_SAID: Final = (
+    "## What the user said, word for word, as far as it is not in the notes; oldest first"
+)
+_TOLD: Final = "## What the program said about where this takes place"
+
+
+class NotesMessage(msgspec.Struct, frozen=True):
+    """A text for the view, and the facts it was made of."""
+
+    text: str
+    facts: Facts
+
+    @property
+    def mark(self) -> Mark:
+        return BoundaryRecord(self.facts).mark(user(self.text))
+
+
+def make_notes_message(
+    notes: str, gone: Facts, path: Path | None, room: int, *, asking: bool
+) -> NotesMessage:
+    """The message. `room`: tokens for what is quoted. `asking`: what the user said last is what is being
+    worked on, and stands nowhere else.
+    """
+    said = number_turns(gone.said)
+    told_there = " ".join(notes.split())
+    missing = [(n, text) for n, text in said if not _in(text, told_there)]
+    if asking and said and missing[-1:] != said[-1:]:
+        missing.append(said[-1])
+    byte = int(room / TEXT_RATE)
+    lines = [_WHAT, format_transcript_hint(path), "", _NOTES, "", escape_quote(notes.strip())]
+    if told := _fitted([escape_quote(text) for text in gone.contexts], int(byte * CONTEXTS)):
+        lines += ["", _TOLD, *told]
+    if words := format_quotes(missing, byte - count_line_bytes(told), last_whole=asking):
+        lines += ["", _SAID, *words]
+    return NotesMessage(enclose_in_tag(TAG, lines), replace(gone, account=notes))
+
+
+def _in(said: str, notes: str) -> bool:
+    """Whether it is in the notes, which stand on one line."""
+    flat = " ".join(said.split())
+    return not flat or (len(flat) >= SHORT and flat in notes)
+
+
+def _fitted(texts: Sequence[str], room: int) -> list[str]:
+    most = level_sizes([count_bytes(text) for text in texts], room - _AROUND * len(texts))
+    return (
+        [clip_text(text, most) for text in texts]
+        if most >= LEAST or count_line_bytes(texts) <= room
+        else []
+    )
+
+
+# --- what is replaced -----------------------------------------------------------------------------------
+
+
+def collect_removed_facts(
+    removed: Sequence[PlacedMessage], marks: Mapping[str, Any], *, started: bool
+) -> Facts:
+    """What was said in these messages, and in those that stand for earlier ones.
+
+    Without `started`, what hooks said before the first reply is left to whoever restores it.
+    """
+    first = next(
+        (at for at, p in enumerate(removed) if p.message.role == "assistant"), len(removed)
+    )
+    start = {placed.id for placed in removed[:first] if placed.by == "hooks" and not started}
+
+    def quoted(placed: PlacedMessage) -> bool:
+        """What others put beside the conversation is theirs to put there again."""
+        return placed.by in SPOKEN | COMPACTIONS and placed.id not in start
+
+    return collect_facts(removed, marks, quoted)
+
+
+BY: Final = "PayOut"
+Restore: TypeAlias = Callable[[View, int, int], Sequence[Message]]
+"""Given the view before, where the kept messages begin and tokens of room: what is shown again."""
+
+
+class NotesNotUsable(Exception):
+    """The notes cannot stand in; the message says why."""
+
+
+class NotesDraft(msgspec.Struct, frozen=True):
+    """A pay-out that could be."""
+
+    edits: tuple[Replace, ...]
+    quoted: NotesMessage
+    cut: int
+    after: View
+    tokens: int
+
+
+class NotesCompaction:
+    """A `fit` layer, before the summary: hands back the notes and the newest messages, or declines."""
+
+    label: ClassVar[str] = BY
+
+    def __init__(
+        self,
+        notebook: Notebook,
+        emit: Emit,
+        expect: Callable[[str], object],
+        where: Callable[[], Path | None],
+        able: Callable[[], Capabilities],
+        settings: NotesSettings | None = None,
+        restore: Restore | None = None,
+        agreement: CompactionHooks | None = None,
+        standing: StandingMessages | None = None,
+    ) -> None:
+        """`agreement`: the user's hooks, which are asked before and told afterwards.
+
+        `standing`: what comes back in any case, before what `restore` gives.
+        """
+        self._standing = standing
+        self._hooks = agreement or CompactionHooks(emit)
+        self._book, self._emit, self._expect = notebook, emit, expect
+        self._where, self._able, self._restore = where, able, restore
+        self._set = settings or NotesSettings()
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
+        if pressure.refused or pressure.tokens <= pressure.thresholds.auto_compact:
+            return ()
+        began, settings = perf_counter(), self._set
+        await self._book.settled(settings.wait_seconds, settings.stale_seconds)
+        try:
+            draft = self._draft(request, pressure)
+            await self._agreed(request.view)
+        except (NotesNotUsable, StorageFailure) as why:
+            self._emit(Progress(BY, f"the notes cannot stand in: {why}", done=True))
+            return ()
+        restored, tokens = self._restored(request, pressure, draft)
+        score = score_compaction(request.view, draft.after, restored)
+        boundary = Boundary(
+            by="notes",
+            trigger="auto",
+            tokens_before=pressure.tokens,
+            tokens_after=tokens,
+            last=draft.edits[-1].last,
+            kept_from=request.view[draft.cut].id,
+            fidelity=score,
+        )
+        if said := await self._hooks.told(boundary, draft.quoted.text):
+            restored = *restored, *said
+            tokens = self._tokens(request, pressure, draft, restored)
+            boundary = replace(boundary, tokens_after=tokens)
+        self._expect("the older part of the conversation was replaced by the notes on it")
+        self._emit(
+            Notice(
+                "the window was full: the older part of the conversation is now the notes taken on it, "
+                f"{pressure.tokens:,} tokens before and about {tokens:,} after; {score:.0%} of what "
+                "mattered in it can still be found there, and the transcript has all of it"
+            )
+        )
+        self._emit(boundary.event(perf_counter() - began))
+        return draft.quoted.mark, *draft.edits, boundary.mark, *restored
+
+    async def _agreed(self, view: View) -> None:
+        """`NotesNotUsable` when a hook refuses, or wants what only a model can do."""
+        try:
+            instructions = await self._hooks.ask(view)
+        except CompactionRefused as why:
+            raise NotesNotUsable(f"a hook refused: {why}") from why
+        if instructions:
+            raise NotesNotUsable("a hook gave instructions, and only a summary can follow them")
+
+    def _draft(self, request: Request, pressure: Pressure) -> NotesDraft:
+        """The edit, and what the view would be like; `NotesNotUsable` when it would not do."""
+        view, window = request.view, pressure.window
+        notes = self._notes(view, window)
+        anchor = self._book.anchor(view)
+        if anchor is None:
+            raise NotesNotUsable("the last message they cover is not in view")
+        cut = find_tail_start(view, anchor, self._keep(window))
+        if cut is None:
+            raise NotesNotUsable(
+                "there is nothing that could leave the view without tearing something"
+            )
+        last = find_last_typed(view)
+        apart = last if last is not None and last < cut else None
+        asking = apart is None and is_question_before(view, cut)
+        room = int(scale_constant(self._set.user_words, window))
+        removed = [view[at] for at in range(cut) if at != apart]
+        gone = collect_removed_facts(removed, view.marks, started=self._restore is None)
+        text = make_notes_message(notes, gone, self._where(), room, asking=asking)
+        edits = make_replacements(view, 0, cut, apart, user(text.text))
+        after = apply_edits(view, edits, BY)
+        if not is_thinking_allowed(view, after, self._able()):
+            raise NotesNotUsable(
+                "the model still needs thinking that is bound to what stands before it"
+            )
+        tokens = count_context_tokens(replace(request, view=after), pressure)
+        left = tokens + self._back(request, pressure, cut)
+        if left >= pressure.tokens:
+            raise NotesNotUsable("the conversation would not get smaller")
+        if left > pressure.thresholds.auto_compact:
+            raise NotesNotUsable(f"about {left:,} tokens would be left, which is still too much")
+        return NotesDraft(edits, text, cut, after, tokens)
+
+    def _back(self, request: Request, pressure: Pressure, cut: int) -> int:
+        """Tokens of what leaves the view and has to come back."""
+        room = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)
+        stands = self._standing.stands if self._standing else None
+        return RestoreEstimate(request.view, stands, room).between(0, cut)
+
+    def _notes(self, view: View, window: int) -> str:
+        book = self._book
+        notes = book.read(expected=book.covered(view) is not None)
+        if notes is None:
+            raise NotesNotUsable("there are none")
+        if book.form.empty(notes):
+            raise NotesNotUsable("nothing is in them yet")
+        limits = NotesLimits.of(self._set.section_tokens, self._set.total_tokens, window)
+        cut = book.form.cut_to(notes, limits, f"; all of it is in {book.path}")
+        return book.form.shown(cut)
+
+    def _keep(self, window: int) -> TailSize:
+        tokens, most = (
+            int(scale_constant(constant, window))
+            for constant in (self._set.keep_tokens, self._set.keep_at_most)
+        )
+        return TailSize(tokens, self._set.keep_messages, most)
+
+    def _restored(
+        self, request: Request, pressure: Pressure, draft: NotesDraft
+    ) -> tuple[Sequence[Message], int]:
+        """What is shown again, and the tokens there are then; of what need not be, nothing too much."""
+        limit, cut = pressure.thresholds.auto_compact, draft.cut
+        first: Sequence[Message] = ()
+        if self._standing is not None:
+            here = CompactionCut(request.view, range(cut), pressure.window)
+            first = self._standing.again(here, max(0, limit - draft.tokens))
+        spent = self._tokens(request, pressure, draft, first)
+        if self._restore is None:
+            return first, spent
+        more = self._restore(request.view, cut, max(0, int((limit - spent) * RESTORED)))
+        tokens = self._tokens(request, pressure, draft, (*first, *more))
+        return ((*first, *more), tokens) if tokens <= limit else (first, spent)
+
+    def _tokens(
+        self, request: Request, pressure: Pressure, draft: NotesDraft, more: Sequence[Message]
+    ) -> int:
+        view = apply_edits(draft.after, more, BY)
+        return count_context_tokens(replace(request, view=view), pressure)
+
+
+_check: type[Fit] = NotesCompaction

@@ -1,0 +1,131 @@
+"""The memory of a project, for programs: the folder of markdown files that its sessions share.
+
+    with Memory.open(".") as memory:
+        memory.add(type="feedback", name="no-db-mocks", description="…", body="…")
+        memory.recall("how do we test SQL?")
+
+It is found as a session finds it: home, project, settings and environment decide where it is, and
+whether there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import Mistake
+from sevenfold.core.events import Emit, Notice
+from sevenfold.core.protocols import Clock
+from sevenfold.memory.folder.folder import FolderTransaction, Saved
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.recall_results import Recalled
+from sevenfold.memory.search.embedding import open_default_embedder
+from sevenfold.memory.store import MemoryStore, ignore_event
+from sevenfold.settings import load_settings
+from sevenfold.settings.environment import Environment
+from sevenfold.settings.place import (
+    MemoryPlace,
+    TrustedFolders,
+    claim_memory_place,
+    find_memory_place,
+)
+from sevenfold.storage.places import find_places
+
+PATIENCE: Final = 20.0
+"""Seconds that a program waits for recall by meaning; a conversation never does."""
+
+
+class MemoryOff(Mistake):
+    """Memory is switched off here; the message says by what."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"memory is off: {why}; SEVENFOLD_DISABLE_MEMORY=0 turns it on")
+
+
+class Memory(MemoryStore):
+    """The memories of one project. Nothing is made on disk before the first is saved."""
+
+    @classmethod
+    def open(
+        cls,
+        project: str | Path = ".",
+        *,
+        home: str | Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        emit: Emit = ignore_event,
+    ) -> Self:
+        """The memory of the project that this folder belongs to; `MemoryOff` when it has none."""
+        environment = Environment.read(environ)
+        if home:
+            environment = environment.based(Path(home))
+        places = find_places(Path(project), environment.home)
+        trusted = TrustedFolders(environment.home).is_trusted(places.root)
+        known = load_settings(places.tree, environment, settings or {}, trusted).settings
+        if known.scope != places.scope:
+            places = find_places(Path(project), environment.home, known.scope)
+        place = find_memory_place(places, environment, known)
+        for text in filter(None, (places.note, place.note)):
+            emit(Notice(text, "warning"))
+        return cls.at(place, clock, emit)
+
+    @classmethod
+    def at(cls, place: MemoryPlace, clock: Clock | None = None, emit: Emit = ignore_event) -> Self:
+        """The memory in a place that is known already."""
+        if place.off is not None:
+            raise MemoryOff(place.off)
+        clock, embedder = clock or SystemClock(), open_default_embedder(place.words)
+        return cls(
+            place.folder,
+            place.state,
+            clock,
+            emit=emit,
+            embedder=embedder,
+            claim=partial(claim_memory_place, place),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def recall(
+        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()
+    ) -> list[Recalled]:
+        """The memories that answer a question, the best first; `skip` are files not to give.
+
+        The first time, and after many were added, it waits a while for what finds them by meaning.
+        """
+        self.settled(PATIENCE)
+        return super().recall(query, limit, skip)
+
+    def rewrite(self, name: str, data: bytes, *, author: Author | None = None) -> Saved:
+        """Make these bytes the file of a memory, as somebody leaves it who edited all of it."""
+        return self.changing(lambda desk: _rewritten(desk, author or self.author, name, data))
+
+
+def _rewritten(desk: FolderTransaction, author: Author, asked: str, data: bytes) -> Saved:
+    from sevenfold.memory.folder.changes import load_for_update, write_file
+    from sevenfold.memory.folder.names import find_meant_file
+    from sevenfold.memory.topic_file import explain_not_text
+
+    file = find_meant_file(asked, desk.names)
+    old = load_for_update(desk, file)
+    if why := explain_not_text(data):
+        raise Mistake(
+            f"{desk.folder / file} was not changed: what was to be written is no text ({why})"
+        )
+    if data == old.data:
+        return Saved(old.name, desk.folder / file, "", "updated")
+    return write_file(desk, author, file, data, "updated", f"edited {old.name}")

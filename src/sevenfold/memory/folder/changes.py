@@ -1,0 +1,333 @@
+"""Writing memories: the topic file, then the index, then a revision, all under one lock.
+
+Whatever is to be refused is refused before the first byte is written. A process that dies in between
+leaves whole files and a note of what it was about; the next one to take the lock brings the index and
+the history up to date.
+
+The last touch on a memory before it is written, whoever writes it: its dates and where it is from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from sevenfold.core.clock import format_date
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.files import HEAD, ConcurrentWrite
+from sevenfold.memory.folder.folder import (
+    A_SECRET,
+    INDEXES,
+    OWN,
+    RECORDED,
+    SHARED,
+    Action,
+    FileRow,
+    FolderTransaction,
+    PendingWrite,
+    Saved,
+    check_private,
+    check_team,
+    digest_bytes,
+    filter_names,
+    find_part,
+)
+from sevenfold.memory.folder.names import (
+    check_memory_name,
+    choose_file,
+    explain_bad_file,
+    find_meant_file,
+    find_named_file,
+    make_file_key,
+)
+from sevenfold.memory.guard.gate import make_size_verdict
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.index_update import plan_changed_indexes
+from sevenfold.memory.similarity import extract_statement, is_quote, split_words
+from sevenfold.memory.topic_file import (
+    TYPES,
+    Origin,
+    Topic,
+    Type,
+    change_topic,
+    encode_new_topic,
+    explain_not_text,
+    read_topic,
+)
+
+_SHOWN: Final = 3
+
+
+def make_origin(author: Author, at: float) -> Origin:
+    """For a memory of which nothing more is known."""
+    return Origin(author.session, (), format_date(at), author.kind)
+
+
+def resolve_dates(text: str, at: float, kept: Sequence[str] = ()) -> str:
+    """The text with calendar dates in all lines but these, and those that quote."""
+    lines = frozenset(line for line in text.split("\n") if is_quote(line)) | set(kept)
+    return make_dates_absolute(text, at, lines)
+
+
+def finish_text(new: Topic, old: Topic | None, at: float, origin: Origin) -> bytes:
+    """The bytes of a whole new text; `old` is what its file says now, `origin` that of a new memory."""
+    if explain_not_text(new.data):
+        return new.data
+    body = resolve_dates(new.body, at, old.body.split("\n") if old else ())
+    same = old is not None and new.description == old.description
+    description = new.description if same else resolve_dates(new.description, at)
+    if old is not None:
+        origin = old.origin or new.origin or origin
+    return change_topic(
+        new,
+        description=description if description != new.description else None,
+        body=body if body != new.body else None,
+        origin=origin if old is None or origin != new.origin else None,
+    )
+
+
+def describe_resolved_dates(before: str, after: str) -> str:
+    """Which dates were written out, in a sentence; empty: none."""
+    old, new = before.split("\n"), after.split("\n")
+    if before == after or len(old) != len(new):
+        return ""
+    lines = [line.strip() for was, line in zip(old, new, strict=True) if was != line]
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    told = "; ".join(line.rstrip(".") for line in lines[:_SHOWN])
+    return f"Dates were written out: {told}{more}."
+
+
+Like: TypeAlias = Callable[[Topic], str | None]
+"""The file of the memory that a new one is about the same as."""
+
+
+def add_memory(
+    desk: FolderTransaction,
+    author: Author,
+    *,
+    type: Type,
+    name: str,
+    description: str,
+    body: str,
+    origin: Origin | None,
+    team: bool = False,
+    like: Like | None = None,
+) -> Saved:
+    """A new memory, or a new text for the memory of that name; with `team` among those of the team.
+
+    `like` finds the memory that a new one repeats or corrects: that one gets the new text.
+    """
+    name = check_memory_name(name)
+    if type not in TYPES:
+        raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
+    if team:
+        check_team(desk.listing)
+    part = SHARED if team else OWN
+    file = find_named_file(name, filter_names(part, desk.names))
+    old = None if file is None else load_for_update(desk, file)
+    origin = origin or make_origin(author, desk.now)
+    description, body = _dated(desk, description, body, old)
+    if file is None or old is None:
+        file = choose_file(name, desk.listing.taken, part.folder)
+        data = encode_new_topic(
+            file, name=name, description=description, type=type, body=body, origin=origin
+        )
+        if like and (found := like(read_topic(data, file))) is not None:
+            return merge_into(desk, author, found, read_topic(data, file))
+        return write_file(desk, author, file, data, "created", f"added {name}")
+    same = change_topic(old, description=description, type=type, body=body) == old.data
+    if same:
+        return Saved(old.name, desk.folder / file, "", "updated")
+    data = change_topic(old, description=description, type=type, body=body, origin=origin)
+    return write_file(desk, author, file, data, "updated", f"updated {name}")
+
+
+def merge_into(desk: FolderTransaction, author: Author, file: str, new: Topic) -> Saved:
+    """Let a new memory take the place of one that is about the same; that one's name stays."""
+    old = load_for_update(desk, file)
+    same = change_topic(old, description=new.description, type=new.type, body=new.body) == old.data
+    if same or split_words(extract_statement(old)) == split_words(extract_statement(new)):
+        return Saved(old.name, desk.folder / file, "", "merged")
+    data = change_topic(
+        old, description=new.description, type=new.type, body=new.body, origin=new.origin
+    )
+    return write_file(desk, author, file, data, "merged", f"merged {new.name} into {old.name}")
+
+
+def _dated(
+    desk: FolderTransaction, description: str, body: str, old: Topic | None
+) -> tuple[str, str]:
+    """Both with calendar dates, where they are new; what was changed is said."""
+    said = description
+    if old is None or description != old.description:
+        said = resolve_dates(description, desk.now)
+    text = resolve_dates(body, desk.now, old.body.split("\n") if old else ())
+    if told := describe_resolved_dates(f"{description}\n{body}", f"{said}\n{text}"):
+        desk.say(told)
+    return said, text
+
+
+def edit_memory(
+    desk: FolderTransaction,
+    author: Author,
+    asked: str,
+    *,
+    description: str | None,
+    body: str | None,
+    type: Type | None,
+) -> Saved:
+    """Change what is given of one memory."""
+    if type is not None and type not in TYPES:
+        raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
+    file = find_meant_file(asked, desk.names)
+    old = load_for_update(desk, file)
+    said, text = _dated(desk, description or "", body or "", old)
+    data = change_topic(
+        old,
+        description=None if description is None else said,
+        body=None if body is None else text,
+        type=type,
+    )
+    if data == old.data:
+        return Saved(old.name, desk.folder / file, "", "updated")
+    return write_file(desk, author, file, data, "updated", f"edited {old.name}")
+
+
+def remove_memory(desk: FolderTransaction, author: Author, asked: str) -> Saved:
+    """Remove a memory; what it said stays in the history."""
+    file = find_meant_file(asked, desk.names)
+    row = desk.ledger.rows[file]
+    if row.held and row.held != A_SECRET:
+        raise Refused(
+            f"{desk.folder / file} is not in the history, so that its removal could not be undone "
+            f"({row.held}); delete the file yourself"
+        )
+    revision = apply_changes(desk, {file: None}, author, f"removed {row.name}")
+    return Saved(row.name, desk.folder / file, revision, "removed")
+
+
+def load_for_update(desk: FolderTransaction, file: str) -> Topic:
+    """A memory to change: the whole of it, and as it was when this work began."""
+    data, stamp = desk.at.read(file, HEAD + 1)
+    if stamp != desk.stamp(file):
+        raise ConcurrentWrite
+    if len(data) > HEAD:
+        raise Guarded(make_size_verdict(stamp.size))
+    return read_topic(data, file)
+
+
+def write_file(
+    desk: FolderTransaction, author: Author, file: str, data: bytes, action: Action, summary: str
+) -> Saved:
+    """Write one memory that the guard lets pass."""
+    check_private(data, file)
+    desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
+    revision = apply_changes(desk, {file: data}, author, summary)
+    return Saved(read_topic(data, file).name, desk.folder / file, revision, action)
+
+
+def apply_changes(
+    desk: FolderTransaction,
+    changes: Mapping[str, bytes | None],
+    author: Author,
+    summary: str,
+    *,
+    strict: bool = True,
+    times: Mapping[str, float] = {},
+) -> str:
+    """Make these changes and what they mean for the index, as one revision.
+
+    `times`: when the files were written that are not from now.
+    """
+    old = {file: _bytes(desk, file) for file in changes if _can_be_put_back(desk, file)}
+    indexes = plan_changed_indexes(desk, changes, old, strict=strict)
+    topics = {file: data for file, data in changes.items() if file not in INDEXES}
+    digests = {
+        file: "" if data is None else digest_bytes(data)
+        for file, data in {**topics, **indexes}.items()
+    }
+    desk.ledgers.announce(PendingWrite(desk.ledger.head, author, summary, digests))
+    try:
+        for file, data in topics.items():
+            _put(desk, file, data, times.get(file))
+        indexes = {
+            file: last
+            for file, data in indexes.items()
+            if (last := _index_written(desk, changes, old, file, data)) is not None
+        }
+    except StorageFailure:
+        _put_back(desk, old)
+        raise
+    files = dict(topics)
+    files |= {file: data for file, data in indexes.items() if not desk.ledger.rows[file].held}
+    revision = desk.record(files, author, summary)
+    desk.settle()
+    return revision
+
+
+def _put(
+    desk: FolderTransaction, file: str, data: bytes | None, modified: float | None = None
+) -> None:
+    if data is None:
+        desk.remove(file)
+    else:
+        desk.write(file, data, modified=modified)
+
+
+def _can_be_put_back(desk: FolderTransaction, file: str) -> bool:
+    stamp = desk.stamp(file)
+    return file not in INDEXES and (stamp is None or stamp.size <= RECORDED)
+
+
+def _bytes(desk: FolderTransaction, file: str) -> bytes | None:
+    if desk.stamp(file) is None:
+        return None
+    data, stamp = desk.at.read(file, RECORDED)
+    if stamp != desk.stamp(file):
+        raise ConcurrentWrite
+    return data
+
+
+def _put_back(desk: FolderTransaction, old: Mapping[str, bytes | None]) -> None:
+    """The disk said no half way: a memory is not left without its line. When even that fails, the
+    next one to take the lock brings the index up to date."""
+    for file, data in old.items():
+        with contextlib.suppress(StorageFailure, Refused, ConcurrentWrite):
+            if _bytes(desk, file) != data:
+                _put(desk, file, data)
+
+
+def _index_written(
+    desk: FolderTransaction,
+    changes: Mapping[str, bytes | None],
+    old: Mapping[str, bytes | None],
+    file: str,
+    index: bytes | None,
+) -> bytes | None:
+    """The second step. When a hand was faster, its lines are taken into account."""
+    while index is not None:
+        try:
+            row = desk.ledger.rows.get(file)
+            desk.write(file, index, held=desk.holding(file, index))
+        except ConcurrentWrite:
+            stamp = desk.at.stamp(file)
+            desk.know(file, FileRow(stamp, "", "", row.held if row else "") if stamp else None)
+            index = plan_changed_indexes(desk, changes, old, strict=False).get(file)
+        else:
+            return index
+    return None
+
+
+def release_memory(desk: FolderTransaction, author: Author, file: str, data: bytes) -> Saved:
+    """Make a memory of what the user lets out of the quarantine; one that is there is replaced."""
+    desk.gate.refuse_secrets(data)
+    topic = read_topic(data, file)
+    there = file in desk.ledger.rows
+    if not there and (explain_bad_file(file) or make_file_key(file) in desk.listing.taken):
+        file = choose_file(topic.name, desk.listing.taken, find_part(file).folder)
+    check_private(data, file)
+    revision = apply_changes(desk, {file: data}, author, f"released {topic.name} from quarantine")
+    return Saved(topic.name, desk.folder / file, revision, "updated" if there else "created")

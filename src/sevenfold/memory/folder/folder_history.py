@@ -1,0 +1,109 @@
+"""The history of a memory folder, for those who go on without it when it cannot be had.
+
+Memory works without history: when the library is missing, or the disk says no, that is said once, and
+every write goes on. Whoever asks for the history itself gets the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.history.revisions import Author
+
+if TYPE_CHECKING:
+    from sevenfold.memory.history.history import MemoryHistory
+
+NONE: Final = "-"
+"""The newest revision where there is no history to ask."""
+
+T = TypeVar("T")
+
+
+class FolderHistory:
+    """The history, opened when it is first needed. Who writes, and who asks for `head`, has the lock."""
+
+    def __init__(self, repository: Path, say: Callable[[str], None]) -> None:
+        self.repository = repository
+        self.mended = False
+        """Whether it was found damaged and mended: then it may be behind what was recorded."""
+        self._say = say
+        self._history: MemoryHistory | None = None
+
+    def ask(self, work: Callable[[MemoryHistory], T]) -> T:
+        """What the history says; `StorageFailure` when there is none to be had."""
+        try:
+            if self._history is None:
+                from sevenfold.memory.history.history import MemoryHistory
+
+                self._history = MemoryHistory(self.repository, self._mended)
+            return work(self._history)
+        except ImportError as error:
+            raise StorageFailure(
+                f"the history of memories cannot be kept, because a library is missing ({error}); "
+                "install pygit2"
+            ) from error
+
+    def head(self, at: float) -> str:
+        """The newest revision; empty when nothing was recorded yet, `NONE` when nobody knows."""
+        try:
+            try:
+                newest = self.ask(lambda history: history.log(limit=1))
+            except StorageFailure:
+                if said := self.ask(lambda history: history.mend(at)):
+                    self._mended(said)
+                newest = self.ask(lambda history: history.log(limit=1))
+        except StorageFailure as error:
+            self._without(error)
+            return NONE
+        return newest[0].id if newest else ""
+
+    def files(self, revision: str) -> dict[str, bytes]:
+        """All files at a revision; none when there is no such thing."""
+        if revision in ("", NONE):
+            return {}
+        try:
+            return self.ask(lambda history: history.at(revision))
+        except StorageFailure as error:
+            self._without(error)
+            return {}
+
+    def file(self, revision: str, name: str) -> bytes | None:
+        """One file at a revision; None when there is no such thing."""
+        if revision in ("", NONE):
+            return None
+        try:
+            return self.ask(lambda history: history.file_at(revision, name))
+        except StorageFailure as error:
+            self._without(error)
+            return None
+
+    def record(
+        self,
+        changed: Mapping[str, bytes | None] | None,
+        whole: Callable[[], Mapping[str, bytes]],
+        author: Author,
+        summary: str,
+        at: float,
+    ) -> str | None:
+        """The new revision's id, empty when nothing was new; None when it could not be written.
+
+        Without `changed` it is the whole folder as it was found: nobody knows what was before it.
+        """
+        try:
+            revision = self.ask(
+                lambda history: history.record(whole, author, summary, at, changed=changed)
+            )
+        except StorageFailure as error:
+            self._without(error)
+            return None
+        return revision.id if revision else ""
+
+    def _mended(self, sentence: str) -> None:
+        self.mended = True
+        self._say(sentence)
+
+    def _without(self, error: StorageFailure) -> None:
+        self._say(f"Memories are saved, but without history: {error}")

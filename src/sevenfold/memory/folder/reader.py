@@ -1,0 +1,309 @@
+"""The memories of a folder as they are now; a file is read again only when its stamp is another.
+
+Finding memories: keeps the search index in step with the files, and turns hits into memories.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.folder.files import HEAD, FileStamp, MemoryFiles, OpenFolder
+from sevenfold.memory.folder.folder import (
+    FolderListing,
+    is_settled,
+    is_topic,
+    list_folder,
+    read_file_clock,
+)
+from sevenfold.memory.folder.names import (
+    ENDING,
+    INDEX_NAME,
+    explain_bad_file,
+    find_meant_file,
+    make_slug,
+)
+from sevenfold.memory.recall_results import Recalled
+from sevenfold.memory.search.index import SearchIndex
+from sevenfold.memory.topic_file import Topic, read_topic
+
+if TYPE_CHECKING:
+    from sevenfold.memory.search.embedding import Embedder
+    from sevenfold.memory.search.scoring import VectorProgress
+
+LARGEST_INDEX: Final = 4 << 20
+"""Bytes of an index that are looked at."""
+
+
+class FolderReader:
+    """Reads without the lock: every file is written whole, so there is never half of one to see."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+        self._kept: dict[str, tuple[FileStamp, Topic]] = {}
+
+    def listing(self) -> FolderListing:
+        """What is in the folder; nothing when it is not there."""
+        try:
+            with self._files.opened() as at:
+                return list_folder(at)
+        except FileNotFoundError:
+            return FolderListing()
+
+    def topics(self) -> list[Topic]:
+        """Every memory, in the order of the files."""
+        try:
+            with self._files.opened() as at:
+                now = list_folder(at)
+                topics = list(self._current(at, ((file, now.files[file]) for file in now.topics)))
+        except FileNotFoundError:
+            return []
+        kept = self._kept
+        self._kept = {topic.file: kept[topic.file] for topic in topics if topic.file in kept}
+        return topics
+
+    def some(self, wanted: Iterable[str]) -> list[tuple[Topic, FileStamp]]:
+        """These memories, without those that are gone or cannot be read."""
+        found = list[tuple[Topic, FileStamp]]()
+        try:
+            with self._files.opened() as at:
+                for file in wanted:
+                    if (
+                        is_topic(file)
+                        and not explain_bad_file(file)
+                        and (stamp := _stamp(at, file))
+                    ):
+                        found += [(topic, stamp) for topic in self._current(at, [(file, stamp)])]
+        except FileNotFoundError:
+            pass
+        return found
+
+    def get(self, asked: str) -> Topic:
+        """The memory that is meant: by name, by file, or by a beginning that only one has."""
+        for file in (asked, make_slug(asked) + ENDING):
+            for topic, _ in self.some([file]):
+                if asked in (file, topic.name):
+                    return topic
+        topics = {topic.file: topic for topic in self.topics()}
+        return topics[find_meant_file(asked, {file: topic.name for file, topic in topics.items()})]
+
+    def data(self, file: str) -> bytes:
+        """The head of a file; `StorageFailure` when it is gone."""
+        with self._files.opened() as at:
+            return at.read(file, HEAD)[0]
+
+    def index_text(self, file: str = INDEX_NAME) -> str:
+        """An index as it is; empty when there is none."""
+        try:
+            with self._files.opened() as at:
+                if at.stamp(file) is None:
+                    return ""
+                return at.read(file, LARGEST_INDEX)[0].decode("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            return ""
+
+    def _current(self, at: OpenFolder, files: Iterable[tuple[str, FileStamp]]) -> Iterable[Topic]:
+        now = read_file_clock()
+        for file, stamp in files:
+            kept = self._kept.get(file)
+            if kept is None or kept[0] != stamp or not is_settled(stamp, now):
+                if (kept := _read(at, file)) is None:
+                    continue
+                self._kept[file] = kept
+            yield kept[1]
+
+
+def _stamp(at: OpenFolder, file: str) -> FileStamp | None:
+    try:
+        return at.stamp(file)
+    except (StorageFailure, Refused):
+        return None
+
+
+def _read(at: OpenFolder, file: str) -> tuple[FileStamp, Topic] | None:
+    """A topic file; of a huge one the head. None when it went away just now.
+
+    One that is there and cannot be read is a memory without a text, and says why.
+    """
+    try:
+        data, stamp = at.read(file, HEAD)
+    except (StorageFailure, Refused) as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        bare = read_topic(b"", file)
+        return FileStamp(0, 0, 0, 0), msgspec.structs.replace(bare, problems=(str(error),))
+    topic = read_topic(data, file)
+    if stamp.size > len(data):
+        why = f"it has {stamp.size:,} bytes; only the first {HEAD:,} are read, so split it up"
+        topic = msgspec.structs.replace(topic, problems=(*topic.problems, why))
+    return stamp, topic
+
+
+SHARE: Final = 0.05
+"""The part of the time that may go into looking at files that have probably not changed."""
+MEANING_FROM: Final = 10
+"""From so many memories on they are found by meaning too: of fewer, the index shows every one."""
+AT_ONCE: Final = 0.02
+"""Seconds: a look that takes longer than this is taken in the background."""
+
+
+class RecallReader:
+    """The way to the memories that answer a question."""
+
+    def __init__(
+        self,
+        files: MemoryFiles,
+        reading: FolderReader,
+        state: Path,
+        embedder: Embedder | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.index = SearchIndex(state, embedder)
+        self._files, self._reading, self._say = files, reading, say
+        self._folders: dict[str, int] = {}
+        self._looked, self._took = 0.0, 0.0
+        self._stale, self._built = True, False
+        self._thread: threading.Thread | None = None
+        self._one = threading.Lock()
+
+    def changed(self) -> None:
+        """Something was written: look before the next answer."""
+        self._stale = True
+
+    def find(
+        self, query: str, limit: int, skip: frozenset[str] = frozenset(), *, silent: bool = True
+    ) -> list[Recalled]:
+        """The memories that answer this, the best first; none is a good answer too.
+
+        Without `silent` it is everything that shares a word with it.
+        """
+        if not query.strip() or limit < 1:
+            return []
+        self._keep_in_step()
+        found = self.index.search(query, limit, skip, silent=silent)
+        if not silent:  # what shares only a meaning with it has to answer it
+            found = [hit for hit in found if hit.lexical > 0] or self.index.search(
+                query, limit, skip
+            )
+        hits = {hit.file: hit.score for hit in found}
+        return [
+            self._recalled(topic, stamp, hits[topic.file])
+            for topic, stamp in self._reading.some(hits)
+        ]
+
+    def newest(self, most: int) -> list[Recalled]:
+        """The memories that were changed last, the newest first."""
+        files = self._reading.listing().files
+        topics = sorted(self._reading.topics(), key=lambda t: -files[t.file].modified)
+        return [self._recalled(topic, files[topic.file], 0.0) for topic in topics[:most]]
+
+    def prepare(self) -> None:
+        """Look at every file, and open what a search needs."""
+        self.look()
+        self.index.search("warm up", 1)
+
+    def _recalled(self, topic: Topic, stamp: FileStamp, score: float) -> Recalled:
+        return Recalled(
+            name=topic.name,
+            file=topic.file,
+            path=self._files.folder / topic.file,
+            type=topic.type,
+            description=topic.description,
+            modified=stamp.modified / 1e9,
+            score=score,
+            text=topic.body,
+        )
+
+    def purge(self, file: str) -> None:
+        self.index.purge(file)
+        self._stale = True
+
+    def look(self) -> None:
+        """Look at every file now."""
+        with self._one:
+            began = time.perf_counter()
+            self._stale = False
+            try:
+                with self._files.opened() as at:
+                    before = _times(at, ["", *self._folders])
+                    now = list_folder(at)
+                    self._folders = {**_times(at, now.folders), **before}
+                    self._refresh(at, now)
+            except FileNotFoundError:
+                self._folders = {}
+                self.index.refresh([], self._reading.data)
+            self._looked = time.perf_counter()
+            self._took = self._looked - began
+
+    def settled(self, seconds: float) -> bool:
+        """Wait until every memory can be found by its meaning too; False when that takes longer."""
+        self._keep_in_step()
+        return self.index.wait(seconds)
+
+    def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
+        """Make the vectors that are missing, in the background; `tell` hears how far it is."""
+        self.look()
+        self.index.build(self._reading.data, tell)
+
+    def close(self) -> None:
+        """Wait for what goes on in the background."""
+        if self._thread is not None:
+            self._thread.join()
+        self.index.close()
+
+    def _refresh(self, at: OpenFolder, now: FolderListing) -> None:
+        files = (
+            (file, max(now.files[file].modified, now.files[file].changed), now.files[file].size)
+            for file in now.topics
+        )
+        known = self.index.refresh(files, lambda file: at.read(file)[0])
+        if len(now.topics) >= MEANING_FROM and (not self._built or known.added or known.changed):
+            self._built = True
+            self.index.build(self._reading.data)
+        if self.index.problem:
+            self._say(self.index.problem)
+
+    def _keep_in_step(self) -> None:
+        if self._stale or self._moved():
+            self.look()
+        elif time.perf_counter() - self._looked > self._took / SHARE:
+            if self._took < AT_ONCE:
+                self.look()
+            elif self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._look_quietly, daemon=True)
+                self._thread.start()
+
+    def _look_quietly(self) -> None:
+        try:
+            self.look()
+        except (StorageFailure, Refused) as error:
+            self._stale = True  # the next answer fails with it, where somebody hears it
+            self._say(str(error))
+
+    def _moved(self) -> bool:
+        try:
+            with self._files.opened() as at:
+                return _times(at, list(self._folders)) != self._folders
+        except FileNotFoundError:
+            return bool(self._folders)
+
+
+def _times(at: OpenFolder, folders: Iterable[str]) -> dict[str, int]:
+    """When something last came into each of these folders, or went."""
+    times = dict[str, int]()
+    for name in folders:
+        try:
+            with at.folder(name) as place:
+                found = (at.real / name).stat() if place is None else os.fstat(place)
+        except (OSError, Refused):
+            times[name] = 0
+        else:
+            times[name] = found.st_mtime_ns
+    return times

@@ -1,0 +1,201 @@
+"""Which files hold sessions, and who can read them: told by what is in a file, not by its name."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.transcript import Problem
+from sevenfold.recordings.claude_code import ClaudeCodeReader, decode_record, read_session
+from sevenfold.recordings.codex import ENVELOPES, CodexReader
+from sevenfold.recordings.messages import MessagesReader
+from sevenfold.recordings.own_sessions import OwnReader, has_agents
+from sevenfold.recordings.reader import (
+    describe_left_out,
+    drop_impossible_usage,
+    make_times_monotonic,
+    read_beginning,
+    repair_line,
+)
+from sevenfold.recordings.recorded import RecordedSession, SessionReader
+from sevenfold.settings.place import STATE
+from sevenfold.storage.jsonl import LONGEST_LINE
+
+READERS: Final[tuple[SessionReader, ...]] = (
+    OwnReader(),
+    ClaudeCodeReader(),
+    CodexReader(),
+    MessagesReader(),
+)
+"""The first that recognises a file reads it. Another format is one more of these."""
+STRANGE: Final[dict[str, frozenset[str]]] = {
+    "claude-code": ENVELOPES,
+    "codex": frozenset({"claude-code"}),
+}
+"""Kinds of records that only another tool writes."""
+HEADS: Final = (1 << 16, 1 << 20, 1 << 24, LONGEST_LINE + (1 << 16))
+"""So much of a file is looked at, in turn, until somebody recognises it: its first line may be long."""
+_CONVERSATION: Final = re.compile(rb'"role"\s*:\s*"(?:user|assistant|model)"')
+_WORDS: Final = (b'"content"', b'"parts"', b'"text"', b'"tool_calls"')
+ENDINGS: Final = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
+"""What is looked at in a folder; a file that is named itself may be called anything."""
+_LINES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+"""Of these, what sessions are called: such a file is one, or a damaged one, unless it is other JSON."""
+
+
+class ReplayFile(msgspec.Struct, frozen=True):
+    """A file to be replayed."""
+
+    path: str
+    size: int = 0
+    named: bool = True
+    """Named by the user; else come across in a folder, where other things lie too."""
+
+
+class Unreadable(SevenfoldError):
+    """A file is no session that any reader knows, or there is nothing in it."""
+
+
+def find_replay_files(paths: Iterable[Path]) -> Iterator[ReplayFile]:
+    """The files, and those in the folders, each once: by name within a folder."""
+    seen: set[Path] = set()
+    for path in paths:
+        for file, named in _walked(path):
+            if (real := _real(file)) not in seen:
+                seen.add(real)
+                yield ReplayFile(str(file), _size(file), named)
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle; reading it will say so
+        return path.absolute()
+
+
+def _walked(path: Path) -> Iterator[tuple[Path, bool]]:
+    if not os.path.isdir(path):  # noqa: PTH112 - it says no where a folder may not be looked into
+        yield path, True
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name != STATE)  # nobody talks in there
+        for name in sorted(names):
+            if name.lower().endswith(ENDINGS):
+                yield Path(folder, name), False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it can be read to an end: a pipe would be waited for. `Unreadable` when it is not there."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Unreadable(f"it cannot be opened: {why}") from None
+
+
+def find_reader(head: bytes) -> SessionReader | None:
+    """Who reads a file that begins like this."""
+    return next((reader for reader in READERS if reader.recognises(head)), None)
+
+
+def read_recording(found: ReplayFile) -> RecordedSession | None:
+    """The session in a file; None for something else that lay in a folder. `Unreadable` says why not."""
+    path = Path(found.path)
+    if not _is_file(path):
+        if found.named:
+            raise Unreadable("not a file")
+        return None
+    head, reader = _recognised(path)
+    if reader is None:
+        if not found.named and head and not _like_a_session(path, head):
+            return None
+        raise Unreadable(_why_not(head))
+    try:
+        recorded = _whole(reader, path)
+    except ValueError as error:
+        raise Unreadable(str(error)) from error
+    if not recorded.entries and not has_agents(recorded):
+        if not found.named and not recorded.problems:
+            return None  # notes of a tool about a session that never began
+        raise Unreadable("nothing in it was said to a model or by one")
+    return make_times_monotonic(drop_impossible_usage(_alone(recorded)))
+
+
+def _recognised(path: Path) -> tuple[bytes, SessionReader | None]:
+    """The beginning of a file, and who reads it; of JSON as much is looked at as a line may have."""
+    head = b""
+    for limit in HEADS:
+        head = read_beginning(path, limit)
+        if (reader := find_reader(head)) is not None:
+            return head, reader
+        if len(head) < limit or not _is_json(head):
+            break
+    return head, None
+
+
+def _alone(recorded: RecordedSession) -> RecordedSession:
+    """The session, with a word on lines that are of another format: two files in one, perhaps."""
+    strange = STRANGE.get(recorded.format, frozenset[str]())
+    if not (number := sum(recorded.skipped.get(kind, 0) for kind in strange)):
+        return recorded
+    lines = "1 line is" if number == 1 else f"{number:,} lines are"
+    problem = Problem(
+        1, f"{lines} of another format and left out: put each session in its own file"
+    )
+    return replace(recorded, problems=(*recorded.problems, problem))
+
+
+def _whole(reader: SessionReader, path: Path) -> RecordedSession:
+    """The session, with records of which only a field is wrong."""
+    if not isinstance(reader, ClaudeCodeReader):  # the others drop such fields themselves
+        return reader.read(path)
+    return read_session(path, _mended)
+
+
+def _mended(line: bytes) -> tuple[bytes, list[str]]:
+    line, fields = repair_line(line, decode_record)
+    return line, [describe_left_out(field) for field in fields]
+
+
+def _why_not(head: bytes) -> str:
+    if not head.strip():
+        return "the file is empty, or damaged from its beginning on"
+    if b"\0" in head[:4_096]:
+        return "a binary file, not a session"
+    if _is_conversation(head):
+        return (
+            "it looks like a conversation, but in none of the known formats: Sevenfold, Claude Code, "
+            "Codex rollout or a list of messages"
+        )
+    return "not a session in a known format: Sevenfold, Claude Code, Codex rollout or a list of messages"
+
+
+def _like_a_session(path: Path, head: bytes) -> bool:
+    """Whether a file in a folder should have been a session; JSON of another kind is passed over."""
+    lines = path.name.lower().endswith(_LINES)
+    return (lines and not _is_json(head)) or _is_conversation(head)
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+
+
+def _is_conversation(head: bytes) -> bool:
+    return _CONVERSATION.search(head) is not None and any(word in head for word in _WORDS)

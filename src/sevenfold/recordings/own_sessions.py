@@ -1,0 +1,249 @@
+"""Reads the transcripts that Sevenfold itself writes, without locking or mending them.
+
+Sub-agents whose words stand in the file of the session that called them: each is a session of its
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from sevenfold.core.messages import Block, Message, ToolResult
+from sevenfold.core.transcript import (
+    Entry,
+    Mark,
+    Replace,
+    Reply,
+    Results,
+    Undo,
+    Unknown,
+    check_format,
+    decode_entry,
+)
+from sevenfold.recordings.reader import (
+    RecordedThread,
+    describe_left_out,
+    drop_impossible_usage,
+    get_text,
+    make_times_monotonic,
+    parse_object,
+    repair_line,
+)
+from sevenfold.recordings.recorded import (
+    RecordedClearing,
+    RecordedCompaction,
+    RecordedEvent,
+    RecordedSession,
+    SessionReader,
+)
+from sevenfold.storage.jsonl import iterate_lines
+
+FORMAT: Final = "sevenfold"
+_LOOKED_AT: Final = 5
+"""Lines by which one of our files is told from others."""
+
+
+_strict = msgspec.json.Decoder(Entry).decode
+
+
+class _EntryKind(msgspec.Struct):
+    type: str
+
+
+class _OwnLine(msgspec.Struct):
+    id: int
+    at: float
+    what: _EntryKind
+
+
+class OwnRecordedSession(RecordedSession, frozen=True):
+    """What our files say besides."""
+
+    interactive: bool | None = None
+    """Whether a person talked in it; None where the file does not say."""
+
+
+class OwnReader:
+    """The reader, for those who take any."""
+
+    format = FORMAT
+
+    def recognises(self, head: bytes) -> bool:
+        for line in head.split(b"\n")[:_LOOKED_AT]:
+            try:
+                msgspec.json.decode(line, type=_OwnLine)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return True
+        return False
+
+    def read(self, source: Path | bytes) -> RecordedSession:
+        reading = _OwnParse()
+        entries: list[tuple[int, Entry]] = []
+        for number, line in iterate_lines(source, reading.thread.problems):
+            try:
+                last = entries[-1][1].at if entries else 0.0
+                entry, dropped = _entry(line, len(entries), last)
+            except ValueError as error:
+                reading.thread.wrong(number, str(error))
+                continue
+            for field in dropped:
+                reading.thread.wrong(number, describe_left_out(field))
+            check_format(entry)
+            entries.append((number, entry))
+        undone: set[int] = set()
+        for _, entry in reversed(entries):  # one that was itself undone undoes nothing
+            if isinstance(entry.what, Undo) and entry.id not in undone:
+                undone |= entry.what.ids
+        for number, entry in entries:
+            reading.take(number, entry, undone)
+        return reading.recorded()
+
+
+_fits: type[SessionReader] = OwnReader
+
+
+def _entry(line: bytes, next_id: int, last: float) -> tuple[Entry, list[str]]:
+    """The entry of a line, and what had to be left out of it. `last`: the time of the one before."""
+    entry: Entry | None = None
+    try:
+        entry = decode_entry(line, next_id)
+        if not isinstance(entry.what, Unknown):
+            return entry, []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    lost: list[str] = []
+    try:
+        line, dropped = repair_line(_timed(line, last, lost), _strict)
+    except ValueError:
+        if entry is None:
+            raise
+        return entry, []  # a record of some later kind
+    return _strict(line), [*lost, *dropped]
+
+
+def _timed(line: bytes, last: float, lost: list[str]) -> bytes:
+    """The line with the time of the one before it where its own is none."""
+    record = parse_object(line, lost)
+    if type(record.get("at")) not in (int, float):
+        record["at"] = last
+        lost[:] = ["at"]
+    return msgspec.json.encode(record)
+
+
+class _OwnParse:
+    def __init__(self) -> None:
+        self.thread = RecordedThread(FORMAT)
+        self._about: dict[str, object] = {}
+        self._undone: list[Reply] = []
+        self._visible: list[int] = []
+        """Ids of what the model saw, in order: a compaction says by id what it took away."""
+
+    def take(self, line: int, entry: Entry, undone: set[int]) -> None:
+        if entry.id in undone:
+            self.thread.skipped["undone"] += 1
+            if isinstance(entry.what, Reply):
+                self._undone.append(entry.what)
+            return
+        match entry.what:
+            case Reply() as reply:
+                self._reply(line, entry, reply)
+            case Message() as message:
+                self._message(line, entry, message)
+            case Replace() as edit:
+                self._replaced(line, entry, edit)
+            case Results(shown):
+                ids = tuple(self.thread.known(id) for id in shown)
+                self.thread.happened(RecordedClearing(ids, entry.by), line, entry.at)
+            case Mark("session", dict() as about):
+                self._about = about
+            case _:
+                self.thread.skipped[type(entry.what).__name__.lower()] += 1
+
+    def _reply(self, line: int, entry: Entry, reply: Reply) -> None:
+        if not reply.message.content:
+            return
+        model = reply.model or get_text(self._about.get("model"))
+        self.thread.stopped("")
+        for block in reply.message.content:
+            self.thread.wrote(block, line, entry.at, model=model, uuid=str(entry.id))
+        self.thread.charged(reply.usage)
+        self._visible.append(entry.id)
+
+    def _message(self, line: int, entry: Entry, message: Message) -> None:
+        rest: list[Block] = [b for b in message.content if not isinstance(b, ToolResult)]
+        for result in message.results:
+            self.thread.result(result, line, entry.at)
+        if message.results:
+            self.thread.beside(rest, message.results[-1].tool_use_id)
+        elif rest:
+            self.thread.said(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
+        self._visible.append(entry.id)
+
+    def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
+        """A compaction takes the beginning away; folding elsewhere is for a replay to decide anew."""
+        ends = [id in self._visible for id in (edit.first, edit.last)]
+        if not all(ends) or edit.first != self._visible[0] or not edit.by:
+            self.thread.skipped[f"folded by {entry.by}"] += 1
+            return
+        kept = self._visible[self._visible.index(edit.last) + 1 :]
+        blocks = tuple(block for message in edit.by for block in message.content)
+        compaction = RecordedCompaction(
+            entry.by, 0, Message("user", blocks), str(kept[0]) if kept else ""
+        )
+        self.thread.happened(compaction, line, entry.at, uuid=str(entry.id))
+        self._visible = [entry.id, *kept]
+
+    def recorded(self) -> RecordedSession:
+        about = self._about
+        told = self.thread.recorded(
+            session=get_text(about.get("id")), folder=get_text(about.get("root"))
+        )
+        known = asdict(told) | {"undone": tuple(self._undone)}
+        return OwnRecordedSession(**known, interactive=_interactive(about))
+
+
+def _interactive(about: dict[str, object]) -> bool | None:
+    """An agent was asked by a session, whoever sat in front of that."""
+    said = False if about.get("agent") else about.get("interactive")
+    return said if isinstance(said, bool) else None
+
+
+def has_agents(recorded: RecordedSession) -> bool:
+    return any(_answered(said) for said in recorded.sidechains.values())
+
+
+def iterate_sessions(recorded: RecordedSession) -> Iterator[RecordedSession]:
+    """The session itself, where the file has it, and the conversations of its sub-agents.
+
+    What is wrong with the file is told with the first.
+    """
+    told = recorded.problems
+    if recorded.entries:
+        yield recorded
+        told = ()
+    for agent, said in recorded.sidechains.items():
+        if not _answered(said):
+            continue
+        alone = replace(
+            recorded,
+            agent=agent,
+            entries=said,
+            tip=said[-1].uuid,
+            title="",
+            continues="",
+            sidechains={},
+            undone=(),
+            problems=told,
+        )
+        yield make_times_monotonic(drop_impossible_usage(alone))
+        told = ()
+
+
+def _answered(said: tuple[RecordedEvent, ...]) -> bool:
+    return any(isinstance(one.what, Reply) for one in said)

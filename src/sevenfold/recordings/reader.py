@@ -1,0 +1,553 @@
+"""JSON that somebody else wrote, cut off anywhere: what can be read of it, and what is wrong.
+
+Single wrong fields: a count that is a word, a time that is a number. Times that cannot be: clocks
+that went back, years that no session is from. A conversation that a file tells in order, put
+together: replies whole, results behind what asked.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import io
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.core.messages import Block, Json, Message, ToolResult, ToolUse
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Problem, Reply
+from sevenfold.recordings.recorded import (
+    RecordedClearing,
+    RecordedCompaction,
+    RecordedEvent,
+    RecordedSession,
+    ToolNote,
+)
+from sevenfold.storage.files import make_storage_failure
+
+LARGEST_DOCUMENT: Final = 512 << 20
+"""A file that is one JSON document is read whole, so there is a limit; lines have none together."""
+_CHUNK: Final = 1 << 20
+_GZIP: Final = b"\x1f\x8b"
+_BOM: Final = b"\xef\xbb\xbf"
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+_BETWEEN: Final = re.compile(r"[\s,]*")
+_TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.S)
+MOST_NESTED: Final = 200
+"""Levels; what is nested deeper is left out where it cannot be taken apart."""
+_MILLISECONDS: Final = 1e11
+"""A number of seconds as large as this would be after the year 5000, so it counts milliseconds."""
+
+
+def decode_lenient(data: bytes, lost: list[str] | None = None) -> Any:
+    """What a piece of JSON says, half characters mended; `ValueError` with the reason when it is none.
+
+    With `lost`, single values that cannot be are nothing, and what they were is added to it.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    except RecursionError:
+        if lost is None:
+            raise ValueError("nested too deeply") from None
+        lost.append(f"what is nested over {MOST_NESTED} deep")
+        data = drop_deep_nesting(data)
+    none = None if lost is None else (lambda name: lost.append(name))
+    try:
+        found = json.loads(data.decode("utf-8", "replace"), parse_constant=none)
+        whole = json.dumps(found, ensure_ascii=False)
+        return msgspec.json.decode(_HALVES.sub("\ufffd", whole))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(_first_line(error)) from None
+
+
+def drop_deep_nesting(data: bytes | bytearray) -> bytes:
+    """The same JSON with nothing in place of what is nested too deeply to be taken apart."""
+    parts, kept, start, depth = list[bytes](), 0, 0, 0
+    for token in _TOKENS.finditer(data):
+        match token[0]:
+            case b"{" | b"[":
+                depth += 1
+                if depth == MOST_NESTED + 1:
+                    start = token.start()
+            case b"}" | b"]":
+                if depth == MOST_NESTED + 1:
+                    parts += [bytes(data[kept:start]), b"null"]
+                    kept = token.end()
+                depth -= 1
+    return b"".join((*parts, bytes(data[kept:])))
+
+
+def parse_object(line: bytes, lost: list[str] | None = None) -> Json:
+    """The object on a line; `ValueError` when it is something else. `lost` as for `decode_lenient`."""
+    found = decode_lenient(line, lost)
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - it is the file that is wrong
+    return found
+
+
+def read_document(source: Path | bytes, problems: list[Problem]) -> bytearray:
+    """A whole file, unpacked; what is damaged is left out and said. It is large: do not copy it."""
+    held = bytearray()
+    for part in _parts(source, problems):
+        held += part
+        if len(held) > LARGEST_DOCUMENT:
+            raise ValueError(f"a JSON document of over {LARGEST_DOCUMENT:,} bytes")
+    if held.startswith(_BOM):
+        del held[: len(_BOM)]
+    return held
+
+
+def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
+    """The first bytes of a file, unpacked, as far as they are whole."""
+    held = bytearray()
+    for part in _parts(source, [], 1 << 12):
+        held += part
+        if len(held) >= limit:
+            break
+    return bytes(held[:limit])
+
+
+def _parts(source: Path | bytes, problems: list[Problem], size: int = _CHUNK) -> Iterator[bytes]:
+    try:
+        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as plain:
+            packed = plain.read(2) == _GZIP
+            plain.seek(0)
+            file = gzip.GzipFile(fileobj=plain, mode="rb") if packed else plain
+            while part := file.read1(size):
+                yield part
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        problems.append(Problem(1, f"the compressed file is damaged: {error}"))
+    except OSError as error:
+        raise make_storage_failure(
+            error, source if isinstance(source, Path) else "the data", "read"
+        ) from error
+
+
+class _MessageHolder(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+def iterate_items(data: bytearray, start: int, problems: list[Problem]) -> Iterator[Any]:
+    """The items of a list, or of the `messages` of an object; `start` is where the list begins.
+
+    They come one by one, as far as they can be read.
+    """
+    try:
+        if start:
+            raws = msgspec.json.decode(data, type=_MessageHolder).messages
+        else:
+            raws = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except RecursionError:
+        problems.append(Problem(1, describe_left_out(f"what is nested over {MOST_NESTED} deep")))
+        yield from _salvaged(bytearray(drop_deep_nesting(data[start:])), problems)
+        return
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        yield from _salvaged(data[start:], problems)
+        return
+    for raw in raws:
+        yield decode_lenient(bytes(raw))
+
+
+def describe_left_out(field: str) -> str:
+    return f"{field} is not what it should be: it is left out, the rest of the line is kept"
+
+
+def _salvaged(data: bytearray, problems: list[Problem]) -> Iterator[Any]:
+    """The items before the place where a list is torn or ends."""
+    text = data.decode("utf-8", "replace")
+    lost: list[str] = []
+    scan = json.JSONDecoder(parse_constant=lost.append).raw_decode
+    at = text.index("[") + 1
+    while True:
+        match = _BETWEEN.match(text, at)
+        at = match.end() if match else at
+        if text.startswith("]", at):
+            return
+        try:
+            item, at = scan(text, at)
+            item = decode_lenient(json.dumps(item).encode("utf-8"))
+        except (ValueError, RecursionError):
+            line = text.count("\n", 0, at) + 1
+            problems.append(Problem(line, "the list cannot be read from here on"))
+            return
+        if lost:
+            line = text.count("\n", 0, at) + 1
+            problems.append(Problem(line, describe_left_out(lost[0])))
+            lost.clear()
+        yield item
+
+
+def parse_time(value: object) -> float:
+    """A time in seconds, of an ISO text or a number of seconds or milliseconds; 0 when there is none."""
+    if isinstance(value, bool):
+        return 0.0
+    try:
+        if isinstance(value, int | float):
+            return value / 1000 if abs(value) >= _MILLISECONDS else float(value)
+        if not isinstance(value, str):
+            return 0.0
+        at = datetime.datetime.fromisoformat(value)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=datetime.UTC)
+        return at.timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def describe_unreadable(times: int) -> str:
+    number = "1 time" if times == 1 else f"{times:,} times"
+    return f"{number} cannot be read: each counts as the one before it"
+
+
+def get_text(value: object) -> str:
+    """A string, or nothing when it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def parse_count(value: object) -> int:
+    """A number of tokens; whatever is no number, or a negative one, counts nothing."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _first_line(error: ValueError) -> str:
+    return str(error).splitlines()[0] if str(error) else "not JSON"
+
+
+MOST_TOKENS: Final = 100_000_000
+"""Of one request: more than any window has, and far below where sums stop being exact."""
+MOST_FIELDS: Final = 10
+"""Dropped of one record; one with more that is wrong is something else."""
+NEEDED: Final = frozenset({"type", "uuid", "message", "id", "what"})
+"""Without these a record says nothing."""
+_AT: Final = re.compile(r" - at `\$\.([\w.]+)`")
+
+
+def repair_line(line: bytes, decode: Callable[[bytes], object]) -> tuple[bytes, list[str]]:
+    """The line without what is wrong in it, and what that was; `ValueError` when that does not help."""
+    dropped: list[str] = []
+    while True:
+        try:
+            decode(line)
+        except ValueError as error:
+            field, lost = _wrong(str(error)), list[str]()
+            if len(dropped) >= MOST_FIELDS:
+                raise
+            record = parse_object(line, lost)
+            if not lost and (field is None or not _drop(record, field)):
+                raise
+            if lost:
+                _drop_usage(record)
+            line = msgspec.json.encode(record)
+            dropped += lost[:1] if lost or field is None else [".".join(field)]
+        else:
+            return line, dropped
+
+
+def _drop_usage(record: Json) -> None:
+    """Usage with one count that was no number goes as a whole."""
+    message = record.get("message")
+    usage = message.get("usage") if isinstance(message, dict) else None
+    if isinstance(usage, dict) and None in usage.values():
+        del record["message"]["usage"]
+
+
+def drop_impossible_usage(recorded: RecordedSession) -> RecordedSession:
+    """The session without usage that cannot be: what it says of a request is not known then."""
+    problems, entries = list(recorded.problems), list[RecordedEvent]()
+    for said in recorded.entries:
+        if isinstance(said.what, Reply) and not _can_be(said.what.usage):
+            problems.append(Problem(said.line, "its usage cannot be: it is left out"))
+            said = replace(said, what=replace(said.what, usage=Usage()))
+        entries.append(said)
+    if len(problems) == len(recorded.problems):
+        return recorded
+    problems.sort(key=lambda problem: problem.line)
+    return replace(recorded, entries=tuple(entries), problems=tuple(problems))
+
+
+def _can_be(usage: Usage) -> bool:
+    return all(0 <= getattr(usage, name) <= MOST_TOKENS for name in usage.__struct_fields__)
+
+
+def _wrong(why: str) -> list[str] | None:
+    """The way to the field that a decoder complains of. Usage with one wrong count goes as a whole."""
+    found = _AT.search(why)
+    if found is None:
+        return None
+    field = found[1].split(".")
+    if "usage" in field:
+        field = field[: field.index("usage") + 1]
+    return None if len(field) == 1 and field[0] in NEEDED else field
+
+
+def _drop(record: Json, field: list[str]) -> bool:
+    inner: Any = record
+    for name in field[:-1]:
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    return isinstance(inner, dict) and inner.pop(field[-1], None) is not None
+
+
+FIRST, LAST = 1_420_070_400.0, 4_102_444_800.0
+"""The years 2015 to 2100: no session is older, and none can be younger."""
+FARTHEST: Final = 400 * 86_400.0
+"""A time so far from the middle of its session is a mistake."""
+ALWAYS: Final = frozenset({"claude-code"})
+"""Formats that date everything; readers of others say themselves which times they could not read."""
+JITTER: Final = 3_600.0
+"""What is typed while the model works is dated when it was typed: so much earlier is no mistake."""
+
+
+def make_times_monotonic(recorded: RecordedSession) -> RecordedSession:
+    """The session with times that only go forward; what had to be changed is among its problems."""
+    known = [said.at for said in recorded.entries if FIRST <= said.at <= LAST]
+    if not known:
+        return _without_times(recorded)
+    middle = median(known)
+    good = [at for at in known if abs(at - middle) <= FARTHEST]
+    first = next(at for at in known if at in set(good))
+    wrong, back, unread = list[int](), list[int](), list[int]()
+    told, entries = {problem.line for problem in recorded.problems}, list[RecordedEvent]()
+    before: dict[str, float] = {}
+    """The time of each thing said, so that branches are not held against each other."""
+    for said in recorded.entries:
+        earlier = before.get(said.parent or "", first)
+        at = said.at
+        if not (FIRST <= at <= LAST and abs(at - middle) <= FARTHEST):
+            if at:
+                wrong.append(said.line)
+            elif said.line not in told:
+                unread.append(said.line)
+            at = earlier
+        elif at < earlier - JITTER:
+            back.append(said.line)
+        before[said.uuid] = at = max(at, earlier)
+        entries.append(said if at == said.at else replace(said, at=at))
+    problems = [
+        Problem(lines[0], f"{_times(len(lines))} {what}: each counts as the one before it")
+        for lines, what in ((wrong, "cannot be"), (back, "before what came earlier"))
+        if lines
+    ]
+    if unread and recorded.format in ALWAYS:
+        problems.append(Problem(unread[0], describe_unreadable(len(unread))))
+    return replace(
+        recorded,
+        entries=tuple(entries),
+        problems=tuple(sorted((*recorded.problems, *problems), key=lambda p: p.line)),
+    )
+
+
+def _without_times(recorded: RecordedSession) -> RecordedSession:
+    """No time in it can be: nobody was ever idle, as far as can be known."""
+    wrong = [said.line for said in recorded.entries if said.at]
+    if not wrong:
+        return recorded
+    problem = Problem(wrong[0], f"{_times(len(wrong))} cannot be: no idle time is counted")
+    return replace(
+        recorded,
+        entries=tuple(replace(said, at=0.0) for said in recorded.entries),
+        problems=(*recorded.problems, problem),
+    )
+
+
+def _times(number: int) -> str:
+    return "1 time" if number == 1 else f"{number:,} times"
+
+
+RecordedChange: TypeAlias = RecordedCompaction | RecordedClearing
+
+
+@dataclass(slots=True)
+class _ThreadNode:
+    uuid: str
+    line: int
+    at: float
+    blocks: list[Block] = field(default_factory=list)
+    reply: bool = False
+    model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    meta: bool = False
+    event: RecordedChange | None = None
+    stop: str = ""
+    answer: list[Block] = field(default_factory=list)
+    """The results of the tools that this asked for, and what stands beside them."""
+    answered: tuple[int, float] = (0, 0.0)
+    """Line and time of the last of them."""
+
+
+class RecordedThread:
+    """Takes in what was said, in order; `recorded` is what came of it."""
+
+    def __init__(self, format: str) -> None:
+        self.format = format
+        self.problems: list[Problem] = []
+        self.skipped: Counter[str] = Counter()
+        self.model = ""
+        """Of the replies from here on, where they do not say it themselves."""
+        self._nodes: list[_ThreadNode] = []
+        self._uses: dict[str, tuple[_ThreadNode, ToolUse]] = {}
+        """The newest use of an id, as the file has it."""
+        self._taken: set[str] = set()
+        self._facts: dict[str, ToolNote] = {}
+        self._open: _ThreadNode | None = None
+        self._unread: list[int] = []
+        """Lines with a time that nobody can read."""
+
+    # --- what happens -------------------------------------------------------------------------------------
+
+    def said(
+        self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = ""
+    ) -> str:
+        """Something that was put before the model; the id under which it can be found again."""
+        if not blocks:
+            return ""
+        self._open = None
+        node = self._add(line, at, uuid)
+        node.blocks, node.meta = blocks, meta
+        return node.uuid
+
+    def wrote(self, block: Block, line: int, at: float, *, model: str = "", uuid: str = "") -> None:
+        """A block of the reply that is being written; the first one begins it."""
+        node = self._open
+        if node is None:
+            node = self._open = self._add(line, at, uuid)
+            node.reply, node.model = True, model or self.model
+        node.at = max(node.at, at)
+        if isinstance(block, ToolUse):
+            block = self._use(node, block)
+        node.blocks.append(block)
+
+    def charged(self, usage: Usage) -> None:
+        """What the reply cost that was written last; it is complete now."""
+        last = next((node for node in reversed(self._nodes) if node.reply), None)
+        if last is not None and not last.usage.total:
+            last.usage = usage
+        self._open = None
+
+    def stopped(self, why: str) -> None:
+        if self._open is not None:
+            self._open.stop = why
+        self._open = None
+
+    def result(self, result: ToolResult, line: int, at: float) -> None:
+        """What a tool gave back."""
+        asked = self._uses.get(result.tool_use_id)
+        if asked is None:
+            why = f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
+            self.problems.append(Problem(line, why))
+            return
+        node, use = asked
+        if use.id in self._facts:
+            why = f"a second result of tool use {result.tool_use_id}: it was dropped"
+            self.problems.append(Problem(line, why))
+            return
+        if node is self._open:
+            self._open = None
+        node.answer.append(replace(result, tool_use_id=use.id))
+        node.answered = line, max(node.answered[1], at)
+        self._facts[use.id] = ToolNote(use.name, line, is_error=result.is_error)
+
+    def beside(self, blocks: list[Block], use_id: str) -> None:
+        """What was said in the same message as this result."""
+        asked = self._uses.get(use_id)
+        if asked is not None:
+            asked[0].answer.extend(blocks)
+
+    def happened(self, event: RecordedChange, line: int, at: float, uuid: str = "") -> None:
+        self._open = None
+        self._add(line, at, uuid).event = event
+
+    def known(self, use_id: str) -> str:
+        """The id that a tool use has here."""
+        return self._uses[use_id][1].id if use_id in self._uses else use_id
+
+    def moment(self, value: object, line: int) -> float:
+        """A time of the file; 0 when there is none, or none that can be read."""
+        at = parse_time(value)
+        if not at and value not in (None, "", 0):
+            self._unread.append(line)
+        return at
+
+    def wrong(self, line: int, why: str) -> None:
+        self.problems.append(Problem(line, why))
+
+    @property
+    def empty(self) -> bool:
+        return not self._nodes
+
+    # --- how it is kept -----------------------------------------------------------------------------------
+
+    def _add(self, line: int, at: float, uuid: str) -> _ThreadNode:
+        node = _ThreadNode(uuid or f"{len(self._nodes)}", line, at)
+        self._nodes.append(node)
+        return node
+
+    def _use(self, node: _ThreadNode, use: ToolUse) -> ToolUse:
+        id, n = use.id or f"use-{len(self._taken)}", 1
+        while id in self._taken:
+            n += 1
+            id = f"{use.id or 'use'}~{n}"
+        self._taken.add(id)
+        own = use if id == use.id else replace(use, id=id)
+        self._uses[use.id] = node, own
+        return own
+
+    def recorded(
+        self, *, session: str = "", version: str = "", folder: str = "", branch: str = ""
+    ) -> RecordedSession:
+        """The session as a value."""
+        entries = self._entries()
+        if self._unread:
+            self.wrong(self._unread[0], describe_unreadable(len(self._unread)))
+        return RecordedSession(
+            self.format,
+            session=session,
+            version=version,
+            folder=folder,
+            git_branch=branch,
+            entries=tuple(entries),
+            tip=entries[-1].uuid if entries else "",
+            results=self._facts,
+            skipped=dict(self.skipped),
+            problems=tuple(sorted(self.problems, key=lambda problem: problem.line)),
+        )
+
+    def _entries(self) -> list[RecordedEvent]:
+        out: list[RecordedEvent] = []
+        for node in self._nodes:
+            parent = out[-1].uuid if out else None
+            out.append(_said(node, parent))
+            if node.answer:
+                results = [b for b in node.answer if isinstance(b, ToolResult)]
+                rest = [b for b in node.answer if not isinstance(b, ToolResult)]
+                line, at = node.answered
+                message = Message("user", (*results, *rest))
+                out.append(
+                    RecordedEvent(f"{node.uuid}+", node.uuid, line, max(at, node.at), message)
+                )
+        return out
+
+
+def _said(node: _ThreadNode, parent: str | None) -> RecordedEvent:
+    if node.event is not None:
+        return RecordedEvent(node.uuid, parent, node.line, node.at, node.event)
+    if not node.reply:
+        message = Message("user", tuple(node.blocks))
+        return RecordedEvent(node.uuid, parent, node.line, node.at, message, meta=node.meta)
+    message = Message("assistant", tuple(node.blocks))
+    stop = node.stop or ("tool_use" if message.tool_uses else "end_turn")
+    reply = Reply(message, node.usage, stop, model=node.model)
+    return RecordedEvent(node.uuid, parent, node.line, node.at, reply, model=node.model)

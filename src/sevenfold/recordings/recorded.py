@@ -1,0 +1,288 @@
+"""A session that some tool recorded: what was said, on which branch, and what was compacted.
+
+Readers of other tools' files produce these values; nothing here knows any one format.
+
+A recorded session as a transcript of ours: the active branch, with its compactions as edits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.core.messages import Message, ToolResult, ToolUse
+from sevenfold.core.tokens import measure_message
+from sevenfold.core.transcript import Mark, Problem, Replace, Reply, Results, Transcript
+
+
+class RecordedCompaction(msgspec.Struct, frozen=True):
+    """Everything before this was replaced by a summary."""
+
+    trigger: str = ""
+    tokens_before: int = 0
+    summary: Message | None = None
+    kept_from: str = ""
+    """The first thing said before it that stayed in the view behind the summary."""
+
+
+class RecordedClearing(msgspec.Struct, frozen=True):
+    """The results of these tool uses were cleared from the view."""
+
+    tool_use_ids: tuple[str, ...]
+    trigger: str = ""
+    tokens_before: int = 0
+    tokens_saved: int = 0
+
+
+RecordedPayload: TypeAlias = Message | Reply | RecordedCompaction | RecordedClearing
+
+
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """One thing that happened in a recorded session."""
+
+    uuid: str
+    parent: str | None
+    """What it follows; None at the beginning of a branch."""
+    line: int
+    """Where it begins in the file."""
+    at: float
+    what: RecordedPayload
+    request_id: str = ""
+    model: str = ""
+    meta: bool = False
+    """Put in by the tool, not typed by the user."""
+    made_up: bool = False
+    """A reply that no model gave: the tool wrote it itself."""
+    failed: bool = False
+    """It reports that a request failed, and was never shown to a model."""
+    counted: bool = True
+    """Whether the usage is final; a reply noted while it streamed says too little output."""
+
+    @property
+    def message(self) -> Message | None:
+        if isinstance(self.what, Reply):
+            return self.what.message
+        return self.what if isinstance(self.what, Message) else None
+
+
+class ToolNote(msgspec.Struct, frozen=True):
+    """What the tool noted beside a tool result, and what the result itself gives away."""
+
+    tool: str
+    line: int
+    is_error: bool = False
+    interrupted: bool = False
+    path: str = ""
+    """The file that was read or changed."""
+    persisted: str = ""
+    """Where the whole output was kept, when only its beginning was shown."""
+    cleared: bool = False
+    """The result had been cleared before it was recorded."""
+    agent: str = ""
+    agent_tokens: int = 0
+
+
+class RecordedApiError(msgspec.Struct, frozen=True):
+    """A request that failed and was tried again."""
+
+    line: int
+    at: float
+    status: int = 0
+    why: str = ""
+    attempt: int = 0
+
+
+class RecordedSession(msgspec.Struct, frozen=True):
+    format: str
+    session: str = ""
+    agent: str = ""
+    """Of the sub-agent whose conversation this is; `session` is then the one that it worked for."""
+    version: str = ""
+    folder: str = ""
+    git_branch: str = ""
+    title: str = ""
+    continues: str = ""
+    """What the first thing said follows, when that is in another file."""
+    entries: tuple[RecordedEvent, ...] = ()
+    """All branches of the main conversation, in the order of the file."""
+    tip: str = ""
+    """The end of the active branch."""
+    sidechains: dict[str, tuple[RecordedEvent, ...]] = {}
+    """Conversations of sub-agents, by their id or by the first thing said in them."""
+    undone: tuple[Reply, ...] = ()
+    """Replies that the user went back behind, where they are on no branch."""
+    results: dict[str, ToolNote] = {}
+    """By tool-use id."""
+    api_errors: tuple[RecordedApiError, ...] = ()
+    skipped: dict[str, int] = {}
+    """How many records of which kind say nothing that a model saw."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def active(self) -> tuple[RecordedEvent, ...]:
+        return self.branch(self.tip)
+
+    @property
+    def tips(self) -> tuple[str, ...]:
+        """The ends of all branches, in the order of the file."""
+        followed = {said.parent for said in self.entries}
+        return tuple(said.uuid for said in self.entries if said.uuid not in followed)
+
+    @property
+    def compactions(self) -> tuple[RecordedEvent, ...]:
+        return tuple(s for s in self.entries if isinstance(s.what, RecordedCompaction))
+
+    @property
+    def clearings(self) -> tuple[RecordedEvent, ...]:
+        return tuple(s for s in self.entries if isinstance(s.what, RecordedClearing))
+
+    @property
+    def requests(self) -> tuple[RecordedEvent, ...]:
+        """The replies that a model gave, each of them once."""
+        return tuple(s for s in self.entries if isinstance(s.what, Reply))
+
+    @property
+    def abandoned(self) -> tuple[Reply, ...]:
+        """The replies that are not on the active branch: the user went back and on from there."""
+        active = {said.uuid for said in self.active}
+        left = (s.what for s in self.entries if s.uuid not in active)
+        return (*(what for what in left if isinstance(what, Reply)), *self.undone)
+
+    def branch(self, tip: str) -> tuple[RecordedEvent, ...]:
+        """From the beginning to this one, following what each of them follows."""
+        return trace_branch(tip, self.entries)
+
+
+def trace_branch(tip: str, entries: Iterable[RecordedEvent]) -> tuple[RecordedEvent, ...]:
+    by_uuid = {said.uuid: said for said in entries}
+    path: list[RecordedEvent] = []
+    at: str | None = tip
+    while at is not None and (said := by_uuid.pop(at, None)):  # each once: no circle can trap us
+        path.append(said)
+        at = said.parent
+    return tuple(reversed(path))
+
+
+class SessionReader(Protocol):
+    """Reads the session files of one tool."""
+
+    @property
+    def format(self) -> str: ...
+
+    def recognises(self, head: bytes) -> bool:
+        """Whether a file that begins like this is one of theirs."""
+        ...
+
+    def read(self, source: Path | bytes) -> RecordedSession: ...
+
+
+INTERRUPTED: Final = "interrupted: there is no result of this in the recording"
+CLEARED: Final = "[this result was cleared from the view when the session was recorded]"
+
+
+def convert_recording(recorded: RecordedSession, tip: str | None = None) -> Transcript:
+    """The branch that ends at `tip` (the active one unless told) as a transcript, kept in memory."""
+    retelling = _SessionRetelling(recorded)
+    for said in recorded.branch(recorded.tip if tip is None else tip):
+        retelling.tell(said)
+    return retelling.transcript
+
+
+class _SessionRetelling:
+    def __init__(self, recorded: RecordedSession) -> None:
+        self.at = 0.0
+        self.transcript = Transcript(lambda: self.at)
+        self.transcript.problems.extend(recorded.problems)
+        self.placed: dict[str, int] = {}
+        self.answers = {
+            said.parent: said
+            for said in recorded.entries
+            if isinstance(said.what, Message) and said.what.results
+        }
+        self.told: set[str] = set()
+
+    def tell(self, said: RecordedEvent) -> None:
+        self.at = max(self.at, said.at)
+        match said.what:
+            case Reply() as reply:
+                self._reply(said, reply)
+            case Message() as message:
+                if said.uuid not in self.told and not said.failed:
+                    self._message(said, message)
+            case RecordedCompaction() as compaction:
+                self._compacted(said, compaction)
+            case RecordedClearing(ids):
+                view = self.transcript.view
+                shown = {id: CLEARED for id in ids if view.result_at(id) is not None}
+                if shown:
+                    self.transcript.add(Results(shown), by="recorded")
+
+    def _reply(self, said: RecordedEvent, reply: Reply) -> None:
+        if not reply.message.content:
+            return
+        diagnostics = {"request_id": said.request_id} if said.request_id else {}
+        if not said.counted:  # noted while it streamed: what it says of its output is too little
+            output = max(reply.usage.output, measure_message(reply.message).tokens())
+            reply = replace(reply, usage=replace(reply.usage, output=output))
+            diagnostics["output"] = "estimated"
+        self._add(said, replace(reply, diagnostics=diagnostics), "model")
+        self._answered(said, reply.message)
+
+    def _message(self, said: RecordedEvent, message: Message) -> None:
+        kept = tuple(b for b in message.content if not isinstance(b, ToolResult))
+        if len(kept) < len(message.content):
+            self._problem(said, "its tool results answer nothing on this branch: dropped")
+        if kept:
+            self._add(said, Message(message.role, kept), "model" if said.made_up else "user")
+            self._answered(said, message)
+
+    def _answered(self, said: RecordedEvent, asking: Message) -> None:
+        """The results of what this message asks for, each use answered once."""
+        uses = [use.id for use in asking.tool_uses]
+        if not uses:
+            return
+        answer = self.answers.get(said.uuid)
+        content = answer.what.content if answer and isinstance(answer.what, Message) else ()
+        given = {b.tool_use_id: b for b in content if isinstance(b, ToolResult)}
+        results = [given.get(u) or ToolResult(u, INTERRUPTED, is_error=True) for u in uses]
+        rest = [b for b in content if not isinstance(b, ToolResult)]
+        by = answer or said
+        self.at = max(self.at, by.at)
+        self._add(by, Message("user", (*results, *rest)), "tools")
+        self.told.add(by.uuid)
+
+    def _compacted(self, said: RecordedEvent, compaction: RecordedCompaction) -> None:
+        view = self.transcript.view
+        if compaction.summary is None:
+            self._problem(said, "a compaction without its summary: the view is left as it was")
+            return
+        facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
+        self.transcript.add(Mark("compacted", facts), by="recorded")
+        end, summary = self._end_of_removed(compaction), _words(compaction.summary)
+        if end == 0:
+            self._add(said, summary, "recorded")
+        else:
+            edit = Replace(view[0].id, view[end - 1].id, (summary,))
+            self._add(said, edit, "recorded")
+
+    def _end_of_removed(self, compaction: RecordedCompaction) -> int:
+        kept = self.placed.get(compaction.kept_from)
+        at = None if kept is None else self.transcript.view.where(kept)
+        return len(self.transcript.view) if at is None else at
+
+    def _add(self, said: RecordedEvent, what: Message | Reply | Replace, by: str) -> None:
+        ids: Sequence[int] = self.transcript.add(what, by=by)
+        self.placed[said.uuid] = ids[-1]
+
+    def _problem(self, said: RecordedEvent, why: str) -> None:
+        self.transcript.problems.append(Problem(said.line, why))
+
+
+def _words(summary: Message) -> Message:
+    """A summary calls no tool and answers none, whatever the file says."""
+    kept = tuple(b for b in summary.content if not isinstance(b, ToolUse | ToolResult))
+    return Message(summary.role, kept)

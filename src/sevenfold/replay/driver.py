@@ -1,0 +1,479 @@
+"""One recorded session through the layers: the recorded words and times, our view, and what it costs.
+
+    for each entry of the recording
+        a message    goes through layer 1, and into our transcript
+        a reply      our layers make the request fit; what is needed and gone is read back; the provider
+                     counts; the recorded reply is written; layers that work beside the conversation do
+        a compaction of the recording is carried out, or is none, where the policy compacts by itself
+
+The layers are those of the product, in the turn of the product. Nobody sees what is still to come.
+
+The layers that a policy asks for, made as a session makes them. Lets go of what a session keeps on
+record for good: a replay undoes nothing and is not resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as with_fields
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import ClassVar, Final
+
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Price, Prices
+from sevenfold.core.clock import run_sync
+from sevenfold.core.events import Cleared, Emit, Event, get_label
+from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
+from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
+from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.core.tokens import (
+    REFERENCE_WINDOW,
+    TEXT_RATE,
+    Pressure,
+    Thresholds,
+    Usage,
+    measure_message,
+)
+from sevenfold.core.transcript import (
+    Entry,
+    Id,
+    PlacedMessage,
+    Replace,
+    Reply,
+    Results,
+    Transcript,
+    View,
+)
+from sevenfold.layers.l2_microcompaction.cache_expiry import GapCounts
+from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.ladder import BlockCheck, LayerParts, make_standard_layers
+from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
+from sevenfold.layers.shared.restore import (
+    RestoredFiles,
+    RestoredNames,
+    StartContext,
+    restore_messages,
+)
+from sevenfold.models.capabilities import find_capabilities
+from sevenfold.replay.bookkeeping import RECORDING, EventWatch, ReplayBooks, ReplaySilence
+from sevenfold.replay.costs import (
+    CacheProvider,
+    compute_token_rates,
+    estimate_size,
+    has_thinking,
+    remove_thinking,
+)
+from sevenfold.replay.needs import AbsenceTracker, MissedSource, find_needs
+from sevenfold.replay.outcome import Kind, ReplayOutcome, TimeSpent
+from sevenfold.replay.policies import ClearRule, Policy
+from sevenfold.replay.stand_ins import NOTES, ReplayDisk, ReplayExtraction, RuleModel
+from sevenfold.settings.layers import CLEARABLE
+from sevenfold.storage.results import ResultStore
+from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postponed
+from sevenfold.tools.edit_tool import EDIT_SCHEMA
+from sevenfold.turn import Turn
+
+FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
+"""About as long as such a path is."""
+
+
+class UnwrittenResults(ResultStore):
+    """Names where a result would be kept, and writes nothing: a replay needs the words alone."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: FOLDER)
+
+    def keep(self, use_id: str, content: str | tuple[Block, ...], *, lasting: bool = True) -> Path:
+        return FOLDER / f"{use_id}.txt"
+
+
+def make_policy_layers(policy: Policy, lent: LayerParts) -> Layers:
+    """As the product has them, but for what stops a session: the recording went on."""
+    on, micro = policy.flags, policy.micro
+    if not policy.compacts:
+        on = replace(on, compact=False, reactive=False, notes=False, precompute=False)
+    if (
+        policy.clear is not None
+    ):  # in place of layer 2; the plain rule of it is a setting, not a flag
+        on = replace(on, micro_cost=False, micro_time=False)
+        micro = replace(micro, policy="cost")
+    made = make_standard_layers(
+        "main",
+        with_fields(
+            lent,
+            switches=on,
+            tool_results=policy.tool_results,
+            micro=micro,
+            notes=policy.notes,
+            compaction=policy.compaction,
+        ),
+    )
+    fit = tuple(layer for layer in made.fit if not isinstance(layer, BlockCheck))
+    rule: tuple[Fit, ...] = (CountingClear(lent.emit, policy.clear),) if policy.clear else ()
+    return with_fields(made, fit=(*rule, *fit), attach=(), rest=())
+
+
+class CountingClear:
+    """Clears old results by counting alone."""
+
+    label: ClassVar[str] = "Counting"
+
+    def __init__(self, emit: Emit, rule: ClearRule) -> None:
+        self._emit, self._rule = emit, rule
+        self._scan, self._store = ViewScan(CLEARABLE, ()), UnwrittenResults()
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
+        self._scan.follow(request.view)
+        rule, old = self._rule, self._scan.found[: -self._rule.keep]
+        many = rule.every and len(old) >= rule.every
+        large = rule.tokens and sum(one.tokens for one in old) >= rule.tokens
+        if not old or not (many or large):
+            return ()
+        shown = store_cleared_results(old, request.view, self._store, self._emit)
+        self._emit(Cleared("rule", tuple(shown), 0, 0, 0.0, 0.0, "counted"))
+        return (Results(shown),)
+
+
+def forget_entries(log: Transcript) -> None:
+    """The entries, which nobody asks for again, and the records of messages that have left the view."""
+    log.entries.clear()
+    view = log.view
+    records = [name for name in view.marks if name.startswith(STANDS_FOR)]
+    if len(records) <= 1:
+        return
+    needed = {record_name(placed.message) for placed in view if placed.by not in SPOKEN}
+    if gone := set(records) - needed:
+        marks = {name: value for name, value in view.marks.items() if name not in gone}
+        log.view = replace(view, marks=marks)
+
+
+CALL_OUTPUT: Final = 120
+"""Tokens of the call that reads something back."""
+ANALYSIS: Final = 1.5
+"""What a model wrote for a recorded summary, for each token of it: the analysis is not in the file."""
+
+LEAST_INHERITED: Final = 2_000
+"""Tokens of inherited history that are worth a message of their own."""
+FILLER: Final = "x" * 199 + "\n"
+"""What stands for words that are not in the file: it says nothing that anybody could need."""
+
+Make = Callable[[LayerParts], Layers]
+
+
+def drive_session(
+    entries: Sequence[Entry],
+    policy: Policy,
+    model: str,
+    price: Price,
+    *,
+    window: int | None = None,
+    prices: Prices | None = None,
+    scratch: Path | None = None,
+    told: Callable[[int], None] = lambda done: None,
+) -> ReplayOutcome:
+    """One session under one policy. `window`: how large it was, where the recording does not show it.
+
+    `scratch`: a folder for what layers write. `told`: how many entries are done.
+    """
+    ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
+    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
+    able = replace(find_capabilities(model), window=window or find_window(entries))
+    limits = Thresholds.of(
+        able.window, able.max_output, compact_percent=policy.auto_compact_percent
+    )
+    driven = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices)
+    return driven.run(scratch, told)
+
+
+def find_window(entries: Sequence[Entry]) -> int:
+    """The usual window, or a large one where prompts were longer than that."""
+    prompts = (e.what.usage.prompt for e in entries if isinstance(e.what, Reply))
+    return 1_000_000 if max(prompts, default=0) > REFERENCE_WINDOW else REFERENCE_WINDOW
+
+
+def find_ttl(entries: Sequence[Entry]) -> Ttl:
+    """How long most of what was written was paid to be kept, then."""
+    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
+    hour = sum(used.cache_write_1h for used in usages)
+    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
+
+
+class SessionDrive:
+    """Drives one session. `layers` makes the layers of what they are lent, if not as the policy says."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        policy: Policy,
+        frame: Frame,
+        thresholds: Thresholds,
+        price: Price,
+        *,
+        layers: Make | None = None,
+        able: Capabilities | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        self._entries, self._policy, self._compacts = entries, policy, policy.compacts
+        self._make = layers or partial(make_policy_layers, policy)
+        self._frame, self._thresholds, self._price = frame, thresholds, price
+        self._able = able or Capabilities(window=thresholds.window)
+        self._prices = prices or Prices.load()
+        began = process_time()
+        self._needs = find_needs(entries, resets=not self._compacts)
+        self._counted = compute_token_rates(entries)
+        self._spent = TimeSpent(tracing=process_time() - began)
+        self._inside = 0.0
+        """Seconds of the simulator and of our books while layers were at work."""
+        self._clock = FakeClock(entries[0].at if entries else 0.0)
+        self._rates: dict[Id, float] = {}
+        self._ours: dict[Id, Id] = {}
+        """Entries of ours by those of the recording, and the other way round."""
+        self._theirs: dict[Id, Id] = {}
+        self._turn_began: Id = 0
+        self._inherited: Id | None = None
+        self._gaps = GapCounts()
+        self._disk = ReplayDisk()
+        self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
+        self._tally = ReplayBooks(price, frame.ttl)
+        self._transcript = Transcript(self._clock.now)
+        self._absence = AbsenceTracker(
+            self._counted.rate, self._theirs, lambda: self._transcript.view
+        )
+        self._watching = EventWatch(self._tally, self._absence, self._transcript, self._provider)
+        self._watching.weigh = self._weigh
+        known = self._clock, self._transcript, self._provider, self._tally
+        self._extracting = ReplayExtraction(policy, price, self._ask, self._tally, self._clock)
+        self._silence = ReplaySilence(frame, *known, policy.keep_warm, self._extracting.catch_up)
+        self._background = Postponed()
+        self._model = RuleModel(self._able, self._charged, self._beside)
+
+    def run(
+        self, scratch: Path | None = None, told: Callable[[int], None] = lambda done: None
+    ) -> ReplayOutcome:
+        with TemporaryDirectory(prefix="sevenfold-replay-", dir=scratch) as folder:
+            return run_sync(self._run, Path(folder), told)
+
+    async def _run(self, folder: Path, told: Callable[[int], None]) -> ReplayOutcome:
+        began = process_time()
+        self._turn = self._open(folder)
+        self._inherit()
+        for done, entry in enumerate(self._entries):
+            told(done)
+            match entry.what:
+                case Reply() as reply:
+                    await self._reply(entry, reply)
+                case Message() as message:
+                    await self._said(entry, message)
+                case Replace() as compaction:
+                    self._compacted(entry, compaction)
+                case _:
+                    pass
+        self._extracting.catch_up()
+        whole, spent = process_time() - began, self._spent
+        asking, simulator = self._model.seconds, self._provider.seconds
+        layers = max(0.0, spent.layers - asking - self._inside)
+        other = max(0.0, whole - layers - asking - simulator)
+        spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
+        return self._tally.outcome(spent)
+
+    def _open(self, folder: Path) -> Turn:
+        return Turn(
+            model=self._model,
+            frame=self._frame,
+            tools=FakeTools(),
+            layers=self._make(self._lent(folder)),
+            transcript=self._transcript,
+            background=self._background,
+            accounts=NoAccounts(),
+            clock=self._clock,
+            emit=self._heard,
+            thresholds=self._thresholds,
+        )
+
+    def _lent(self, folder: Path) -> LayerParts:
+        thresholds = lambda: self._thresholds  # noqa: E731
+        alone = LayerParts(
+            emit=self._heard,
+            expect=lambda why: None,
+            able=lambda: self._able,
+            prices=self._prices,
+            store=UnwrittenResults(),
+            transcript=lambda: folder / "session.jsonl",
+            until=self._silence.until,
+            gaps=lambda: self._gaps,
+            keep_warm=self._silence.kept_warm,
+            clock=self._clock,
+            restore=self._restored,
+            thresholds=thresholds,
+        )
+        layers = make_standard_layers("fork", alone)
+        forks = ForkRunner(
+            lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers
+        )
+        return with_fields(alone, forker=forks, aside=forks)
+
+    def _inherit(self) -> None:
+        """A session that went on from another: what it had then is there, whatever it said."""
+        if (tokens := self._counted.inherited) < LEAST_INHERITED:
+            return
+        message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
+        [self._inherited] = self._transcript.add(message, by=RECORDING)
+        self._rates[self._inherited] = tokens / max(1, estimate_size(measure_message(message)))
+        self._watching.view = self._transcript.view
+
+    # --- what happened ------------------------------------------------------------------------------------
+
+    async def _said(self, entry: Entry, message: Message) -> None:
+        await self._silence.pass_until(entry.at, lambda: self._turn)
+        self._absence.came(message, entry.id)
+        if message.results and entry.by == "tools":
+            self._add(entry, self._taken_in(message), entry.by)
+            self._watching.stored(message)
+            return
+        spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
+        if spoken:
+            self._extracting.said(message)
+        if spoken and (replied := self._transcript.view.replied_at) is not None:
+            self._gaps = self._gaps.after(entry.at - replied)
+        self._add(entry, message, entry.by)
+        if spoken and not self._price.keeps_thinking:
+            before, self._turn_began = self._turn_began, self._ours[entry.id]
+            self._provider.reweigh(before, has_thinking)
+
+    def _taken_in(self, message: Message) -> Message:
+        for result in message.results:
+            if (use := self._absence.use_of(result.tool_use_id)) is not None:
+                self._disk.take(use, result)
+        began, batch = process_time(), message.results
+        for layer in self._turn.layers.intake:
+            batch = layer.intake(batch, self._transcript.view)
+        self._took(began)
+        rest = tuple(b for b in message.content if not isinstance(b, ToolResult))
+        return Message("user", (*batch, *rest))
+
+    async def _reply(self, entry: Entry, reply: Reply) -> None:
+        self._absence.came(reply.message, entry.id)
+        if shrank := self._counted.shrank.get(entry.id):
+            self._tally.happened(RECORDING, f"left out {shrank:,} tokens by itself")
+            self._tally.recording_compacted(shrank)
+        if len(
+            self._transcript.view
+        ):  # else the file begins with a reply, and what was asked is not there
+            began = process_time()
+            self._turn.attach()
+            await self._turn.fit()
+            self._took(began)
+        if gone := self._absence.missed(self._needs.get(entry.id, ())):
+            self._read_back(gone)
+        usage = replace(self._ask(), output=reply.usage.output)
+        self._tally.asked("turn", self._clock.time, usage, reply.usage, model=reply.model)
+        self._clock.time = max(self._clock.time, entry.at)
+        self._provider.answered(self._clock.time)
+        self._tally.answered(self._clock.time)
+        self._add(entry, replace(reply, usage=usage), "model")
+        await self._afterwards()
+        forget_entries(self._transcript)
+        if not reply.message.tool_uses:
+            self._extracting.rested()
+
+    async def _afterwards(self) -> None:
+        """What layers do beside the conversation; the turn collects it before the next request."""
+        if not self._turn.layers.replied:
+            return
+        began, request = process_time(), self._turn.request
+        for layer in self._turn.layers.replied:
+            name = get_label(layer)
+            self._background.start(name, partial(layer, request))
+        await self._background.run()
+        self._took(began)
+
+    def _compacted(self, entry: Entry, compaction: Replace) -> None:
+        before = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
+        if self._compacts:
+            after = self._counted.resets.get(entry.id, 0)
+            self._tally.happened(RECORDING, "was compacted here, we were not")
+            self._tally.recording_compacted(max(0, before - after))
+            return
+        first, last = self._ours.get(compaction.first), self._ours.get(compaction.last)
+        if first is None or last is None:
+            return
+        first = first if self._inherited is None else self._inherited
+        words = sum(estimate_size(measure_message(m)) for m in compaction.by) * self._counted.rate(
+            entry.id
+        )
+        usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
+        self._tally.asked("summary", self._clock.time, usage)
+        self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)
+        self._add(entry, replace(compaction, first=first, last=last), entry.by)
+        self._inherited = None
+        after = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
+        self._tally.happened(RECORDING, "was compacted", 0, "compacted")
+        self._tally.recording_compacted(before - after)
+        self._tally.compacted("recorded", before, after)
+        self._absence.gone.clear()
+
+    # --- what we do ---------------------------------------------------------------------------------------
+
+    def _add(self, entry: Entry, what: Message | Reply | Replace, by: str) -> None:
+        [id] = self._transcript.add(what, by=by)
+        self._ours[entry.id], self._theirs[id] = id, entry.id
+        self._rates[id] = self._counted.rate(entry.id)
+        self._watching.view = self._transcript.view
+
+    def _weigh(self, placed: PlacedMessage) -> int:
+        """Real tokens. Some models are not shown what they thought before the user last spoke."""
+        size = placed.size
+        if placed.id < self._turn_began:
+            size = measure_message(remove_thinking(placed.message))
+        return round(estimate_size(size) * self._rates.get(placed.id, self._counted.usual))
+
+    def _ask(self) -> Usage:
+        return self._provider.ask(self._turn.request, self._clock.time)
+
+    def _heard(self, event: Event) -> None:
+        began = process_time()
+        self._watching.heard(event)
+        self._inside += process_time() - began
+
+    def _took(self, began: float) -> None:
+        """Time of our layers; what the simulator and the writer by rule took in it is taken out at last."""
+        layers = self._spent.layers + process_time() - began
+        self._spent = replace(self._spent, layers=layers)
+
+    def _read_back(self, gone: Sequence[MissedSource]) -> None:
+        """What the model would do: ask for all of it at once, and have it in the view again."""
+        lost = [self._absence.gone[one.use_id] for one in gone]
+        for one, what in zip(gone, lost, strict=True):
+            self._tally.needed(one, what)
+        pairs = list(self._absence.read_back(gone))
+        uses, results = zip(*pairs, strict=True)
+        usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
+        self._tally.asked("read back", self._clock.time, usage, blame=lost[0].layer)
+        self._transcript.add(Reply(assistant(*uses), usage), by="model")
+        self._transcript.add(Message("user", tuple(results)), by="tools")
+        self._watching.view = self._transcript.view
+
+    # --- beside the conversation --------------------------------------------------------------------------
+
+    def _charged(self, request: Request) -> Usage:
+        began = process_time()
+        usage = self._provider.ask(request, self._clock.time)
+        self._inside += process_time() - began
+        return usage
+
+    def _beside(self, request: Request, usage: Usage) -> None:
+        kind: Kind = "notes" if request.source == NOTES else "summary"
+        self._tally.asked(kind, self._clock.time, usage)
+
+    def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
+        again = (
+            RestoredFiles(self._disk.read),
+            StartContext(),
+            RestoredNames(self._policy.compaction.names),
+        )
+        return restore_messages(view, gone, again, window, room)

@@ -1,0 +1,245 @@
+"""Which memory folder a project has, whether memory is on, and where its history is kept.
+
+Which folders the user trusts: a list under the home, and nothing is trusted that is not on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.settings import explain_memory_off, find_configured_path
+from sevenfold.settings.environment import Environment
+from sevenfold.settings.schema import Settings
+from sevenfold.storage.files import (
+    check_folder_setting,
+    make_private_dir,
+    read_if_there,
+    write_atomic,
+    write_new,
+)
+from sevenfold.storage.locks import hold_file_lock
+from sevenfold.storage.places import ROOT_FILE, ProjectPaths, claim_places, make_path_slug
+
+STATE: Final = "memory-state"
+"""The folder of what belongs to a memory and is not memory: history, quarantine, search index."""
+
+
+WORDS: Final = "words"
+
+
+class MemoryPlace(msgspec.Struct, frozen=True):
+    folder: Path
+    state: Path
+    words: Path
+    """Where the table for recall by meaning is kept, one for all projects."""
+    off: str | None = None
+    """Why memory is off; None when it is on."""
+    note: str = ""
+    """What the user should be told once."""
+    owner: ProjectPaths | None = None
+    """The project whose name the folder bears; None where somebody said which folder it is."""
+
+
+def find_memory_place(
+    places: ProjectPaths, environment: Environment, settings: Settings
+) -> MemoryPlace:
+    """Nothing is made here, and no project says where its memory is: settings have seen to that."""
+    words = environment.home / WORDS
+    off, told = (
+        explain_memory_off(environment, settings),
+        find_configured_path(environment, settings),
+    )
+    if told is not None:
+        folder = check_folder_setting(told, _who(environment, settings), _person(environment))
+        return MemoryPlace(folder, _state_elsewhere(folder, environment.home), words, off)
+    if environment.shared is None:
+        return MemoryPlace(places.memory, places.project / STATE, words, off, owner=places)
+    folder = environment.shared / "projects" / make_path_slug(places.root) / "memory"
+    state = _state_elsewhere(folder, environment.home)
+    note = _of_another(state, places.root)
+    return MemoryPlace(folder, state, words, off, note, owner=places)
+
+
+def _who(environment: Environment, settings: Settings) -> str:
+    if environment.memory_path:
+        return "SEVENFOLD_MEMORY_PATH"
+    if environment.remote and environment.remote_memory_dir:
+        return "SEVENFOLD_REMOTE_MEMORY_DIR"
+    return "memoryDirectory"
+
+
+def _person(environment: Environment) -> Path:
+    home = environment.variables.get("HOME")
+    return Path(home) if home else Path.home()
+
+
+def _state_elsewhere(folder: Path, home: Path) -> Path:
+    """Two projects with one memory have one history of it, and others' folders hold nothing of ours."""
+    return home / STATE / make_path_slug(Path(os.path.realpath(folder)))
+
+
+def _of_another(state: Path, root: Path) -> str:
+    """The slug is another program's: two roots may share it, and that can only be said."""
+    known = _recorded(state / ROOT_FILE)
+    if not known or known == str(root):
+        return ""
+    return (
+        f"the memory of {root} is shared with {known}: both have the same name in the shared folder"
+    )
+
+
+def _recorded(file: Path) -> str:
+    try:
+        return msgspec.json.decode(read_if_there(file, 1 << 16) or b"{}", type=_TrustRoot).root
+    except (StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
+class _TrustRoot(msgspec.Struct):
+    root: str = ""
+
+
+def claim_memory_place(place: MemoryPlace) -> tuple[Path, Path]:
+    """Write down whose memory this is, before anything is written there; its folder and its state.
+
+    They are others when a project whose folder has the same name was faster. In the folder of another
+    program the name is that program's: there the first is kept, and the second is told.
+    """
+    if place.owner is None:
+        return place.folder, place.state
+    if place.folder != place.owner.memory:
+        make_private_dir(place.state)
+        write_new(
+            place.state / ROOT_FILE, msgspec.json.encode(_TrustRoot(str(place.owner.root))) + b"\n"
+        )
+        return place.folder, place.state
+    places = claim_places(place.owner)
+    return places.memory, places.project / STATE
+
+
+NAME: Final = "trust.json"
+_LARGEST: Final = 10_000_000
+
+
+class _TrustFile(msgspec.Struct, forbid_unknown_fields=True):
+    trusted: list[str]
+
+
+class TrustedFolders:
+    """The trusted folders, as the file has them at the moment of asking."""
+
+    def __init__(self, home: Path, user_home: Path | None = None) -> None:
+        self._file = home / NAME
+        self._user_home = (user_home or _user_home()).resolve()
+        self.problem: str | None = None
+        """What was wrong with the file when it was last read. Nothing was trusted then."""
+
+    def is_trusted(self, root: Path) -> bool:
+        """Whether this folder, or one that it is in, was trusted."""
+        try:
+            folder = root.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return False
+        return any(folder.is_relative_to(known) for known in self.list())
+
+    def add(self, root: Path) -> Path:
+        """Trust a folder; its real path is handed back. `Refused` says why a folder cannot be."""
+        try:
+            folder = root.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise Refused(f"{root} cannot be trusted: there is no such folder.") from error
+        if why := self._too_much(folder):
+            raise Refused(
+                f"{folder} cannot be trusted as a whole: {why}. Trust the project itself."
+            )
+        with hold_file_lock(self._file):
+            known = self.list()
+            if folder not in known:
+                self._write((*known, folder))
+        return folder
+
+    def revoke(self, root: Path) -> bool:
+        """Take a folder, and what was trusted below it, off the list. False: it was not on it."""
+        folder = root.resolve()
+        with hold_file_lock(self._file):
+            known = self.list()
+            left = tuple(path for path in known if not path.is_relative_to(folder))
+            if left != known:
+                self._write(left)
+        return left != known
+
+    def covering(self, root: Path) -> Path | None:
+        """The entry by which a folder is trusted: what has to be revoked to end it."""
+        folder = root.resolve()
+        return next((path for path in self.list() if folder.is_relative_to(path)), None)
+
+    def list(self) -> tuple[Path, ...]:
+        """Every trusted folder, in the order in which they were trusted."""
+        self.problem = None
+        try:
+            data = read_if_there(self._file, _LARGEST)
+            if data is None:
+                return ()
+            if why := self._exposed():
+                self.problem = why
+                return ()
+            kept = msgspec.json.decode(data, type=_TrustFile).trusted
+        except StorageFailure as error:
+            self.problem = f"{error}; until then no folder is trusted."
+            return ()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._set_aside(str(error))
+            return ()
+        folders = (Path(text) for text in kept)
+        return tuple(path for path in folders if path.is_absolute() and not self._too_much(path))
+
+    def _write(self, folders: tuple[Path, ...]) -> None:
+        make_private_dir(self._file.parent)
+        data = msgspec.json.encode(_TrustFile([str(path) for path in folders]))
+        write_atomic(self._file, msgspec.json.format(data, indent=2) + b"\n")
+
+    def _too_much(self, folder: Path) -> str:
+        if folder.parent == folder:
+            return "it holds everything on this machine"
+        if self._user_home.is_relative_to(folder):
+            return "it holds your home folder"
+        with contextlib.suppress(OSError):
+            mode = folder.stat().st_mode
+            if os.name == "posix" and mode & stat.S_ISVTX and mode & stat.S_IWOTH:
+                return "anybody can put files into it"
+        return ""
+
+    def _exposed(self) -> str:
+        """A list that others can write is not the user's word."""
+        mode = stat.S_IMODE(self._file.stat().st_mode)
+        if os.name != "posix" or not mode & 0o022:
+            return ""
+        return (
+            f"{self._file} can be written by others, so no folder is trusted; "
+            f"check what is in it, then run: chmod 600 {self._file}"
+        )
+
+    def _set_aside(self, why: str) -> None:
+        aside = self._file.with_name(f"{NAME}.damaged")
+        try:
+            self._file.replace(aside)
+        except OSError:
+            aside = self._file
+        self.problem = (
+            f"{self._file} is damaged ({why}), so no folder is trusted; what it held is in {aside}. "
+            "Trust your projects again with: sevenfold trust"
+        )
+
+
+def _user_home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without one: only the root of the file system is left to refuse
+        return Path("/")

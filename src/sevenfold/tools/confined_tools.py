@@ -1,0 +1,150 @@
+"""The tools of a fork that keeps memory: it looks around, and changes markdown in one folder.
+
+The list of tools in its requests is its parent's, because another one would be another prefix. What may
+run is decided here, call by call: Read, Grep, Glob, commands that only look, and Write and Edit of `.md`
+files in the folder. A refusal says why, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from sevenfold.core.events import Denied, Event
+from sevenfold.core.messages import ToolResult, ToolUse
+from sevenfold.core.protocols import ToolFailed, Tools
+from sevenfold.tools.paths import is_inside, resolve_path
+from sevenfold.tools.permissions import (
+    EDITORS,
+    READERS,
+    PermissionRules,
+    Permissions,
+    parse_call,
+)
+from sevenfold.tools.shell import classify_within
+from sevenfold.tools.toolbox import Toolbox, ToolGate, make_standard_tools
+from sevenfold.tools.workspace import FileKeeper, Workspace
+
+COMMANDS: Final = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})
+"""Programs that may be run, as far as they only read."""
+_ENDING: Final = ".md"
+_SEARCHES: Final = frozenset({"grep"})
+
+
+class ConfinedTools:
+    """Implements `protocols.Tools` for a fork: nobody is asked, what is not allowed is denied."""
+
+    def __init__(
+        self,
+        folder: Path,
+        parent: Workspace,
+        rules: PermissionRules,
+        *,
+        readable: Sequence[Path] = (),
+        transcripts: Path | None = None,
+        keeper: FileKeeper | None = None,
+        wrap: Callable[[Tools], Tools] = lambda tools: tools,
+    ) -> None:
+        """`folder` is what it may change. `rules` are the user's: those that deny or ask deny here.
+
+        `readable`: more folders that it may look into. `transcripts`: a folder whose `.jsonl` files are
+        searched and never read whole. `wrap` puts something around the tools: the user's hooks.
+        """
+        self.folder = resolve_path(folder)
+        self._transcripts = resolve_path(transcripts) if transcripts else None
+        self.denied = 0
+        self.reasons: list[str] = []
+        """Why each of the calls that were denied was."""
+        self.workspace = Workspace(
+            parent.root,
+            parent.home,
+            parent.environment,
+            parent.outputs,
+            parent.clock,
+            seen=dict(parent.seen),
+            most_output=parent.most_output,
+            window=parent.window,
+        )
+        self.workspace.cwd = self.folder
+        if keeper is not None:
+            self.workspace.keeper = keeper
+        held = PermissionRules("dontAsk", ask=rules.ask, deny=rules.deny)
+        looks = (*readable, *((transcripts,) if transcripts else ()))
+        permissions = Permissions(held, readable=looks, memory_dirs=(self.folder,))
+        gate = ToolGate(permissions, self.workspace)
+        self._tools = wrap(Toolbox(make_standard_tools(self.workspace), gate, self._denied))
+
+    def safe(self, use: ToolUse) -> bool:
+        return self._tools.safe(use)
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        why = self._not_here(use)
+        return self.refused(use, why) if why else await self._tools.call(use)
+
+    def refused(self, use: ToolUse, why: str) -> ToolResult:
+        """The answer to a call that is not run, which counts."""
+        self._deny(why)
+        return ToolResult(use.id, f"not allowed here: {why}", is_error=True)
+
+    def changed_by(self, use: ToolUse) -> str:
+        """The file of the folder that a call changes, relative to it; empty: none."""
+        path = use.input.get("file_path")
+        if use.name not in EDITORS or not isinstance(path, str):
+            return ""
+        try:
+            place = resolve_path(self.workspace.locate(path))
+        except ToolFailed:
+            return ""
+        return place.relative_to(self.folder).as_posix() if is_inside(place, self.folder) else ""
+
+    def _denied(self, event: Event) -> None:
+        """What the rules of the user deny; nobody else is told, for nobody asked for it."""
+        if isinstance(event, Denied):
+            self._deny(event.reason)
+
+    def _deny(self, why: str) -> None:
+        self.denied += 1
+        self.reasons.append(why)
+
+    def _not_here(self, use: ToolUse) -> str:
+        if use.name in READERS:
+            return self._not_whole(use) if use.name == "Read" else ""
+        if use.name == "Bash":
+            return self._not_run(use)
+        if use.name not in EDITORS:
+            return f"{use.name} is not; Read, Grep, Glob, looking with Bash, Write and Edit are"
+        file = self.changed_by(use)
+        if not file:
+            return f"only files in {self.folder} may be changed"
+        return "" if file.endswith(_ENDING) else f"only {_ENDING} files may be changed"
+
+    def _not_run(self, use: ToolUse) -> str:
+        command = use.input.get("command")
+        if not isinstance(command, str) or use.input.get("run_in_background", False):
+            return "a command may only look, and nothing runs in the background"
+        verdict = classify_within(command, COMMANDS)
+        if not verdict.read_only:
+            known = ", ".join(sorted(COMMANDS))
+            return f"only commands that look are ({known}), and {verdict.why}"
+        if classify_within(command, _SEARCHES).read_only:
+            return ""
+        return self._not_whole(use)
+
+    def _not_whole(self, use: ToolUse) -> str:
+        """Transcripts are far too long to be read, and what stands in them is searched for."""
+        if self._transcripts is None:
+            return ""
+        try:
+            places = parse_call(use, self.workspace).places
+        except ToolFailed:
+            return ""  # the tool itself says what is wrong
+        for place in places:
+            if place.real.suffix == ".jsonl" and is_inside(place.real, self._transcripts):
+                return (
+                    f"{place.real.name} is a transcript: search it with Grep for a few exact words"
+                )
+        return ""
+
+
+_check: type[Tools] = ConfinedTools
