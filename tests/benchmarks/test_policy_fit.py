@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layers.talks import Talk
+from layers.l2_microcompaction.talks import Talk
 
 from benchmarks.policy.fit import RIDGE, area_under_curve, fitted, toml
 from benchmarks.policy.samples import EVERY, Sample, Samples, halves, session_files

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from context.conversing import Json, answered, assert_paired, called, extends, result
 from context.conversing import results as in_message
-from layers.summaries import summary
+from layers.l4_compaction.summaries import summary
 
 from sevenfold.context.context import Context
 from sevenfold.core.errors import KeyRefused, Mistake, PromptTooLong

@@ -19,7 +19,7 @@ import signal
 import sys
 from pathlib import Path
 
-from memory.dreamt import Facts, dream, populate
+from memory.dreams.dreamt import Facts, dream, populate
 
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import SevenfoldError

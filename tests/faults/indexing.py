@@ -11,7 +11,7 @@ import resource
 import sys
 from pathlib import Path
 
-from searching import Bag
+from memory.search.searching import Bag
 
 from sevenfold.memory.search.index import SearchIndex
 

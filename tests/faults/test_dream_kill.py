@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from faults.dreaming import BY_HAND, FILES, opened, prepared
-from memory.dreamt import Facts, numbers, populate, texts
+from memory.dreams.dreamt import Facts, numbers, populate, texts
 
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.journal import DreamJournal, is_commit_pending

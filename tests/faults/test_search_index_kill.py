@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from faults.indexing import WORDS, listing
-from searching import Bag, names
+from memory.search.searching import Bag, names
 
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.segment import SegmentShelf, parse_contents

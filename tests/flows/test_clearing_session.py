@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flows.wire import SteadySimulator
 from kit import extends
-from layers.talks import need_file
+from layers.l2_microcompaction.talks import need_file
 
 from sevenfold.core.events import (
     Cleared,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layers.noting import described
-from layers.summaries import summary
-from layers.test_server_compaction import ABLE, reply_with
-from layers.test_server_compaction import summary as block
+from layers.l3_session_memory.noting import described
+from layers.l4_compaction.summaries import summary
+from layers.l4_compaction.test_server_compaction import ABLE, reply_with
+from layers.l4_compaction.test_server_compaction import summary as block
 from msgspec.structs import replace
 
 from sevenfold.core.errors import ContextFull

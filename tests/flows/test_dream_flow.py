@@ -11,7 +11,7 @@ import anyio
 import pytest
 from flows.test_session import MODEL, Place
 from flows.wire import SteadySimulator
-from layers.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write
+from layers.l6_dreaming.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write
 
 from sevenfold.core.events import CacheBroke, Failed, Forked, Progress
 from sevenfold.core.messages import Json, Message, Text, assistant

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from layers.sleeping import Bed
+from layers.l6_dreaming.sleeping import Bed
 from llama import LETTER, talking, weights_or_fail
 
 from sevenfold.layers.l6_dreaming.workers import DreamContext, ModelDreamer

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from flows.test_session import Place
-from layers.learning import NOON, topic
+from layers.l5_durable_memory.learning import NOON, topic
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Refused

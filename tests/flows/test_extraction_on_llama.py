@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from flows.test_forks_on_llama import shares
-from layers.learning import SESSION, Learner
+from layers.l5_durable_memory.learning import SESSION, Learner
 from llama import LETTER, talking, weights_or_fail
 from msgspec.structs import replace
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import anyio
 import pytest
 from kit import FRAME, make, use
-from layers.summaries import LOG, summary
+from layers.l4_compaction.summaries import LOG, summary
 from msgspec.structs import replace
 
 from sevenfold.core.errors import BadReply, KeyRefused, ModelFailure, Overloaded, PromptTooLong

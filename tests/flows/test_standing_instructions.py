@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layers.summaries import summary
+from layers.l4_compaction.summaries import summary
 
 from sevenfold import Memory, Session
 from sevenfold.core.events import Compacted, Event

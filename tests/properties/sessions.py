@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import Phase
 from kit import extends
-from layers.summaries import summary
+from layers.l4_compaction.summaries import summary
 
 from sevenfold.core.errors import ContextFull, PromptTooLong
 from sevenfold.core.events import Event, Sending

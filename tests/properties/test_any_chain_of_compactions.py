@@ -22,8 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import make
-from layers.noting import LOG, noted
-from layers.summaries import summary
+from layers.l3_session_memory.noting import LOG, noted
+from layers.l4_compaction.summaries import summary
 
 from sevenfold.core.errors import KeyRefused
 from sevenfold.core.events import Compacted, Declined, Event

@@ -1,0 +1,316 @@
+"""Vectors come in the background, are never made twice for the same text, and go with their file."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from memory.search.searching import Bag, Folder, names
+
+from sevenfold.memory.search.index import SearchIndex
+from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.scoring import (
+    VectorProgress,
+    compute_nearness,
+    compute_relative_scores,
+    compute_scale,
+    weigh_question,
+)
+from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece
+from sevenfold.memory.search.segment import build_segment as segment
+from sevenfold.memory.search.vectors import MANY, VectorIndex, make_vectors
+
+
+def birds(count: int = 3) -> Folder:
+    folder = Folder()
+    for number in range(count):
+        folder.put(f"{number}.md", f"heron{number} plover{number}", about=f"bird number{number}")
+    return folder
+
+
+def built(folder: Folder, state: Path, embedder: Bag) -> SearchIndex:
+    index = SearchIndex(state, embedder)
+    folder.refresh(index)
+    index.build(folder.read)
+    index.wait()
+    return index
+
+
+def kept(index: SearchIndex) -> int:
+    return index._collection().meaning.count
+
+
+def test_words_answer_while_vectors_are_made_and_meaning_joins_in_after(tmp_path: Path) -> None:
+    folder, embedder = birds(), Bag()
+    index = SearchIndex(tmp_path, embedder)
+    folder.refresh(index)
+    embedder.gate.clear()
+    index.build(folder.read)
+    [hit] = index.search("heron1")
+    assert (hit.file, hit.semantic) == ("1.md", 0.0)
+    assert not index.wait(0)
+    embedder.gate.set()
+    index.wait()
+    assert index.search("heron1")[0].semantic > 0.5
+
+
+def test_progress_says_how_many_and_how_fast(tmp_path: Path) -> None:
+    told: list[VectorProgress] = []
+    folder = birds(300)
+    index = SearchIndex(tmp_path, Bag())
+    folder.refresh(index)
+    index.build(folder.read, told.append)
+    index.wait()
+    assert [(p.done, p.total) for p in told if p.done] == [
+        (256, 600),
+        (512, 600),
+        (600, 600),
+        (600, 600),
+    ]
+    assert told[-1] == index.progress()
+    assert told[-1].rate > 0
+    assert not told[-1].running
+    assert str(told[-1]).startswith("600 of 600 passages have vectors, ")
+    assert str(told[-1]).endswith(" a second")
+
+
+def test_nothing_is_started_unless_asked_for_and_close_ends_it(tmp_path: Path) -> None:
+    folder, embedder = birds(1_000), Bag()
+    before = set(threading.enumerate())
+    index = SearchIndex(tmp_path, embedder)
+    folder.refresh(index)
+    index.search("heron1")
+    assert set(threading.enumerate()) == before
+    first = threading.Event()
+
+    def tell(progress: VectorProgress) -> None:
+        if progress.done:
+            first.set()
+            embedder.gate.clear()
+
+    index.build(folder.read, tell)
+    first.wait()
+    threading.Timer(0.05, embedder.gate.set).start()  # a batch that is under way is finished
+    index.close()
+    embedder.gate.set()  # the batch that was finished has closed it again
+    done = index.progress().done
+    assert 0 < done < 2_000
+    assert kept(index) == done, "what was made is kept"
+    again = SearchIndex(tmp_path, embedder)
+    folder.refresh(again)
+    embedder.seen.clear()
+    again.build(folder.read)
+    again.wait()
+    assert len(embedder.seen) == 2_000 - done
+
+
+def test_a_text_that_has_its_vector_is_never_given_to_the_embedder_again(tmp_path: Path) -> None:
+    folder, embedder = birds(), Bag()
+    built(folder, tmp_path, embedder)
+    assert len(embedder.seen) == 6
+    embedder.seen.clear()
+    built(folder, tmp_path, embedder)
+    assert embedder.seen == []
+    folder.put("1.md", "a new body", about="bird number1")
+    folder.put("copy.md", "heron2 plover2", name="2", about="bird number2")
+    built(folder, tmp_path, embedder)
+    assert [text.strip() for text in embedder.seen] == ["a new body"]
+
+
+def test_an_index_made_anew_keeps_the_vectors_of_texts_that_are_the_same(tmp_path: Path) -> None:
+    folder, embedder = birds(), Bag()
+    index = built(folder, tmp_path, embedder)
+    [words] = [path for path in index.folder.iterdir() if path.name.startswith("words-")]
+    words.write_bytes(words.read_bytes()[:-1])
+    embedder.seen.clear()
+    again = built(folder, tmp_path, embedder)
+    assert embedder.seen == []
+    assert again.search("heron1")[0].semantic > 0.5
+
+
+def test_vectors_of_removed_files_go(tmp_path: Path) -> None:
+    folder, embedder = birds(100), Bag()
+    index = built(folder, tmp_path, embedder)
+    assert kept(index) == 200
+    for number in range(60):
+        folder.remove(f"{number}.md")
+    folder.refresh(index)
+    assert kept(index) == 80
+    again = SearchIndex(tmp_path, embedder)
+    folder.refresh(again)
+    assert kept(again) == 80
+    assert again.search("heron77")[0].semantic > 0.5
+
+
+def test_another_embedder_starts_anew(tmp_path: Path) -> None:
+    folder = birds()
+    built(folder, tmp_path, Bag())
+    for other in (Bag(name="other"), Bag(name="other", dimensions=32)):
+        index = SearchIndex(tmp_path, other)
+        folder.refresh(index)
+        assert kept(index) == 0
+        index = built(folder, tmp_path, other)
+        assert len(other.seen) == 6
+        assert index.search("heron1")[0].semantic > 0.5
+
+
+def test_who_has_no_embedder_leaves_the_vectors_of_others_alone(tmp_path: Path) -> None:
+    folder, embedder = birds(), Bag()
+    built(folder, tmp_path, embedder)
+    plain = SearchIndex(tmp_path)
+    folder.put("new.md", "osprey")
+    folder.refresh(plain)
+    plain.build(folder.read)
+    assert plain.search("heron1")[0].semantic == 0.0
+    index = SearchIndex(tmp_path, embedder)
+    folder.refresh(index)
+    assert kept(index) == 6
+
+
+def test_an_embedder_that_fails_is_told_and_words_still_answer(tmp_path: Path) -> None:
+    class Broken(Bag):
+        def embed(self, texts: object) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+            raise RuntimeError("the table is gone")
+
+    folder = birds()
+    index = built(folder, tmp_path, Broken())
+    assert index.progress().problem == "the table is gone"
+    assert not index.progress().running
+    assert names(index.search("heron1")) == ["1.md"]
+
+
+def test_files_that_cannot_be_read_or_changed_meanwhile_do_not_hold_it_up(tmp_path: Path) -> None:
+    folder, embedder = birds(), Bag()
+    index = SearchIndex(tmp_path, embedder)
+    folder.refresh(index)
+    folder.unreadable = {"0.md"}
+    folder.put("1.md", "changed after the index was made")
+    index.build(folder.read)
+    index.wait()
+    assert kept(index) == 2, "those of the file that is as it was"
+    folder.unreadable = set()
+    folder.refresh(index)
+    index.build(folder.read)
+    index.wait()
+    assert kept(index) == 6
+
+
+def test_the_ranking_is_that_of_looking_at_every_file_closely(tmp_path: Path) -> None:
+    chance, folder, embedder = random.Random(3), Folder(), Bag(dimensions=16)
+    words = [f"word{number}" for number in range(60)]
+    for number in range(300):
+        parts = (" ".join(chance.choices(words, k=130)) for _ in range(chance.randint(1, 6)))
+        folder.put(f"{number}.md", "\n\n".join(parts))
+    index = built(folder, tmp_path, embedder)
+    lexical, meaning = index._collection().lexical, index._collection().meaning
+    for _ in range(20):
+        asked = chance.choices(words, k=3)
+        looked = lexical.look(dict.fromkeys(asked))
+        asking = weigh_question(looked.rarity, looked.seen)
+        found = lexical.scores(looked, asking.weights)
+        near = meaning.near(embedder.embed([" ".join(asked)])[0], lexical)
+        every = np.array(
+            [compute_nearness(near.of(row)) for row in range(lexical.rows)], np.float32
+        )
+        most = compute_scale(found.whole, found.best, near.highest)
+        scores = compute_relative_scores(found.whole, found.best, every, most)
+        best = sorted(range(lexical.rows), key=lambda row: (-scores[row], lexical.file(row)))
+        told = index.search(" ".join(asked), 7, silent=False)
+        assert names(told) == [lexical.file(row) for row in best[:7]]
+
+
+def test_very_many_vectors_are_compared_roughly_first_and_the_nearest_exactly() -> None:
+    chance = np.random.default_rng(7)
+    falling = np.linspace(
+        3, 0.05, 96, dtype=np.float32
+    )  # as the default embedder's: the first say most
+    matrix = chance.standard_normal((MANY + 5_000, 96)).astype(np.float32) * falling
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    rows = [
+        IndexedFile(
+            IndexedStamp(f"{at}.md", 1, 1, False),
+            1,
+            tuple(ScoredPiece(at * 5 + n + 1, ()) for n in range(5)),
+        )
+        for at in range(len(matrix) // 5)
+    ]
+    lexical = LexicalIndex()
+    lexical.add(segment(rows))
+    keys = np.arange(1, len(matrix) + 1, dtype=np.uint64)
+    half = len(matrix) // 2
+    meaning = VectorIndex(
+        [make_vectors(keys[:half], matrix[:half]), make_vectors(keys[half:], matrix[half:])]
+    )
+    for at in (3, half + 3):
+        asked = matrix[at] + 0.02 * chance.standard_normal(96).astype(np.float32)
+        right = (matrix @ asked).reshape(-1, 5)
+        far = int(right.max(axis=1).argmin())
+        near = meaning.near(asked, lexical, [far])
+        first = np.argsort(-right.max(axis=1))[:20]
+        assert near.highest[first] == pytest.approx(right.max(axis=1)[first], rel=1e-4)
+        assert near.of(far) == pytest.approx(right[far], rel=1e-3), "was asked for by its words"
+        assert (near.highest == 0).mean() > 0.5, "most were not looked at"
+
+
+def test_two_at_once_do_not_make_the_same_vectors_twice(tmp_path: Path) -> None:
+    folder, embedder = birds(600), Bag()
+    one, other = SearchIndex(tmp_path, embedder), SearchIndex(tmp_path, embedder)
+    folder.refresh(one)
+    folder.refresh(other)
+    one.build(folder.read)
+    other.build(folder.read)
+    one.wait()
+    other.wait()
+    assert len(embedder.seen) == len(set(embedder.seen)) == 1_200
+    assert kept(one) == kept(other) == 1_200
+
+
+def test_vectors_of_files_that_another_process_has_purged_are_not_brought_back(
+    tmp_path: Path,
+) -> None:
+    folder, embedder = birds(), Bag()
+    index = SearchIndex(tmp_path, embedder)
+    folder.refresh(index)
+    embedder.gate.clear()
+    index.build(folder.read)
+    SearchIndex(tmp_path, embedder).purge("1.md")
+    embedder.gate.set()
+    index.wait()
+    assert kept(SearchIndex(tmp_path, embedder)) == 4
+    assert names(index.search("heron1")) == ["1.md"], "what is answered does not change by itself"
+
+
+def test_a_program_that_ends_while_vectors_are_made_ends_well(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from memory.search.searching import Bag, Folder
+from sevenfold.memory.search.scoring import compute_nearness, weigh_question
+from sevenfold.memory.search.scoring import compute_relative_scores, compute_scale
+from sevenfold.memory.search.index import SearchIndex
+from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.segment import IndexedFile, ScoredPiece, IndexedStamp
+from sevenfold.memory.search.segment import build_segment as segment
+from sevenfold.memory.search.vectors import MANY, VectorIndex, make_vectors
+folder = Folder()
+for number in range(3_000):
+    folder.put(f"{number}.md", f"heron{number} " * 50)
+index = SearchIndex(Path(sys.argv[1]), Bag())
+folder.refresh(index)
+index.build(folder.read)
+index.wait(0.1)
+print(index.progress().running)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert (done.stdout.strip(), done.stderr, done.returncode) == ("True", "", 0)

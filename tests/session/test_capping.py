@@ -1,0 +1,112 @@
+"""What nobody waits for is asked only while the day's money lasts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from layers.l3_session_memory.noting import Noting
+from msgspec.structs import replace
+
+from sevenfold.cache.prices import Prices
+from sevenfold.core.errors import Overloaded, Refused, StorageFailure
+from sevenfold.core.events import Event, Notice
+from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.models.directives import write_directive
+from sevenfold.session.spending import CappedForker, SpendingFile
+from sevenfold.storage.results import ResultStore
+from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
+from sevenfold.testing.doubles import Line
+
+pytestmark = pytest.mark.anyio
+MODEL = "claude-sonnet-4-5"
+ASK = user(write_directive("notes", "n-1", "Say it."))
+USED = Usage(cache_read=100_000, output=1_000)
+SAID = Reply(assistant(Text("noted")), usage=USED)
+
+
+class Asking:
+    def __init__(self, home: Path, limit: float | None, *script: Line, model: str = MODEL) -> None:
+        self.clock, self.events = FakeClock(), list[Event]()
+        self.model = ScriptedModel(script)
+        limits = Thresholds.of(200_000, 32_000)
+        tell = self.events.append
+        self.forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, tell, lambda: limits)
+        self.spending = SpendingFile(home, limit, self.clock)
+        self.capped = CappedForker(self.forks, Prices.load(), self.spending, tell)
+        log = Transcript(self.clock.now)
+        log.add(user("w" * 400_000))
+        self.request = Request(Frame(model), log.view)
+
+    async def ask(self) -> None:
+        await self.capped(self.request, ASK, kind="notes")
+
+
+async def test_what_was_asked_is_put_down_at_what_it_cost(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 5.0, SAID)
+    await asking.ask()
+    price = Prices.load().of(MODEL)
+    assert price is not None
+    assert asking.spending.today.by == {"notes": pytest.approx(price.cost(USED))}
+
+
+async def test_when_the_days_money_is_gone_nothing_is_sent_and_that_is_said_once(
+    tmp_path: Path,
+) -> None:
+    asking = Asking(tmp_path, 0.06, SAID)
+    await asking.ask()
+    for _ in range(2):
+        with pytest.raises(Refused, match="no more today"):
+            await asking.ask()
+    assert len(asking.model.requests) == 1
+    assert [e.text for e in asking.events if isinstance(e, Notice)] == [
+        "background work may cost no more today; raise dailyBackgroundLimit in the settings to allow it"
+    ]
+
+
+async def test_a_question_that_failed_is_not_charged(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 5.0, *[Overloaded("busy")] * 20)
+    with pytest.raises(Overloaded):
+        await asking.ask()
+    assert asking.spending.today.spent == pytest.approx(0.0)
+
+
+async def test_a_model_without_a_price_is_asked_and_nothing_is_put_down(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 0.0, SAID, model="offline")
+    await asking.ask()
+    assert not (tmp_path / "spending.json").exists()
+
+
+async def test_without_a_ledger_nothing_is_spent(tmp_path: Path) -> None:
+    (tmp_path / "home").write_bytes(b"")
+    asking = Asking(tmp_path / "home", 5.0, SAID)
+    with pytest.raises(StorageFailure, match="home"):
+        await asking.ask()
+    assert not asking.model.requests
+
+
+async def test_the_notes_of_a_session_are_held_to_it(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 0.0)
+    noting = Noting(tmp_path)
+    lent = LayerParts(
+        emit=asking.events.append,
+        expect=lambda why: None,
+        able=lambda: noting.able,
+        prices=Prices.load(),
+        store=ResultStore(lambda: tmp_path / "tool-results"),
+        transcript=lambda: tmp_path / "one.jsonl",
+        clock=asking.clock,
+        forker=asking.forks,
+        aside=asking.capped,
+    )
+    layers = make_standard_layers("main", lent)
+    request = replace(asking.request, frame=replace(noting.frame, model=MODEL))
+    for layer in layers.replied:
+        await layer(request)
+    assert not asking.model.requests
+    assert "no more today" in str(asking.events)
