@@ -18,13 +18,9 @@ from benchmarks.gathering import PAGE, gather, kept, names, page
 def main() -> int:
     there = names()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "name", nargs="*", help=f"which: {', '.join(there)}; all when none is named"
-    )
+    parser.add_argument("name", nargs="*", help=f"which: {', '.join(there)}; all when none is named")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions; writes nothing")
-    parser.add_argument(
-        "--write", action="store_true", help="only write the pages anew, run nothing"
-    )
+    parser.add_argument("--write", action="store_true", help="only write the pages anew, run nothing")
     options = parser.parse_args()
     if unknown := sorted(set(options.name) - set(there)):
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(there)}")

@@ -80,18 +80,9 @@ HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], .
         "core",
         "import, `Session` included",
         "{} s; the anthropic SDK takes {} times as long, the openai SDK {} times",
-        (
-            (IMPORT, "sevenfold", "s"),
-            (IMPORT, "anthropic", "ratio"),
-            (IMPORT, "openai", "ratio"),
-        ),
+        ((IMPORT, "sevenfold", "s"), (IMPORT, "anthropic", "ratio"), (IMPORT, "openai", "ratio")),
     ),
-    (
-        "core",
-        "start of `sevenfold chat -p` to its first request",
-        "{} s",
-        (("start of", "median", "s"),),
-    ),
+    ("core", "start of `sevenfold chat -p` to its first request", "{} s", (("start of", "median", "s"),)),
     (
         "core",
         "our own time per step at 10 / 1,000 / 10,000 messages, transcript on disk",
@@ -125,12 +116,7 @@ HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], .
         "ours {}, {}; append-only {}, {}; LangChain's context editing {}, {}; deepagents {}, {}",
         tuple(
             ("500 requests", who, column)
-            for who in (
-                "sevenfold Turn.fit",
-                "append only",
-                "LangChain ContextEditing",
-                "deepagents",
-            )
+            for who in ("sevenfold Turn.fit", "append only", "LangChain ContextEditing", "deepagents")
             for column in ("cost", "breaks > 5 %")
         ),
     ),

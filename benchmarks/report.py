@@ -58,9 +58,7 @@ def machine() -> str:
 
 def show(tables: list[Table], *, as_json: bool) -> None:
     if as_json:
-        json.dump(
-            {"machine": machine(), "tables": [t.data() for t in tables]}, sys.stdout, indent=1
-        )
+        json.dump({"machine": machine(), "tables": [t.data() for t in tables]}, sys.stdout, indent=1)
         print()
         return
     print(machine())

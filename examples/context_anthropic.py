@@ -29,9 +29,7 @@ def answer(body: dict[str, Any]) -> Any:
 
 def show(event: Event) -> None:
     if isinstance(event, Stored):
-        print(
-            f"stored {event.characters:,} characters, {event.tokens:,} tokens less in each request"
-        )
+        print(f"stored {event.characters:,} characters, {event.tokens:,} tokens less in each request")
 
 
 def main() -> None:
@@ -45,9 +43,7 @@ def main() -> None:
             ctx.record(response)
             messages.append({"role": "assistant", "content": response.content})
             if uses := [block for block in response.content if block.type == "tool_use"]:
-                found = [
-                    {"type": "tool_result", "tool_use_id": use.id, "content": PAGE} for use in uses
-                ]
+                found = [{"type": "tool_result", "tool_use_id": use.id, "content": PAGE} for use in uses]
                 messages.append({"role": "user", "content": found})
         used = ctx.ledger.total
         print(f"{used.requests} requests, {used.usage.prompt:,} tokens sent, ${used.cost:.4f}")

@@ -32,9 +32,7 @@ def answer(body: dict[str, Any]) -> Any:
 
 def show(event: Event) -> None:
     if isinstance(event, Stored):
-        print(
-            f"stored {event.characters:,} characters, {event.tokens:,} tokens less in each request"
-        )
+        print(f"stored {event.characters:,} characters, {event.tokens:,} tokens less in each request")
 
 
 def main() -> None:
@@ -53,8 +51,7 @@ def main() -> None:
             if not message.tool_calls:
                 break
             messages += [
-                {"role": "tool", "tool_call_id": call.id, "content": PAGE}
-                for call in message.tool_calls
+                {"role": "tool", "tool_call_id": call.id, "content": PAGE} for call in message.tool_calls
             ]
         used = ctx.ledger.total
         print(f"{used.requests} requests, {used.usage.prompt:,} tokens sent, ${used.cost:.4f}")

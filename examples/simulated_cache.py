@@ -27,9 +27,7 @@ def main() -> None:
                 messages=[{"role": "user", "content": question}],
             )
             used = reply.usage
-            print(
-                f"written {used.cache_creation_input_tokens}, read {used.cache_read_input_tokens}"
-            )
+            print(f"written {used.cache_creation_input_tokens}, read {used.cache_read_input_tokens}")
         print(f"simulated cost: ${simulator.ledger.total.cost:.5f}")
 
 

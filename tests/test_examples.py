@@ -22,11 +22,7 @@ SAYS = {
 @pytest.mark.real
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_the_example_runs(example: Path, tmp_path: Path) -> None:
-    environ = {
-        "HOME": str(tmp_path),
-        "PATH": "/usr/bin:/bin",
-        "SEVENFOLD_HOME": str(tmp_path / "h"),
-    }
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SEVENFOLD_HOME": str(tmp_path / "h")}
     command = [sys.executable, str(example)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ)
 

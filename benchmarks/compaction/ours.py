@@ -51,9 +51,7 @@ from sevenfold.testing import FakeClock, Postponed
 
 ABLE: Final = find_capabilities(MODEL)
 THRESHOLDS: Final = Thresholds.of(ABLE.window, ABLE.max_output)
-NOTHING_ELSE: Final = Switches(
-    tool_results=False, micro_cost=False, micro_cache_edit=False, notes=False
-)
+NOTHING_ELSE: Final = Switches(tool_results=False, micro_cost=False, micro_cache_edit=False, notes=False)
 """Nothing is stored or cleared on the way: everybody compacts the same conversation."""
 COLD: Final = 400.0
 """Seconds between two requests, where the provider has forgotten all by the next one."""
@@ -119,9 +117,7 @@ class InProcess:
     name = MODEL
     capabilities = ABLE
 
-    def __init__(
-        self, replies: Iterator[Json], summary: str, notes: Keeper, seconds: float
-    ) -> None:
+    def __init__(self, replies: Iterator[Json], summary: str, notes: Keeper, seconds: float) -> None:
         self.clock = FakeClock()
         self.api = Api(self.clock, replies=lambda body: self._says)
         self.bodies: list[Json] = []

@@ -75,9 +75,7 @@ class Their:
     @property
     def settings(self) -> str:
         told = self.peer.settings
-        return f"{self.name}: " + told.replace(" T)", f" {TRIGGER:,})").replace(
-            " T;", f" {TRIGGER:,};"
-        )
+        return f"{self.name}: " + told.replace(" T)", f" {TRIGGER:,})").replace(" T;", f" {TRIGGER:,};")
 
     @property
     def asks(self) -> bool:
@@ -112,9 +110,7 @@ def ourselves(way: Way, messages: list[Json], tokens: int, analysis: int, repeat
     return Made(made[0].compacted, made[0].messages, took)
 
 
-def everyone_else(
-    heard: Sequence[Json], repeat: int, cache: Path, quick: bool
-) -> Iterator[Their | str]:
+def everyone_else(heard: Sequence[Json], repeat: int, cache: Path, quick: bool) -> Iterator[Their | str]:
     """The others, one after another; for one that cannot be measured, the reason."""
     known = peers()
     with tempfile.TemporaryDirectory() as folder:
@@ -138,13 +134,7 @@ def _once(peer: Peer, python: Path, workload: Path, repeat: int) -> Any:
     bare = {"HOME": str(workload.parent), "PYTHONNOUSERSITE": "1"}  # no keys, no tracing
     try:
         subprocess.run(
-            command,
-            check=True,
-            cwd=ROOT,
-            env=bare,
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS,
+            command, check=True, cwd=ROOT, env=bare, capture_output=True, text=True, timeout=RUN_SECONDS
         )
     except subprocess.TimeoutExpired as late:
         raise Missing(f"not done after {RUN_SECONDS} s") from late
@@ -261,8 +251,7 @@ def by_length(messages: list[Json], heard: Sequence[Json], others: Sequence[Thei
     )
     for tokens in LENGTHS:
         ours = [
-            ourselves(SUMMARY, messages, tokens, analysis).compacted.units
-            for analysis in (ANALYSIS, 0)
+            ourselves(SUMMARY, messages, tokens, analysis).compacted.units for analysis in (ANALYSIS, 0)
         ]
         theirs = [one.row(heard, tokens).compacted.units for one in others]
         ratios = [round(units / own, 2) for own in ours for units in theirs]

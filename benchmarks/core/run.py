@@ -58,16 +58,12 @@ def timed(work: Callable[[], object], times: int) -> float:
 def python(code: str, **environ: str) -> Callable[[], object]:
     """A fresh interpreter that runs this."""
     env = {**os.environ, **environ}
-    return lambda: subprocess.run(
-        [sys.executable, "-c", code], check=True, env=env, capture_output=True
-    )
+    return lambda: subprocess.run([sys.executable, "-c", code], check=True, env=env, capture_output=True)
 
 
 def imports(times: int) -> Table:
     bare = timed(python("pass"), times)
-    table = Table(
-        "import time, seconds, the interpreter's own start subtracted", "package", "s", "ratio"
-    )
+    table = Table("import time, seconds, the interpreter's own start subtracted", "package", "s", "ratio")
     ours = timed(python("import sevenfold; sevenfold.Session"), times) - bare
     for name, code in (
         ("sevenfold (Session included)", "import sevenfold; sevenfold.Session"),

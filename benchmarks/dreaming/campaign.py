@@ -35,11 +35,7 @@ SIZE: Final = 40
 KILLED: Final = 3
 """Dreams of each folder that are killed, before one that may end."""
 STAGED, CONSOLIDATED, DONE = b"s", b"c", b"d"
-_PHASES: Final = {
-    b"": "while it copied",
-    STAGED: "while it worked",
-    CONSOLIDATED: "while it committed",
-}
+_PHASES: Final = {b"": "while it copied", STAGED: "while it worked", CONSOLIDATED: "while it committed"}
 
 
 class Counts(msgspec.Struct):
@@ -102,9 +98,7 @@ def _life(place: Path, seed: int, dice: random.Random, counts: Counts) -> None:
     counts.written += len(_noted(place))
 
 
-def _one_dream(
-    place: Path, dice: random.Random, before: tuple[float, float], *, kill: bool
-) -> bytes:
+def _one_dream(place: Path, dice: random.Random, before: tuple[float, float], *, kill: bool) -> bytes:
     """One dream in a process of its own; says how far it came."""
     read, write = os.pipe()
     child = _forked(lambda: _dream(place, write))
@@ -174,9 +168,7 @@ def _write_on(place: Path, seed: int) -> None:
             fresh.rename(store.folder / f"gate-{at}.md")
         else:
             with files.opened() as here, here.alone():
-                names = sorted(
-                    path.name for path in topics(store.folder) if path.parent == store.folder
-                )
+                names = sorted(path.name for path in topics(store.folder) if path.parent == store.folder)
                 name = dice.choice(names)
                 data, stamp = here.read(name)
                 here.write(name, data.rstrip() + f"\n\n{fact}\n".encode(), stamp)

@@ -11,16 +11,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.dreaming.sentences import (
-    BOTH_HOLD,
-    CHANGED,
-    DATED,
-    MORE,
-    OVER,
-    UNIQUE,
-    VALUES,
-    Pair,
-)
+from benchmarks.dreaming.sentences import BOTH_HOLD, CHANGED, DATED, MORE, OVER, UNIQUE, VALUES, Pair
 from sevenfold.memory.folder.names import make_slug
 from sevenfold.memory.index import format_pointer
 from sevenfold.memory.topic_file import TYPES, Origin, Type, encode_new_topic, read_topic
@@ -113,11 +104,7 @@ class _Maker:
         style = self.dice.choice(("origin", "file", "text", "marker"))
         days = self.dice.randint(120, 300), self.dice.randint(5, 80)
         if style == "text":
-            new = (
-                f"Since {_day(-days[1])}, {new}"
-                if new.isascii()
-                else f"{new[:-1]}（{_day(-days[1])}）。"
-            )
+            new = f"Since {_day(-days[1])}, {new}" if new.isascii() else f"{new[:-1]}（{_day(-days[1])}）。"
         elif style == "marker":
             new = _marked(new, former)
             days = (days[1], days[1])
@@ -138,9 +125,7 @@ class _Maker:
         titles = (name, f"{name} more")
         files = [
             self.write(title, pair.type, f"{name}, {at}", text, said=-day)
-            for title, text, day, at in zip(
-                titles, (one, other), days, ("first", "then"), strict=True
-            )
+            for title, text, day, at in zip(titles, (one, other), days, ("first", "then"), strict=True)
         ]
         self.facts += [one, other]
         self.apart.append(Twin(*files))
@@ -187,29 +172,18 @@ class _Maker:
         gone = [f"{self._name().lower()}-{at}.md" for at in range(broken)]
         kept += [f"- [{file[:-3]}]({file}) — nothing is left of it" for file in gone]
         self.dice.shuffle(kept)
-        (self.folder / "MEMORY.md").write_text(
-            "# Memory\n\n" + "\n".join(kept) + "\n", encoding="utf-8"
-        )
+        (self.folder / "MEMORY.md").write_text("# Memory\n\n" + "\n".join(kept) + "\n", encoding="utf-8")
         return tuple(gone)
 
     # --- inside ---------------------------------------------------------------------------------------
 
     def write(
-        self,
-        name: str,
-        type: Type,
-        told: str,
-        body: str,
-        *,
-        said: int | None = None,
-        origin: bool = False,
+        self, name: str, type: Type, told: str, body: str, *, said: int | None = None, origin: bool = False
     ) -> str:
         file = f"{make_slug(name)}.md"
         said = -self.dice.randint(1, 80) if said is None else said
         source = Origin(session="s-1", date=_day(said), author="user") if origin else None
-        data = encode_new_topic(
-            file, name=name, description=told, type=type, body=body, origin=source
-        )
+        data = encode_new_topic(file, name=name, description=told, type=type, body=body, origin=source)
         if self.dice.random() < 0.1:
             data = data.replace(b"\ntype:", b"\nx-owner: somebody\ntype:", 1)
         path = self.folder / file
@@ -251,12 +225,7 @@ class _Maker:
             p, q = (str(one) for one in self.dice.sample(range(1_000, 9_999), 2))
         x, y = self._name(), self._name()
         name = pair.name.format(x=x)
-        return (
-            pair.first.format(x=x, y=y, p=p, q=q),
-            pair.second.format(x=x, y=y, p=p, q=q),
-            name,
-            p,
-        )
+        return (pair.first.format(x=x, y=y, p=p, q=q), pair.second.format(x=x, y=y, p=p, q=q), name, p)
 
     def _longer(self, body: str) -> str:
         sentence, _ = self._filled(self.dice.choice(MORE))

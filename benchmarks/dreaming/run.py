@@ -39,37 +39,13 @@ NOTES: Final = (
 def synthetic(sizes: dict[int, int]) -> list[Table]:
     table = Table(
         "Synthetic folders, English and Chinese",
-        *(
-            "memories",
-            "folders",
-            "facts",
-            "lost",
-            "copies",
-            "merged",
-            "lookalikes",
-            "wrongly merged",
-        ),
-        *(
-            "changed",
-            "resolved",
-            "left",
-            "wrong",
-            "undecidable",
-            "both kept",
-            "second dream changes",
-        ),
+        *("memories", "folders", "facts", "lost", "copies", "merged", "lookalikes", "wrongly merged"),
+        *("changed", "resolved", "left", "wrong", "undecidable", "both kept", "second dream changes"),
     )
     care = Table(
         "The same folders: dates, archive, index, time",
         *("memories", "relative dates", "made absolute", "wrong day", "long past", "archived"),
-        *(
-            "dead lines",
-            "lines missing",
-            "lines over 150",
-            "over limit",
-            "CPU ms p50",
-            "CPU ms max",
-        ),
+        *("dead lines", "lines missing", "lines over 150", "over limit", "CPU ms p50", "CPU ms max"),
     )
     examples: list[str] = []
     for size, count in sizes.items():
@@ -118,16 +94,7 @@ def real() -> list[Table]:
     )
     copies = Table(
         "Real folders with copies (a sentence more) and lookalikes (one number changed) planted",
-        *(
-            "folder",
-            "sentences",
-            "lost",
-            "copies",
-            "merged",
-            "lookalikes",
-            "wrongly merged",
-            "CPU ms",
-        ),
+        *("folder", "sentences", "lost", "copies", "merged", "lookalikes", "wrongly merged", "CPU ms"),
     )
     for one in real_folders():
         with tempfile.TemporaryDirectory() as temporary:

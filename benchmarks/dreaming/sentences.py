@@ -66,9 +66,7 @@ CHANGED: Final = (
     Pair("project", "{x} runs on port {p}.", "{x} runs on port {q}."),
     Pair("project", "The deadline for {x} is {p}.", "The deadline for {x} is {q}.", "date"),
     Pair("project", "Deploys of {x} happen on {p}.", "Deploys of {x} happen on {q}.", "day"),
-    Pair(
-        "project", "The default branch of {x} is {p}.", "The default branch of {x} is {q}.", "word"
-    ),
+    Pair("project", "The default branch of {x} is {p}.", "The default branch of {x} is {q}.", "word"),
     Pair("project", "{x} is hosted on {p}.", "{x} is hosted on {q}.", "cloud"),
     Pair("project", "The lead for {x} is {p}.", "The lead for {x} is {q}.", "person"),
     Pair("project", "{x} uses {p} for storage.", "{x} uses {q} for storage.", "database"),

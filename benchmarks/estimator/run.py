@@ -123,26 +123,18 @@ def run(quick: bool, data: Path = DATA) -> list[Table]:
 def _table(measure: Measure, found: dict[str, Any]) -> Table:
     these = found["measures"][measure]
     table = Table(
-        f"estimated against reported tokens {measure}, {found['sessions']} sessions",
-        "estimate",
-        *COLUMNS,
+        f"estimated against reported tokens {measure}, {found['sessions']} sessions", "estimate", *COLUMNS
     )
     for way, name in WAYS.items():
         table.add(name, *_cells(these["all"][way]))
     for kind, of_kind in these["kinds"].items():
         for way in ("raw", "calibrated"):
             table.add(f"{kind}: {WAYS[way]}", *_cells(of_kind[way]))
-    table.notes.append(
-        "absolute error of the new tokens and of the whole context; total: ratio of sums"
-    )
+    table.notes.append("absolute error of the new tokens and of the whole context; total: ratio of sums")
     if not these["kinds"]["cjk"]["requests"]:
-        table.notes.append(
-            "these sessions hold no request that is mostly CJK: nothing is shown for it"
-        )
+        table.notes.append("these sessions hold no request that is mostly CJK: nothing is shown for it")
     if these["left_out"]:
-        table.notes.append(
-            f"{these['left_out']} requests no larger than the one before are left out"
-        )
+        table.notes.append(f"{these['left_out']} requests no larger than the one before are left out")
     return table
 
 

@@ -133,9 +133,7 @@ class Learner:
         for one in writer.saved.values():
             topic = self.store.get(one.path.relative_to(self.store.folder).as_posix())
             quotes = [
-                line.lstrip("> ").strip("“”")
-                for line in topic.body.split("\n")
-                if line.startswith(">")
+                line.lstrip("> ").strip("“”") for line in topic.body.split("\n") if line.startswith(">")
             ]
             yield Saved(topic.type or "untyped", extract_statement(topic), " ".join(quotes))
 

@@ -16,9 +16,7 @@ STRICT: Final = 0.6
 FEWEST: Final = 2
 """Words that two texts must share; one is enough when a text has no more."""
 _EMPTY: Final = frozenset(
-    find_terms(
-        "user users the user's wants want wanted current currently plan plans said has have is will"
-    )
+    find_terms("user users the user's wants want wanted current currently plan plans said has have is will")
 )
 _DATE: Final = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
 _MONTHS: Final = (

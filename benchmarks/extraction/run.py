@@ -152,11 +152,7 @@ def _figures(found: Sequence[Judged]) -> list[str | int]:
         len(gold),
         len(own),
         len(saved),
-        *(
-            _part([c >= least for _, c in some])
-            for some in (gold, own)
-            for least in (STRICT, LENIENT)
-        ),
+        *(_part([c >= least for _, c in some]) for some in (gold, own) for least in (STRICT, LENIENT)),
         *(_part([m >= least for m, _, _ in saved]) for least in (STRICT, LENIENT)),
         _part([typed for _, typed, _ in saved]),
         _part([noise for _, _, noise in saved]),
@@ -239,9 +235,7 @@ def _line(text: str) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--model", default=OFFLINE, help="any name that `sevenfold --model` takes")
-    parser.add_argument(
-        "--persona", action="append", default=[], help="only this one; may be repeated"
-    )
+    parser.add_argument("--persona", action="append", default=[], help="only this one; may be repeated")
     parser.add_argument("--sessions", type=int, help="only so many of each persona")
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="misses that are printed")
     parser.add_argument("--quick", action="store_true", help="fewer sessions")

@@ -12,10 +12,7 @@ from benchmarks.fidelity.cases import Case
 from sevenfold.core.messages import Text, user
 from sevenfold.core.tokens import TEXT_RATE, count_bytes
 from sevenfold.layers.l3_session_memory.notes import NotesLimits, NotesWording
-from sevenfold.layers.l3_session_memory.notes_compaction import (
-    collect_removed_facts,
-    make_notes_message,
-)
+from sevenfold.layers.l3_session_memory.notes_compaction import collect_removed_facts, make_notes_message
 from sevenfold.layers.l4_compaction import summary
 from sevenfold.layers.l4_compaction.digest import DigestForm, format_digest
 from sevenfold.layers.shared.facts import Cutting, FactCollector
@@ -65,9 +62,7 @@ def digest(case: Case) -> str:
         collector.take(placed)
     room = budget(case)
     for cutting in CUTTINGS:
-        form = DigestForm(
-            room=room, facts=room, path=WHERE, tail=False, last_whole=True, cutting=cutting
-        )
+        form = DigestForm(room=room, facts=room, path=WHERE, tail=False, last_whole=True, cutting=cutting)
         if text := format_digest(collector.facts, form):
             return text
     return ""
@@ -91,9 +86,7 @@ def notes(case: Case) -> str:
 
 
 def _paid_out(case: Case, scale: float) -> str:
-    limits = NotesLimits(
-        max(1, int(SET.section_tokens * scale)), max(1, int(SET.total_tokens * scale))
-    )
+    limits = NotesLimits(max(1, int(SET.section_tokens * scale)), max(1, int(SET.total_tokens * scale)))
     form = WORDING.form
     asked = WORDING.asking(form.template, Path(NOTES), limits, edits=False)
     noted = WORDING.told(form.template, offline(case, "notes", asked))
@@ -125,9 +118,7 @@ def summarised(case: Case) -> str:
 def offline(case: Case, kind: str, asked: str, room: int = 0) -> str:
     """What the offline engine says to a directive at the end of the conversation, in words."""
     said = [placed.message for placed in case.removed]
-    added = (
-        n for n, p in enumerate(case.removed) if p.message.role == "user" and p.by not in TYPED_BY
-    )
+    added = (n for n, p in enumerate(case.removed) if p.message.role == "user" and p.by not in TYPED_BY)
     directive = user(write_directive(kind, "b-1", asked))
     talk = OfflineConversation((*said, directive), added=frozenset(added), room=room)
     return "".join(block.text for block in make_reply(talk) if isinstance(block, Text))

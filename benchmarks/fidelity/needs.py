@@ -21,12 +21,7 @@ import msgspec
 from sevenfold.core.messages import Message, ToolUse
 from sevenfold.core.transcript import Entry, PlacedMessage, Reply
 from sevenfold.layers.shared.facts import summarise_call
-from sevenfold.layers.shared.fidelity import (
-    extract_user_text,
-    find_names,
-    find_paths,
-    iterate_strings,
-)
+from sevenfold.layers.shared.fidelity import extract_user_text, find_names, find_paths, iterate_strings
 
 CALLS: Final = 30
 """How many calls after a compaction are looked at."""
@@ -106,16 +101,11 @@ class _Needing:
 
     def act(self, message: Message) -> None:
         self.calls += len(message.tool_uses)
-        own = [
-            message.text,
-            *(text for use in message.tool_uses for text in iterate_strings(use.input)),
-        ]
+        own = [message.text, *(text for use in message.tool_uses for text in iterate_strings(use.input))]
         self._own += own
         names = find_names("\n".join(own))
         self._take_names({name for name in names & self._names if not name.startswith("--")})
-        paths = {
-            call.about for use in message.tool_uses if (call := summarise_call(use)).kind in _FILES
-        }
+        paths = {call.about for use in message.tool_uses if (call := summarise_call(use)).kind in _FILES}
         self._needed["paths"] |= (paths & self._paths) - self._told
         for use in message.tool_uses:
             self._needed["commands"] |= commands_in(use) & self._commands
@@ -131,9 +121,7 @@ class _Needing:
     def needs(self) -> Needs:
         own = "\n".join(self._own)
         runs, things = _runs(own), _things(own) - self._told
-        taken_up = tuple(
-            text for text in self._said if _runs(text) & runs or _things(text) & things
-        )
+        taken_up = tuple(text for text in self._said if _runs(text) & runs or _things(text) & things)
         needed = {kind: frozenset(some) for kind, some in self._needed.items()}
         return Needs(**needed, instructions=taken_up, said=self._said, calls=self.calls)
 

@@ -147,9 +147,7 @@ def parsed(conversation: list[Json]) -> list[Message]:
 
 
 @contextmanager
-def opened(
-    messages: list[Message], folder: Path, seen: Seen, micro: MicroSettings
-) -> Iterator[TimedTurn]:
+def opened(messages: list[Message], folder: Path, seen: Seen, micro: MicroSettings) -> Iterator[TimedTurn]:
     """A turn at the beginning of this conversation, its transcript on disk."""
     clock = FakeClock()
     log = JsonlLog(folder / "transcript.jsonl")

@@ -20,15 +20,7 @@ import anyio
 
 from benchmarks.fit import ours, ours_context
 from benchmarks.fit.accounting import Bill, Part
-from benchmarks.fit.environments import (
-    CACHE,
-    Missing,
-    Peer,
-    import_seconds,
-    measured,
-    peers,
-    python_of,
-)
+from benchmarks.fit.environments import CACHE, Missing, Peer, import_seconds, measured, peers, python_of
 from benchmarks.fit.workload import TURNS, Json, canonical, conversation, tokens_in
 from benchmarks.report import Table, show
 from sevenfold.settings.layers import MicroSettings

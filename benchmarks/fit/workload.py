@@ -179,9 +179,7 @@ class _Session:
             case "Edit":
                 return f"The file {path} has been updated. Lines around:\n" + "\n".join(around)
             case _:
-                return "\n".join(
-                    f"{path}::test_{i} {line.strip()}" for i, line in enumerate(around)
-                )
+                return "\n".join(f"{path}::test_{i} {line.strip()}" for i, line in enumerate(around))
 
     def _path(self, i: int) -> str:
         return f"/work/shop/src/{_NAMES[i % len(_NAMES)]}/{_VERBS[i % len(_VERBS)]}_{i}.py"

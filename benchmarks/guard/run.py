@@ -79,9 +79,7 @@ def _secrets_in_memories() -> Table:
     for kind in dict.fromkeys(kind for _, kind, _ in rows):
         texts = [(number, text) for number, other, text in rows if other == kind]
         found = [(number, find_secrets(text)) for number, text in texts]
-        where += [
-            f"row {number}, {one.where}: {one.what}" for number, some in found for one in some
-        ]
+        where += [f"row {number}, {one.where}: {one.what}" for number, some in found for one in some]
         alone = sum(detect_secrets_alone(text) for _, text in texts)
         table.add(kind, len(texts), sum(bool(some) for _, some in found), alone)
     table.notes += where or ["skipped: the shared memory files are not beside this checkout"]
@@ -93,9 +91,7 @@ def _secrets_in(path: Path) -> tuple[int, int, list[str]]:
     found = []
     for text in texts_of(path):
         texts, size = texts + 1, size + len(text)
-        found += [
-            f"{path.name[:8]}, {one.where}: {one.what}" for one in find_secrets(text[:LARGEST])
-        ]
+        found += [f"{path.name[:8]}, {one.where}: {one.what}" for one in find_secrets(text[:LARGEST])]
     return texts, size, found
 
 
@@ -148,9 +144,7 @@ def _orders_in_memories() -> Table:
         held = [sum(bool(find_instructions(text, source)) for text in texts) for source in SOURCES]
         table.add(kind, len(texts), *held)
     for number, _, text in rows:
-        table.notes += [
-            f"row {number}, {one.where}: {one.what}" for one in find_instructions(text, "web")
-        ]
+        table.notes += [f"row {number}, {one.where}: {one.what}" for one in find_instructions(text, "web")]
     return table
 
 
@@ -181,9 +175,7 @@ def _cost(quick: bool) -> Table:
 
 def _hostile(quick: bool) -> Table:
     size = LARGEST // 10 if quick else LARGEST
-    table = Table(
-        f"CPU time for hostile texts of {size:,} characters, s", "made of", "secrets", "orders"
-    )
+    table = Table(f"CPU time for hostile texts of {size:,} characters, s", "made of", "secrets", "orders")
     for name, piece in _HOSTILE.items():
         text = (piece * (size // len(piece) + 1))[:size]
         looks = (find_secrets, find_instructions)

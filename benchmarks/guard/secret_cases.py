@@ -92,9 +92,7 @@ TOKENS: Final[dict[str, _Maker]] = {
     "GitLab personal": lambda d: f"glpat-{d.safe(20)}",
     "GitLab runner": lambda d: f"glrt-{d.safe(20)}",
     "GitLab deploy": lambda d: f"gldt-{d.safe(20)}",
-    "Slack bot": lambda d: (
-        f"xoxb-{d.of('0123456789a', 12)}-{d.of('0123456789b', 12)}-{d.mixed(24)}"
-    ),
+    "Slack bot": lambda d: f"xoxb-{d.of('0123456789a', 12)}-{d.of('0123456789b', 12)}-{d.mixed(24)}",
     "Slack user": lambda d: f"xoxp-{d.of('123456789a', 12)}-{d.of('123456789b', 12)}-{d.hex(32)}",
     "Slack app": lambda d: f"xapp-1-A{d.capitals(10)}-{d.of('0123456789a', 13)}-{d.hex(64)}",
     "Slack webhook": lambda d: (
@@ -140,10 +138,7 @@ WRAPPED: Final[dict[str, Callable[[Draw], tuple[str, str]]]] = {
         (pem := d.pem("EC PRIVATE KEY").replace("\n", "\\n")),
         pem.split("\\n")[2],
     ),
-    "PEM, quoted": lambda d: (
-        (pem := d.pem("PRIVATE KEY").replace("\n", "\n> ")),
-        pem.split("\n> ")[2],
-    ),
+    "PEM, quoted": lambda d: ((pem := d.pem("PRIVATE KEY").replace("\n", "\n> ")), pem.split("\n> ")[2]),
     "PuTTY": lambda d: (
         f"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: me\nPublic-Lines: 1\n"
         f"{d.mixed(60)}\nPrivate-Lines: 1\n{(v := d.mixed(48))}\nPrivate-MAC: {d.hex(64)}",
@@ -156,14 +151,8 @@ WRAPPED: Final[dict[str, Callable[[Draw], tuple[str, str]]]] = {
     "AWS secret key": lambda d: (f'aws_secret_access_key = "{(v := d.mixed(40))}"', v),
     "AWS secret key, prose": lambda d: (f"The AWS secret access key is {(v := d.mixed(40))}.", v),
     "connection string": lambda d: (f"postgresql://app:{(v := d.mixed(14))}@db.acme.io:5432/x", v),
-    "connection string, Mongo": lambda d: (
-        f"mongodb+srv://me:{(v := d.mixed(12))}@c0.mongo.net",
-        v,
-    ),
-    "ADO connection string": lambda d: (
-        f"Server=db.acme.io;User Id=app;Password={(v := d.mixed(12))};",
-        v,
-    ),
+    "connection string, Mongo": lambda d: (f"mongodb+srv://me:{(v := d.mixed(12))}@c0.mongo.net", v),
+    "ADO connection string": lambda d: (f"Server=db.acme.io;User Id=app;Password={(v := d.mixed(12))};", v),
     "URL with a weak password": lambda d: (f"ftp://bob:{(v := 'Wint' + 'er24')}@files.acme.io/", v),
     "bearer": lambda d: (f"curl -H 'Authorization: Bearer {(v := d.mixed(40))}' https://a.io", v),
     "basic": lambda d: (

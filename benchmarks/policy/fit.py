@@ -100,9 +100,7 @@ def main() -> int:
     print(
         f"{mean(s.needed for s in samples):.1%} needed again ({mean(s.robust for s in samples):.1%} robust)"
     )
-    print(
-        f"requests still to come, to the end or a compaction: mean {mean(remaining):.0f}, ", end=""
-    )
+    print(f"requests still to come, to the end or a compaction: mean {mean(remaining):.0f}, ", end="")
     print(f"median {median(remaining):.0f}")
     print(f"area under the curve: {area_under_curve(samples, weights):.3f} where fitted", end="")
     held = [sample for path in others for sample in Samples(path).samples]

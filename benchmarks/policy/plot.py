@@ -27,9 +27,7 @@ class Series:
     line: bool = True
 
 
-def svg(
-    title: str, across: str, up: str, series: Sequence[Series], goal: tuple[float, float]
-) -> str:
+def svg(title: str, across: str, up: str, series: Sequence[Series], goal: tuple[float, float]) -> str:
     """`goal`: what should not be exceeded on either axis."""
     points = [point for one in series for point in one.points]
     low, high = min([goal[1], *(p.y for p in points)]) - 5, max(p.y for p in points) + 5
@@ -61,8 +59,7 @@ def svg(
 def _goal(at: At, goal: tuple[float, float], low: float) -> list[str]:
     (x0, y0), (x1, y1) = at(0, goal[1]), at(goal[0], low)
     return [
-        f'<rect x="{x0:.0f}" y="{y0:.0f}" width="{x1 - x0:.0f}" height="{y1 - y0:.0f}" '
-        'fill="#e3f1e0"/>',
+        f'<rect x="{x0:.0f}" y="{y0:.0f}" width="{x1 - x0:.0f}" height="{y1 - y0:.0f}" fill="#e3f1e0"/>',
         f'<text class="n" x="{x0 + 6:.0f}" y="{y1 - 6:.0f}">the goal</text>',
     ]
 
@@ -79,9 +76,7 @@ def _axes(at: At, most: float, low: float, high: float, across: str, up: str) ->
         parts.append(f'<text x="{px - 8:.0f}" y="{py + 4:.0f}" text-anchor="end">{y}</text>')
         parts.append(f'<path d="M{px:.0f} {py:.0f}H{x1:.0f}" stroke="#eee"/>')
     middle = (x0 + x1) / 2
-    parts.append(
-        f'<text x="{middle:.0f}" y="{HEIGHT - 14}" text-anchor="middle">{escape(across)}</text>'
-    )
+    parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 14}" text-anchor="middle">{escape(across)}</text>')
     turn = f'transform="translate(18 {(y0 + y1) / 2:.0f}) rotate(-90)"'
     return [*parts, f'<text {turn} text-anchor="middle">{escape(up)}</text>']
 

@@ -7,12 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.replay.policies import ClearRule, Policy, exclude_layers, load_policy
-from sevenfold.settings.layers import (
-    CompactionSettings,
-    ExtractionSettings,
-    NotesSettings,
-    Switches,
-)
+from sevenfold.settings.layers import CompactionSettings, ExtractionSettings, NotesSettings, Switches
 
 AT_THE_LIMIT: Final = CompactionSettings(by_price=False)
 FOUR: Final = Switches(extraction=False)
@@ -43,10 +38,7 @@ OTHERS: Final = (
     CLAUDE_CODE,
 )
 TWO: Final = Policy(
-    name="layers 1 and 2, compactions as recorded",
-    flags=FOUR,
-    compactions="recorded",
-    cache_ttl="5m",
+    name="layers 1 and 2, compactions as recorded", flags=FOUR, compactions="recorded", cache_ttl="5m"
 )
 LEVERS: Final = (
     DEFAULT,

@@ -93,16 +93,10 @@ def replayed(job: tuple[Path, Sequence[Policy]]) -> list[Result]:
 
 
 def _result(
-    path: Path,
-    policy: Policy,
-    entries: Sequence[Entry],
-    window: int | None = None,
-    parsing: float = 0.0,
+    path: Path, policy: Policy, entries: Sequence[Entry], window: int | None = None, parsing: float = 0.0
 ) -> Result:
     price = price_of(entries)
-    outcome = drive_session(
-        entries, policy, price.model, price, window=window or 200_000, prices=prices()
-    )
+    outcome = drive_session(entries, policy, price.model, price, window=window or 200_000, prices=prices())
     beside = {kind: _of_kind(outcome, kind, price) for kind in BESIDE}
     paid, cost = price.units(outcome.paid), price.units(outcome.charged)
     slim = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
@@ -142,9 +136,7 @@ def run(quick: bool = False) -> list[Table]:
     return [*tables, _accounts(done), _throughput(done)]
 
 
-def _compared(
-    title: str, done: Sequence[Result], part: Sequence[Path], chosen: Sequence[Policy]
-) -> Table:
+def _compared(title: str, done: Sequence[Result], part: Sequence[Path], chosen: Sequence[Policy]) -> Table:
     table = Table(title, *COLUMNS)
     for policy in chosen:
         table.add(policy.name, *_figures(_of(done, policy.name, part)))
@@ -208,9 +200,7 @@ def _frontier(done: Sequence[Result], part: Sequence[Path], name: str) -> Table:
             f"{100 * _regret(results).robust_share:.1f}",
             sum(len(r.outcome.compactions) for r in results),
         )
-    table.notes.append(
-        f"the goal: at most {GOAL_COST:g} %, {GOAL_EXTRA:g} extra, {GOAL_ROBUST:g} %"
-    )
+    table.notes.append(f"the goal: at most {GOAL_COST:g} %, {GOAL_EXTRA:g} extra, {GOAL_ROBUST:g} %")
     return table
 
 
@@ -354,9 +344,7 @@ def _throughput(done: Sequence[Result]) -> Table:
         parts = (spent.parsing, spent.tracing, spent.layers, spent.asking, spent.simulator)
         rates = (f"{turns / part:,.0f}" if part else "-" for part in (*parts, spent.total))
         table.add(policy.name, turns, *rates)
-    table.notes.append(
-        "each column alone; layers: with their compactions, but for the text they ask for"
-    )
+    table.notes.append("each column alone; layers: with their compactions, but for the text they ask for")
     return table
 
 

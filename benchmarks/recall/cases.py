@@ -120,9 +120,7 @@ def _numbers(talk: Mapping[str, Any]) -> list[str]:
 
 def _talks(talk: Mapping[str, Any]) -> dict[str, str]:
     return {
-        f"D{n}": "\n\n".join(
-            [f"# {talk[f'session_{n}_date_time']}", *map(_spoken, talk[f"session_{n}"])]
-        )
+        f"D{n}": "\n\n".join([f"# {talk[f'session_{n}_date_time']}", *map(_spoken, talk[f"session_{n}"])])
         for n in _numbers(talk)
     }
 
@@ -148,9 +146,7 @@ def realmem(count: int | None = None) -> Set:
                 gold = tuple(name for name in used if name in folders[at])
                 if turn.get("is_query") and gold:
                     questions.append(Question(at, turn["content"], gold))
-    return Set(
-        "RealMem", folders, questions[:: max(1, len(questions) // count)] if count else questions
-    )
+    return Set("RealMem", folders, questions[:: max(1, len(questions) // count)] if count else questions)
 
 
 def _dated(session: dict[str, Any]) -> str:
@@ -198,14 +194,10 @@ def unrelated(lme: Set, loco: Set) -> list[Set]:
                 for _ in range(max(1, 120 // len(target.folders)))
             ]
             found.append(Set(f"{name} ← {source}", target.folders, asked))
-        talk = [
-            Question(at, t) for at in range(0, len(target.folders), 4 * step) for t in SMALL_TALK
-        ]
+        talk = [Question(at, t) for at in range(0, len(target.folders), 4 * step) for t in SMALL_TALK]
         found.append(Set(f"{name} ← small talk", target.folders, talk))
         if target is not files:
-            code = [
-                Question(at, t) for at in range(0, len(target.folders), 4 * step) for t in CODING
-            ]
+            code = [Question(at, t) for at in range(0, len(target.folders), 4 * step) for t in CODING]
             found.append(Set(f"{name} ← programming", target.folders, code))
     return found
 

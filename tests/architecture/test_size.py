@@ -48,9 +48,7 @@ def test_names_say_what_a_thing_is(module: Path) -> None:
 
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
     folders = {path.parent for path in MODULES}
-    sizes = {
-        f: len([m for m in MODULES if m.parent == f and m.stem != "__init__"]) for f in folders
-    }
+    sizes = {f: len([m for m in MODULES if m.parent == f and m.stem != "__init__"]) for f in folders}
 
     assert [str(folder) for folder, size in sizes.items() if size > MOST_MODULES] == []
     assert len([p for p in (SRC / "sevenfold").iterdir() if p.name[:2] != "__"]) <= MOST_AT_THE_TOP

@@ -92,9 +92,7 @@ def test_summaries_are_as_long_as_announced_and_ours_would_be_taken() -> None:
         assert not parse_summary(summary_of(tokens)).missing
     assert count_text_tokens(summary_of(1_000, analysis=500)) == 1_500
     assert not parse_summary(summary_of(1_000, analysis=500)).missing
-    assert count_text_tokens(FAKE) == 1_000, (
-        "what the others' fake model says, and the table replaces"
-    )
+    assert count_text_tokens(FAKE) == 1_000, "what the others' fake model says, and the table replaces"
 
 
 @pytest.mark.anyio

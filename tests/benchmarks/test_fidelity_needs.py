@@ -42,8 +42,7 @@ REMOVED = (
 
 def after(*messages: Message) -> list[Entry]:
     return [
-        Entry(n, 0.0, Reply(m) if m.role == "assistant" else m, "model")
-        for n, m in enumerate(messages)
+        Entry(n, 0.0, Reply(m) if m.role == "assistant" else m, "model") for n, m in enumerate(messages)
     ]
 
 
@@ -89,9 +88,7 @@ def test_a_command_is_told_apart_from_what_every_agent_knows(line: str, commands
     assert commands_in(ToolUse("t", "Bash", {"command": line})) == commands
 
 
-def test_nobody_gets_more_room_than_the_real_summary_and_a_list_of_names_has_no_instruction() -> (
-    None
-):
+def test_nobody_gets_more_room_than_the_real_summary_and_a_list_of_names_has_no_instruction() -> None:
     case = Case("by hand", REMOVED, "They want load_rows limited. " * 40, ())
     for contender in CONTENDERS:
         text = within(contender.text(case), budget(case))
@@ -113,10 +110,7 @@ def test_what_is_made_by_rule_has_what_the_user_said_and_the_file(name: str) -> 
 def test_names_that_only_a_tool_has_printed_are_not_listed(name: str) -> None:
     case = Case("by hand", REMOVED, "x" * 4_000, ())
     text = next(c for c in CONTENDERS if c.name == name).text(case)
-    assert ItemFinder([text]).names(["load_rows", "old_thing"]) == {
-        "load_rows": 1.0,
-        "old_thing": 0.0,
-    }
+    assert ItemFinder([text]).names(["load_rows", "old_thing"]) == {"load_rows": 1.0, "old_thing": 0.0}
 
 
 def test_the_shared_sessions_have_thirty_compactions_and_none_is_empty() -> None:

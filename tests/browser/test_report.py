@@ -89,9 +89,7 @@ def test_a_hostile_title_is_shown_as_text_and_does_nothing(page: Page) -> None:
     assert page.get_by_text("</title><script>", exact=False).first.is_visible()
 
 
-def test_drawings_can_be_found_by_name_and_have_words_for_those_who_do_not_see_them(
-    page: Page,
-) -> None:
+def test_drawings_can_be_found_by_name_and_have_words_for_those_who_do_not_see_them(page: Page) -> None:
     assert page.get_by_role("img", name="Context of 1").is_visible()
     assert page.get_by_role("img", name="Cost by layer under sevenfold").is_visible()
     told = page.locator("svg[role=img] > desc").all_text_contents()

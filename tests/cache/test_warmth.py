@@ -12,9 +12,7 @@ WRITTEN = Usage(cache_write=50_000)
 READ = Usage(cache_read=50_000)
 
 
-def sent(
-    warmth: CacheWarmth, at: float, usage: Usage, source: str = "main", frame: Frame = FRAME
-) -> None:
+def sent(warmth: CacheWarmth, at: float, usage: Usage, source: str = "main", frame: Frame = FRAME) -> None:
     warmth.begin(source, at)
     warmth.used(Request(frame, View(), source=source), usage, at + 60)
 

@@ -194,9 +194,7 @@ def test_a_snapshot_is_taken_over_when_somebody_says_so_and_keeps_what_was_chang
     assert offered.json["action"] == "update"
     assert second.code == 0
     assert "Spaces, I say." in mine.read_text(encoding="utf-8")
-    beside = [
-        p for p in mine.parent.glob("*.md") if "Tabs of four." in p.read_text(encoding="utf-8")
-    ]
+    beside = [p for p in mine.parent.glob("*.md") if "Tabs of four." in p.read_text(encoding="utf-8")]
     assert len(beside) == 1
     assert here("agents", "snapshot", "keeper", "--json").json["action"] == "nothing"
 

@@ -78,17 +78,12 @@ def test_a_model_that_the_provider_does_not_have(here: Here, world: World) -> No
 
 @pytest.mark.anyio
 async def test_an_unreachable_server(
-    world: World,
-    closed_port: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    world: World, closed_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in world.at(f"http://127.0.0.1:{closed_port}").env.items():
         monkeypatch.setenv(name, value)
     options = ChatOptions(
-        shared=CommonOptions(project=world.project, quiet=True),
-        model=CLAUDE[1],
-        format=ReplyFormat.json,
+        shared=CommonOptions(project=world.project, quiet=True), model=CLAUDE[1], format=ReplyFormat.json
     )
 
     code = await ask_once(options, "hi", FakeClock())
@@ -232,9 +227,7 @@ def test_a_full_window_is_not_gone_on_with(here: Here, world: World) -> None:
     assert "go on with" not in ran.err
 
 
-def test_a_prompt_that_the_model_finds_too_long_is_not_gone_on_with(
-    here: Here, world: World
-) -> None:
+def test_a_prompt_that_the_model_finds_too_long_is_not_gone_on_with(here: Here, world: World) -> None:
     said = "prompt is too long: 300000 tokens > 200000 maximum"
     step = json.dumps({"error": {"status": 400, "message": said}, "times": 9})
     with run_in_thread(script=Script(parse_steps(step))) as sim:

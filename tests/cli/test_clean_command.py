@@ -22,9 +22,7 @@ def aged(path: Path, days: float) -> None:
 def session_with_results(here: Here, world: World, *ids: str) -> str:
     """A session that says it has these results on disk; a second of each is not mentioned."""
     path = world.home / "projects"
-    session = str(
-        here("-p", f"hello {' '.join(f'{id}.txt' for id in ids)}", "--json").json["session"]
-    )
+    session = str(here("-p", f"hello {' '.join(f'{id}.txt' for id in ids)}", "--json").json["session"])
     [transcript] = path.glob(f"*/{session}.jsonl")
     store = ResultStore(lambda: transcript.with_suffix("") / "tool-results")
     for id in ids:

@@ -64,9 +64,7 @@ def test_the_command_is_found_wherever_the_shared_options_stand(
         (["doctor"], False),
     ],
 )
-def test_whether_errors_are_json_is_known_before_the_words_are(
-    words: list[str], wanted: bool
-) -> None:
+def test_whether_errors_are_json_is_known_before_the_words_are(words: list[str], wanted: bool) -> None:
     assert is_json_requested(words) is wanted
 
 
@@ -164,16 +162,10 @@ HEAVY = ("rich", "prompt_toolkit", "httpx", "anyio", "sevenfold.session", "pygme
 
 @pytest.mark.parametrize(
     ("words", "unneeded"),
-    [
-        (["--help"], HEAVY),
-        (["--version"], HEAVY),
-        (["-p", "hi"], ("rich", "prompt_toolkit", "httpx")),
-    ],
+    [(["--help"], HEAVY), (["--version"], HEAVY), (["-p", "hi"], ("rich", "prompt_toolkit", "httpx"))],
     ids=["help", "version", "a prompt"],
 )
-def test_only_what_is_needed_is_loaded(
-    world: World, words: list[str], unneeded: tuple[str, ...]
-) -> None:
+def test_only_what_is_needed_is_loaded(world: World, words: list[str], unneeded: tuple[str, ...]) -> None:
     code = (
         "import sys; from sevenfold.cli.main import main; code = main(sys.argv[2:]); "
         "loaded = set(sys.argv[1].split()) & set(sys.modules); "
@@ -201,9 +193,7 @@ def test_the_version_as_json_too(here: Here, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))
-def test_no_summary_of_a_command_is_cut(
-    here: Here, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_summary_of_a_command_is_cut(here: Here, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     _, _, commands = here(*group.split(), "--help").out.partition("Commands:\n")
 

@@ -53,9 +53,7 @@ def chatting(world: World) -> Iterator[Terminal]:
     """Three turns have been taken."""
     with Terminal(("--bare", "--model", MODEL), world.env, world.project) as t:
         t.wait_for(PROMPT)
-        for words, shown in zip(
-            ASKED, ("Read ports.py", "Read names.py", "Bash ls -a"), strict=True
-        ):
+        for words, shown in zip(ASKED, ("Read ports.py", "Read names.py", "Bash ls -a"), strict=True):
             t.ask(words, f"→ {shown}")
         yield t
         t.line("/exit")
@@ -139,9 +137,7 @@ def test_rewind_lists_the_turns_and_goes_back_with_the_words_to_edit(world: Worl
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
-    ("key", "trigger", "left"), [("f", "from", ASKED[:1]), ("u", "up_to", ASKED[1:])]
-)
+@pytest.mark.parametrize(("key", "trigger", "left"), [("f", "from", ASKED[:1]), ("u", "up_to", ASKED[1:])])
 def test_rewind_offers_to_summarise_around_a_turn(
     world: World, key: str, trigger: str, left: tuple[str, ...]
 ) -> None:
@@ -279,9 +275,7 @@ def test_an_interrupted_compaction_with_p_changes_nothing(world: World) -> None:
     with provider(world, NO_SUMMARY):
         begun(world)
         before = world.transcript().view
-        with world.start(
-            "-p", "/compact", "--continue", "--output-format", "stream-json"
-        ) as process:
+        with world.start("-p", "/compact", "--continue", "--output-format", "stream-json") as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if json.loads(line)["event"] == "Sending":
@@ -322,14 +316,8 @@ def test_a_part_without_a_turn_is_asked_about(typed: str) -> None:
 def test_what_is_missed_most_is_what_lowers_the_score_most() -> None:
     kinds = {"said": FoundShare(2, 2), "paths": FoundShare(9, 12), "urls": FoundShare(0, 1)}
     assert describe_worst_loss(Fidelity(0.9, kinds)) == "1 of 1 addresses"
-    assert (
-        describe_worst_loss(Fidelity(0.9, {**kinds, "said": FoundShare(1.5, 2)}))
-        == "25% of your words"
-    )
-    assert (
-        describe_worst_loss(Fidelity(1.0, {"said": FoundShare(2, 2), "urls": FoundShare(0, 0)}))
-        == ""
-    )
+    assert describe_worst_loss(Fidelity(0.9, {**kinds, "said": FoundShare(1.5, 2)})) == "25% of your words"
+    assert describe_worst_loss(Fidelity(1.0, {"said": FoundShare(2, 2), "urls": FoundShare(0, 0)})) == ""
 
 
 def test_the_result_is_one_line_with_sizes_fidelity_what_is_missed_time_and_cost() -> None:
@@ -348,8 +336,6 @@ def test_the_result_is_one_line_with_sizes_fidelity_what_is_missed_time_and_cost
 def test_a_compaction_nobody_asked_for_is_told_when_it_does_not_tell_itself() -> None:
     lines = EventNarrator().tell(Compacted("summary", "auto", 180_000, 21_000, 0.93))
 
-    assert lines == [
-        StatusLine("the older part was compacted (summary): 180k → 21k tokens, fidelity 93%")
-    ]
+    assert lines == [StatusLine("the older part was compacted (summary): 180k → 21k tokens, fidelity 93%")]
     assert EventNarrator().tell(Compacted("summary", "manual", 9_000, 2_000)) == []
     assert EventNarrator().tell(Compacted("digest", "auto", 9_000, 2_000)) == []

@@ -264,9 +264,7 @@ def test_a_folder_that_is_trusted_may_bring_hooks(world: World) -> None:
 
 
 def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: World) -> None:
-    with run_in_thread(
-        script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 2}'))
-    ) as sim:
+    with run_in_thread(script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 2}'))) as sim:
         world.at(sim.url)
         with at_terminal(world, "--bare", "--model", "claude-sonnet-4-5") as t:
             t.wait_for(PROMPT)
@@ -290,9 +288,7 @@ def test_the_footer_says_how_full_the_window_is_and_what_was_spent(world: World)
 
 
 def test_a_failure_is_told_and_the_chat_goes_on(world: World) -> None:
-    script = (
-        '{"error": {"status": 400, "message": "no such thing"}}\n{"reply": {"text": "Better."}}'
-    )
+    script = '{"error": {"status": 400, "message": "no such thing"}}\n{"reply": {"text": "Better."}}'
     with run_in_thread(script=Script(parse_steps(script))) as sim:
         world.at(sim.url)
         with at_terminal(world) as t:
@@ -327,9 +323,7 @@ def test_a_prompt_at_a_terminal_is_answered_there_and_it_leaves(world: World) ->
     assert PROMPT not in t.text
 
 
-def test_a_terminal_that_goes_away_ends_the_turn_and_leaves_nothing_behind(
-    world: World,
-) -> None:
+def test_a_terminal_that_goes_away_ends_the_turn_and_leaves_nothing_behind(world: World) -> None:
     with at_terminal(world, "--allow", "Bash(sleep:*)") as t:
         t.wait_for(PROMPT)
         t.line("run `sleep 9756`")

@@ -35,17 +35,7 @@ def test_a_fresh_machine_is_fine(here: Here, world: World) -> None:
 
 def test_it_looks_at_everything(here: Here) -> None:
     assert set(checks(here)) >= {
-        *(
-            "python",
-            "sevenfold",
-            "home",
-            "project",
-            "trust",
-            "settings",
-            "model",
-            "key",
-            "endpoint",
-        ),
+        *("python", "sevenfold", "home", "project", "trust", "settings", "model", "key", "endpoint"),
         *("memory", "bash", "git", "rg", "prices", "flags"),
     }
 
@@ -112,24 +102,17 @@ def test_trust_is_no_remedy_for_what_a_project_never_sets(here: Here, world: Wor
         if f": {key}" in check["found"]
     }
 
-    assert fixes == {
-        "memoryDirectory": "",
-        "window": "sevenfold trust, if you know where it comes from",
-    }
+    assert fixes == {"memoryDirectory": "", "window": "sevenfold trust, if you know where it comes from"}
 
 
-def test_an_absurd_value_in_a_folder_that_is_not_trusted_stops_no_command(
-    here: Here, world: World
-) -> None:
+def test_an_absurd_value_in_a_folder_that_is_not_trusted_stops_no_command(here: Here, world: World) -> None:
     world.write(".sevenfold/settings.json", json.dumps({"maxSteps": 10**9}))
 
     assert here("memory", "list").code == 0
     assert any("maxSteps" in check["found"] for check in checks(here)["settings"])
 
 
-def test_broken_settings_of_a_folder_that_is_not_trusted_stop_no_command(
-    here: Here, world: World
-) -> None:
+def test_broken_settings_of_a_folder_that_is_not_trusted_stop_no_command(here: Here, world: World) -> None:
     world.write(".sevenfold/settings.json", '{"permissions": {"deny": ["Edit"]}')
 
     assert here("memory", "list").code == 0

@@ -158,9 +158,7 @@ def test_without_memories_there_is_nothing_to_dream_of(here: Here) -> None:
     assert here("dream", "undo").code == 2
 
 
-def test_status_tells_how_the_last_one_ended_and_when_the_next_may_begin(
-    here: Here, folder: Path
-) -> None:
+def test_status_tells_how_the_last_one_ended_and_when_the_next_may_begin(here: Here, folder: Path) -> None:
     assert "no dream yet" in here("dream", "status").out
     here("dream", "--now")
     shown = here("dream", "status")
@@ -215,12 +213,7 @@ def dreaming(body: Json) -> Any:
     path = f"{folder}/tabs-too.md"
     steps: list[Json] = [
         {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": path}},
-        {
-            "type": "tool_use",
-            "id": "t2",
-            "name": "Write",
-            "input": {"file_path": path, "content": ""},
-        },
+        {"type": "tool_use", "id": "t2", "name": "Write", "input": {"file_path": path, "content": ""}},
     ]
     if answered < len(steps):
         return [steps[answered]]

@@ -131,9 +131,7 @@ def test_waiting_for_a_pipe_can_be_interrupted(world: World) -> None:
     os.close(write)
 
 
-def test_an_interrupt_while_agents_are_waited_for_keeps_the_answer_and_says_so(
-    world: World,
-) -> None:
+def test_an_interrupt_while_agents_are_waited_for_keeps_the_answer_and_says_so(world: World) -> None:
     words = ("-p", "in the background, run sleep 97", "--allow", "Bash(sleep:*)")
     process = world.start(*words, "--output-format", "stream-json")
     with process:

@@ -101,9 +101,7 @@ def test_memory_lists_what_is_there(here: Here, kept: str) -> None:
 def test_memory_shows_one_of_them_and_where_they_are(here: Here, kept: str) -> None:
     shown = here("-p", "/memory show tab").out
 
-    assert shown.startswith(
-        f"tabs  feedback · today · {kept}\nTabs, never spaces\n\nAlways use tabs."
-    )
+    assert shown.startswith(f"tabs  feedback · today · {kept}\nTabs, never spaces\n\nAlways use tabs.")
     assert here("-p", "/memory path").out == f"{Path(kept).parent}\n"
 
 
@@ -159,15 +157,9 @@ def test_memory_in_a_whole_conversation(here: Here, world: World) -> None:
     with Terminal([], world.env, world.project) as t:
         t.wait_for(PROMPT)
         t.ask("/memory", "nothing is remembered yet")
-        t.ask(
-            "remember that we deploy with make ship",
-            "deploy-make-ship",
-            "I have saved this to memory",
-        )
+        t.ask("remember that we deploy with make ship", "deploy-make-ship", "I have saved this to memory")
         t.ask("/memory", "name", "type", "changed", "description", "deploy-make-ship  project")
-        t.ask(
-            "/memory show deploy", "deploy-make-ship  project · today", "we deploy with make ship"
-        )
+        t.ask("/memory show deploy", "deploy-make-ship  project · today", "we deploy with make ship")
         t.ask("/memory undo", "deploy-make-ship: removed again")
         t.ask("/memory", "nothing is remembered yet")
         t.press(CTRL_D)

@@ -18,9 +18,7 @@ SECRET = "AKIAIOSFODNN7EXAMPLZ"
 DAY = 86_400
 
 
-def add(
-    here: Here, name: str = "no-db-mocks", body: str = "Never mock the database.", **more: str
-) -> Ran:
+def add(here: Here, name: str = "no-db-mocks", body: str = "Never mock the database.", **more: str) -> Ran:
     options = {"type": "feedback", "description": f"About {name}", "body": body, **more}
     words = [word for key, value in options.items() for word in (f"--{key}", value)]
     return here("memory", "add", "--name", name, *words, "--json")
@@ -49,9 +47,7 @@ def test_a_memory_is_a_file_with_a_line_in_the_index(here: Here) -> None:
     assert "author: user" in text
     assert text.endswith("\nNever mock the database.\n")
     index = folder(here) / "MEMORY.md"
-    assert (
-        index.read_text(encoding="utf-8") == "- [no-db-mocks](no-db-mocks.md) — About no-db-mocks\n"
-    )
+    assert index.read_text(encoding="utf-8") == "- [no-db-mocks](no-db-mocks.md) — About no-db-mocks\n"
 
 
 def test_people_are_told_what_was_saved_and_stdout_stays_empty(here: Here) -> None:
@@ -155,9 +151,7 @@ def test_a_memory_for_the_team_goes_into_its_folder_and_its_index(here: Here) ->
         (("--body", "a", "--team"), b"", "there is no team memory here: 'sevenfold team init"),
     ],
 )
-def test_what_is_no_text_is_wrong_usage(
-    here: Here, words: tuple[str, ...], stdin: bytes, why: str
-) -> None:
+def test_what_is_no_text_is_wrong_usage(here: Here, words: tuple[str, ...], stdin: bytes, why: str) -> None:
     given = ("--type", "user", "--name", "n", "--description", "d")
     ran = here("memory", "add", *given, *words, stdin=stdin)
 
@@ -259,9 +253,7 @@ def test_one_memory_is_shown_with_its_age_and_a_warning_when_it_is_old(here: Her
     ran = here("memory", "show", "no-db")
     shown = here("memory", "show", "no-db-mocks.md", "--json").json
 
-    assert ran.out.startswith(
-        f"no-db-mocks  feedback · 9 days ago · {path}\nAbout no-db-mocks\n\nNever"
-    )
+    assert ran.out.startswith(f"no-db-mocks  feedback · 9 days ago · {path}\nAbout no-db-mocks\n\nNever")
     assert "Written 9 days ago" in ran.err
     assert (shown["age_days"], shown["text"]) == (9, "Never mock the database.")
     assert shown["origin"]["author"] == "user"
@@ -326,14 +318,7 @@ def test_where_memory_is_off_every_command_says_why(
     here: Here, world: World, variables: dict[str, str], why: str
 ) -> None:
     world.variables |= variables
-    for words in (
-        ("list",),
-        ("show", "x"),
-        ("recall", "x"),
-        ("check",),
-        ("quarantine",),
-        ("undo",),
-    ):
+    for words in (("list",), ("show", "x"), ("recall", "x"), ("check",), ("quarantine",), ("undo",)):
         ran = here("memory", *words, "--json")
 
         assert ran.code == 2
@@ -350,8 +335,7 @@ def test_a_folder_of_claude_code_is_shared_both_ways(here: Here, world: World) -
     theirs = shared / "projects" / make_path_slug(world.project) / "memory"
     theirs.mkdir(parents=True)
     (theirs / "tabs.md").write_text(
-        "---\nname: tabs\ndescription: Tabs, never spaces\ntype: feedback\n---\nTabs.\n",
-        encoding="utf-8",
+        "---\nname: tabs\ndescription: Tabs, never spaces\ntype: feedback\n---\nTabs.\n", encoding="utf-8"
     )
     words = ("--home", str(shared))
 
@@ -465,9 +449,7 @@ def test_search_finds_parts_of_words_with_the_line_around_them(here: Here) -> No
     assert found["query"] == "conn_47"
     assert [one["line"] for one in found["memories"]] == ["E_CONN_4711 in the pool"]
     assert "transcripts" not in found
-    assert here("memory", "search", "conn_47").out.endswith(
-        "no-db-mocks.md: E_CONN_4711 in the pool\n"
-    )
+    assert here("memory", "search", "conn_47").out.endswith("no-db-mocks.md: E_CONN_4711 in the pool\n")
 
 
 def test_search_looks_into_transcripts_only_when_asked(here: Here) -> None:
@@ -543,9 +525,7 @@ def test_an_edit_changes_what_is_given_and_nothing_else(here: Here) -> None:
 
     assert [one["action"] for one in (described, piped, typed)] == ["updated"] * 3
     assert len({one["revision"] for one in (described, piped, typed)}) == 3
-    after = before.replace("About no-db-mocks", "Another one").replace(
-        "type: feedback", "type: project"
-    )
+    after = before.replace("About no-db-mocks", "Another one").replace("type: feedback", "type: project")
     assert path.read_text(encoding="utf-8") == after.replace(
         "Never mock the database.", "Use the container."
     )
@@ -577,9 +557,7 @@ def test_at_a_terminal_an_editor_opens(here: Here, world: World) -> None:
         assert t.wait_for_end() == 0
 
     assert path.read_text(encoding="utf-8").endswith("Do not ever mock the database.\n")
-    assert (
-        here("memory", "history", "--json").json["revisions"][0]["summary"] == "edited no-db-mocks"
-    )
+    assert here("memory", "history", "--json").json["revisions"][0]["summary"] == "edited no-db-mocks"
     state = path.parents[1] / "memory-state"
     assert not list(state.glob("edit-*")), "the copy is gone"
 
@@ -587,8 +565,7 @@ def test_at_a_terminal_an_editor_opens(here: Here, world: World) -> None:
 def test_what_an_editor_leaves_is_guarded_and_can_be_edited_again(here: Here, world: World) -> None:
     path = Path(add(here).json["path"])
     editor(
-        world,
-        f'grep -q {SECRET} "$1" && sed -i "s/{SECRET}/see the vault/" "$1" || echo {SECRET} >> "$1"',
+        world, f'grep -q {SECRET} "$1" && sed -i "s/{SECRET}/see the vault/" "$1" || echo {SECRET} >> "$1"'
     )
 
     with Terminal(["memory", "edit", "no-db"], world.env, world.project) as t:
@@ -691,18 +668,7 @@ def test_with_json_there_is_one_document_on_stdout_and_nothing_else(
 
 
 def test_two_processes_can_save_at_the_same_time(here: Here, world: World) -> None:
-    words = (
-        "memory",
-        "add",
-        "--type",
-        "user",
-        "--description",
-        "d",
-        "--body",
-        "b",
-        "--new",
-        "--name",
-    )
+    words = ("memory", "add", "--type", "user", "--description", "d", "--body", "b", "--new", "--name")
     started = [world.start(*words, f"n{n}") for n in range(4)]
 
     assert [process.wait(60) for process in started] == [0] * 4

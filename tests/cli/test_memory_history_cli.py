@@ -51,13 +51,7 @@ def test_undo_after_a_purge_says_so_and_changes_nothing(here: Here, folder: Path
 def test_check_says_how_many_memories_went_wrong(here: Here, folder: Path) -> None:
     here("memory", "undo", "tabs")
     shown = here("memory", "check", "--json").json
-    assert shown["pollution"] == {
-        "saved": 2,
-        "undone": 1,
-        "contradicted": 0,
-        "quarantined": 0,
-        "rate": 0.5,
-    }
+    assert shown["pollution"] == {"saved": 2, "undone": 1, "contradicted": 0, "quarantined": 0, "rate": 0.5}
     assert (
         "of 2 memories saved in 30 days 50% went wrong: 1 undone, 0 contradicted, 0 with a later "
         "text in quarantine" in (here("memory", "check").out)
@@ -71,11 +65,7 @@ def test_every_change_is_a_revision_with_its_author(here: Here, folder: Path) ->
     shown = here("memory", "history", "--json").json
     lines = here("memory", "history").out.splitlines()
 
-    assert [one["summary"] for one in shown["revisions"]] == [
-        "added quotes",
-        "updated tabs",
-        "added tabs",
-    ]
+    assert [one["summary"] for one in shown["revisions"]] == ["added quotes", "updated tabs", "added tabs"]
     newest = shown["revisions"][0]
     assert set(newest) == {"id", "at", "author", "summary", "files"}
     assert newest["author"]["kind"] == "user"
@@ -219,10 +209,7 @@ def test_the_user_may_release_it(here: Here, folder: Path) -> None:
 def test_or_drop_it(here: Here, folder: Path) -> None:
     save(here, "evil", ORDER)
 
-    assert here("memory", "quarantine", "drop", "1", "--json").json == {
-        "number": 1,
-        "dropped": True,
-    }
+    assert here("memory", "quarantine", "drop", "1", "--json").json == {"number": 1, "dropped": True}
     assert here("memory", "quarantine", "--json").json["quarantine"] == []
     ran = here("memory", "quarantine", "show", "1", "--json")
     assert ran.code in (2, 3)
@@ -251,9 +238,7 @@ def hold_back(world: World, above: Path) -> Refused:
     return no.value
 
 
-def test_what_was_held_back_from_an_agent_is_reached_as_its_message_says(
-    here: Here, world: World
-) -> None:
+def test_what_was_held_back_from_an_agent_is_reached_as_its_message_says(here: Here, world: World) -> None:
     no = hold_back(world, world.home)
     commands = re.findall(r"'sevenfold (memory quarantine[^']*)'", str(no))
 

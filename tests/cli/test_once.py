@@ -41,9 +41,7 @@ def test_the_answer_and_nothing_else_is_on_stdout(world: World) -> None:
 
 
 def hooked(world: World, moment: str, **answer: object) -> None:
-    world.settings(
-        {"hooks": {moment: [{"hooks": [{"command": f"echo '{json.dumps(answer)}'"}]}]}},
-    )
+    world.settings({"hooks": {moment: [{"hooks": [{"command": f"echo '{json.dumps(answer)}'"}]}]}})
 
 
 @pytest.mark.parametrize("moment", ["SessionStart", "PreToolUse", "Stop", "SessionEnd"])
@@ -59,12 +57,8 @@ def test_what_a_hook_says_to_the_user_is_on_stderr_and_whole(world: World, momen
     assert said not in ran.out
 
 
-@pytest.mark.parametrize(
-    ("moment", "ended"), [("SessionStart", "session"), ("PostToolUse", "turn")]
-)
-def test_what_a_hook_ended_is_refused_and_not_interrupted(
-    world: World, moment: str, ended: str
-) -> None:
+@pytest.mark.parametrize(("moment", "ended"), [("SessionStart", "session"), ("PostToolUse", "turn")])
+def test_what_a_hook_ended_is_refused_and_not_interrupted(world: World, moment: str, ended: str) -> None:
     hooked(world, moment, **{"continue": False, "stopReason": "the budget is spent"})
     world.write("add.py", "def add(a, b):\n    return a + b\n")
 
@@ -225,9 +219,7 @@ def test_a_session_that_is_not_there_is_wrong_usage(
     assert world.transcripts == []
 
 
-def test_nobody_is_asked_so_a_tool_that_needs_permission_does_not_run(
-    here: Here, world: World
-) -> None:
+def test_nobody_is_asked_so_a_tool_that_needs_permission_does_not_run(here: Here, world: World) -> None:
     ran = here("-p", "run `touch made`")
 
     assert ran.code == 0
@@ -315,9 +307,7 @@ def test_a_command_that_asks_nobody_works_without_the_key_of_the_sessions_model(
     assert here("chat", "--continue", "-p", "and now?").code == 2
 
 
-def test_the_cost_of_a_resumed_session_is_what_its_transcript_says(
-    world: World, here: Here
-) -> None:
+def test_the_cost_of_a_resumed_session_is_what_its_transcript_says(world: World, here: Here) -> None:
     with run_in_thread() as simulator:
         world.at(simulator.url)
         here("chat", "--model", "claude-sonnet-4-5", "-p", "hello")
@@ -332,9 +322,7 @@ def test_the_cost_of_a_resumed_session_is_what_its_transcript_says(
     assert "0 requests" not in told + offline
 
 
-def test_what_can_be_taken_back_is_said_in_words_that_a_shell_takes(
-    world: World, here: Here
-) -> None:
+def test_what_can_be_taken_back_is_said_in_words_that_a_shell_takes(world: World, here: Here) -> None:
     told = here("chat", "-p", "Remember that we never deploy on Fridays.")
 
     assert told.code == 0, told.err

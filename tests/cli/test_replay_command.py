@@ -173,9 +173,7 @@ def bad(folder: Path) -> None:
     (folder / "silent.jsonl").write_bytes(good.split(b"\n")[0] + b"\n")
 
 
-def test_what_is_wrong_is_said_for_each_file_and_the_rest_goes_on(
-    here: Here, recorded: Path
-) -> None:
+def test_what_is_wrong_is_said_for_each_file_and_the_rest_goes_on(here: Here, recorded: Path) -> None:
     bad(recorded)
 
     ran = here("replay", str(recorded), str(recorded / "nothing"), "--json")
@@ -229,9 +227,7 @@ def test_a_folder_without_sessions_is_a_mistake(here: Here, world: World) -> Non
     assert "there is no session" in ran.err
 
 
-def test_where_there_is_no_session_there_is_one_document_and_no_report(
-    here: Here, world: World
-) -> None:
+def test_where_there_is_no_session_there_is_one_document_and_no_report(here: Here, world: World) -> None:
     page = world.project / "report.html"
 
     ran = here("replay", str(world.project), "--json", "--html", str(page))
@@ -320,9 +316,7 @@ def _members(group: int) -> list[int]:
 # --- the report -------------------------------------------------------------------------------------------
 
 
-def test_a_report_is_written_beside_what_is_printed(
-    here: Here, recorded: Path, world: World
-) -> None:
+def test_a_report_is_written_beside_what_is_printed(here: Here, recorded: Path, world: World) -> None:
     path = world.project / "report.html"
 
     ran = here("replay", str(recorded / "claude.jsonl"), "--compare", "--html", str(path))
@@ -349,16 +343,10 @@ def test_a_sub_agent_stands_behind_the_session_that_it_worked_for(here: Here, wo
     files = ran.json["files"]
     assert [(file["agent"], file["turns"]) for file in files] == [(None, 4), ("ag-7", 2)]
     assert ran.json["total"]["turns"] == 6
-    assert [line.split("  ")[0] for line in told.splitlines()[1:4]] == [
-        "one",
-        "ag-7 of a-claude",
-        "all 2",
-    ]
+    assert [line.split("  ")[0] for line in told.splitlines()[1:4]] == ["one", "ag-7 of a-claude", "all 2"]
 
 
-def test_requests_on_branches_that_were_left_are_said_beside_the_figures(
-    here: Here, world: World
-) -> None:
+def test_requests_on_branches_that_were_left_are_said_beside_the_figures(here: Here, world: World) -> None:
     first, *rest = sessions.claude_code().splitlines(keepends=True)
     left = json.loads(rest[-1]) | {"uuid": "left", "parentUuid": "u"}
     left["message"] |= {"id": "m-left"}

@@ -63,9 +63,7 @@ def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None
 # --- policies ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "word", ["keep_warm", "snip", "pre_cold", "precompute", "collapse", "micro_time"]
-)
+@pytest.mark.parametrize("word", ["keep_warm", "snip", "pre_cold", "precompute", "collapse", "micro_time"])
 def test_what_is_off_cannot_be_left_out(here: Here, session: Path, word: str) -> None:
     ran = here("replay", str(session), "--compare", "--without", word)
 
@@ -103,9 +101,7 @@ def test_a_policy_without_compaction_says_what_it_does_instead(
 # --- prices -----------------------------------------------------------------------------------------------
 
 
-def test_a_price_that_was_asked_for_is_named_beside_what_was_paid(
-    here: Here, session: Path
-) -> None:
+def test_a_price_that_was_asked_for_is_named_beside_what_was_paid(here: Here, session: Path) -> None:
     words = ("--price", "claude-haiku-4-5")
 
     plain = here("replay", str(session), "--json").json["files"][0]
@@ -142,8 +138,7 @@ def test_a_report_is_written_over_no_session_and_nothing_that_is_no_page(
     link.symlink_to(session)
 
     onto = {
-        path: here("replay", str(session), "--html", str(path))
-        for path in (session, link, notes, page)
+        path: here("replay", str(session), "--html", str(path)) for path in (session, link, notes, page)
     }
 
     assert {path.name: ran.code for path, ran in onto.items()} == {
@@ -187,13 +182,7 @@ def shown(figures: ReplayFigures, width: int | None = None) -> str:
 
 @pytest.mark.parametrize(
     ("amount", "told"),
-    [
-        (0.23587875, "$0.24"),
-        (0.0123, "$0.0123"),
-        (0.0, "$0.00"),
-        (12.345, "$12.35"),
-        (-0.004, "-$0.0040"),
-    ],
+    [(0.23587875, "$0.24"), (0.0123, "$0.0123"), (0.0, "$0.00"), (12.345, "$12.35"), (-0.004, "-$0.0040")],
 )
 def test_money_has_no_more_digits_than_it_was_rounded_to(amount: float, told: str) -> None:
     text = shown(ReplayFigures(cost=ReplayCost(1.0, amount, "USD"), files=1))
@@ -202,9 +191,7 @@ def test_money_has_no_more_digits_than_it_was_rounded_to(amount: float, told: st
 
 
 def test_what_is_below_nothing_is_written_like_what_is_above() -> None:
-    text = shown(
-        ReplayFigures(layers={"microcompaction": LayerFigure(1, 5, saved=-14_700.0, cost=200.0)})
-    )
+    text = shown(ReplayFigures(layers={"microcompaction": LayerFigure(1, 5, saved=-14_700.0, cost=200.0)}))
 
     assert re.search(r"-14\.7k +200 +-14\.9k", text)
 
@@ -224,9 +211,7 @@ def test_it_says_what_is_charged_and_what_is_not(here: Here, session: Path) -> N
     told, read = here("replay", str(session)), here("replay", str(session), "--json")
 
     assert "not charged: what recall attaches, dreams, the status of agents" in told.out
-    assert (
-        "150 tokens of answer, and one more with 600 where something lasting was said" in told.out
-    )
+    assert "150 tokens of answer, and one more with 600 where something lasting was said" in told.out
     assert "extraction after each turn" not in told.out
     assert read.json["not_charged"] == "what recall attaches, dreams, the status of agents"
     assert "extraction" in read.json["charged"]

@@ -126,9 +126,7 @@ def test_what_was_piped_in_is_no_title(here: Here) -> None:
     assert sorted(s["first_words"] for s in listed) == ["only piped", "what is this?"]
 
 
-def test_at_a_terminal_the_list_has_a_header_and_no_line_is_broken(
-    here: Here, world: World
-) -> None:
+def test_at_a_terminal_the_list_has_a_header_and_no_line_is_broken(here: Here, world: World) -> None:
     session = here("-p", "many words " * 30, "--json").json["session"]
 
     with Terminal(["sessions"], world.env, world.project) as t:

@@ -79,9 +79,7 @@ def written(out: Console) -> str:
 
 
 MARKDOWN = st.lists(
-    st.sampled_from(
-        ["words here", "- a\n- b", "1. x\n2. y", "```\ncode\n\nmore\n```", "**bold** `c`"]
-    ),
+    st.sampled_from(["words here", "- a\n- b", "1. x\n2. y", "```\ncode\n\nmore\n```", "**bold** `c`"]),
     min_size=1,
     max_size=6,
 ).map("\n\n".join)
@@ -163,15 +161,10 @@ SENDING: dict[str, Any] = {
             CacheBroke("main", 9_000, 1_000, "idle", 0.2, False),
             StatusLine("the cache broke: idle; 8k tokens are paid for again, $0.2000"),
         ),
-        (
-            Retrying("busy", 1, 2.0),
-            StatusLine("busy; trying again in 2.0 s (attempt 2)", "warning"),
-        ),
+        (Retrying("busy", 1, 2.0), StatusLine("busy; trying again in 2.0 s (attempt 2)", "warning")),
         (
             Retrying("Busy (529): Overloaded; later; try again in a while", 3, 1.4),
-            StatusLine(
-                "Busy (529): Overloaded; later; trying again in 1.4 s (attempt 4)", "warning"
-            ),
+            StatusLine("Busy (529): Overloaded; later; trying again in 1.4 s (attempt 4)", "warning"),
         ),
         (Failed("notes", "why"), StatusLine("notes failed and was passed over: why", "warning")),
         (HookRan("Stop", "a.sh", "ok"), StatusLine("hook Stop (a.sh): ok", "progress")),
@@ -216,10 +209,7 @@ def test_what_a_hook_said_is_told_once() -> None:
 
 def test_what_a_hook_says_to_the_user_is_not_cut() -> None:
     long = "all of this must be read. " * 40
-    told = [
-        *EventNarrator().tell(HookRan("Stop", "a.sh", "ok", long)),
-        *EventNarrator().tell(Notice(long)),
-    ]
+    told = [*EventNarrator().tell(HookRan("Stop", "a.sh", "ok", long)), *EventNarrator().tell(Notice(long))]
 
     assert told == [StatusLine("hook Stop (a.sh): ok", "progress"), StatusLine(long, "info")]
 
@@ -256,14 +246,7 @@ def test_printable_text_cannot_control_a_terminal(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [
-        (0, "0"),
-        (999, "999"),
-        (1_000, "1k"),
-        (12_345, "12.3k"),
-        (999_960, "1M"),
-        (1_250_000, "1.25M"),
-    ],
+    [(0, "0"), (999, "999"), (1_000, "1k"), (12_345, "12.3k"), (999_960, "1M"), (1_250_000, "1.25M")],
 )
 def test_tokens_are_short(number: int, text: str) -> None:
     assert format_tokens(number) == text
@@ -328,10 +311,7 @@ def test_always_is_offered_with_the_rules_it_adds_and_not_without() -> None:
 def test_a_question_hides_nothing() -> None:
     use = ToolUse("b", "Bash", {"command": "echo hi\nrm -rf x\x1b[2K", "timeout": 5})
 
-    assert (
-        describe_call_in_full(use)
-        == "Bash\n  command: \n    echo hi\n    rm -rf x�[2K\n  timeout: 5"
-    )
+    assert describe_call_in_full(use) == "Bash\n  command: \n    echo hi\n    rm -rf x�[2K\n  timeout: 5"
     assert "and 98,000 characters more" in describe_call_in_full(
         ToolUse("w", "Write", {"content": "x" * 100_000})
     )

@@ -82,10 +82,7 @@ def test_a_secret_is_refused_by_name_and_goes_only_when_it_is_released(
     assert "nothing to release in nope.md" in missing.err
     asked = here("team", "release", "key.md")
     assert (asked.code, "add --yes" in asked.err) == (2, True)
-    assert here("team", "release", "key.md", "--yes", "--json").json == {
-        "file": "key.md",
-        "released": True,
-    }
+    assert here("team", "release", "key.md", "--yes", "--json").json == {"file": "key.md", "released": True}
     assert here("team", "sync", "--json").json["pushed"] == ["key.md"]
 
 

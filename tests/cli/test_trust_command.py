@@ -13,9 +13,7 @@ from sevenfold.settings import Environment, load_settings
 
 
 def test_a_trusted_folder_may_allow_what_it_likes(here: Here, world: World) -> None:
-    world.write(
-        ".sevenfold/settings.json", json.dumps({"permissions": {"allow": ["Bash(touch:*)"]}})
-    )
+    world.write(".sevenfold/settings.json", json.dumps({"permissions": {"allow": ["Bash(touch:*)"]}}))
     here("-p", "run `touch made`")
     assert not (world.project / "made").exists()
 
@@ -97,15 +95,10 @@ def proposals(world: World) -> list[str]:
             {"anthropicBaseUrl": "https://elsewhere.example/" + "x" * 200},
             ["anthropicBaseUrl", "    https://elsewhere.example/" + "x" * 73 + "…"],
         ),
-        (
-            {"env": {"PATH": "/evil"}},
-            ["env (a file of the project never sets it)", "    PATH: /evil"],
-        ),
+        ({"env": {"PATH": "/evil"}}, ["env (a file of the project never sets it)", "    PATH: /evil"]),
     ],
 )
-def test_every_value_is_shown_before_it_is_trusted(
-    world: World, values: object, lines: list[str]
-) -> None:
+def test_every_value_is_shown_before_it_is_trusted(world: World, values: object, lines: list[str]) -> None:
     path = world.write(".sevenfold/settings.json", json.dumps(values))
 
     assert proposals(world) == [f"{path}:1: {lines[0]}", *lines[1:]]

@@ -13,24 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sevenfold.cli.chat.slash import run_slash_command
-from sevenfold.cli.commands.window import (
-    BAR,
-    format_bar,
-    format_window,
-    measure_savings,
-    measure_window,
-)
+from sevenfold.cli.commands.window import BAR, format_bar, format_window, measure_savings, measure_window
 from sevenfold.cli.output import CommandReply
-from sevenfold.core.messages import (
-    Image,
-    Message,
-    Opaque,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Image, Message, Opaque, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.messages import Text as Words
 from sevenfold.core.request import Frame
 from sevenfold.core.tokens import Thresholds, Usage
@@ -80,9 +65,7 @@ def test_every_kind_of_content_is_named() -> None:
 
 def test_the_last_compaction_is_told_with_its_fidelity_and_whether_there_are_notes() -> None:
     log = full()
-    assert format_window(measure_window("s", FRAME, log.view, THRESHOLDS)).endswith(
-        "\n  notes: none yet"
-    )
+    assert format_window(measure_window("s", FRAME, log.view, THRESHOLDS)).endswith("\n  notes: none yet")
 
     log.add(Boundary("digest", "auto", 150_000, 30_000).mark, by="Digest")
     log.add(Boundary("summary", "manual", 90_000, 9_000, fidelity=0.876).mark, by="Compaction")
@@ -138,9 +121,7 @@ def test_the_bar_is_always_as_long_as_it_should_be(words: list[int], size: int) 
 
     assert len(line) == BAR
     assert "S" in line, "what is there at all is seen at all"
-    assert window.used + window.free + window.margin + window.reserved == max(
-        window.window, window.used
-    )
+    assert window.used + window.free + window.margin + window.reserved == max(window.window, window.used)
 
 
 def conversation(here: Here, world: World) -> Any:
@@ -205,14 +186,10 @@ def with_layers(t: Transcript) -> None:
     uses = (ToolUse("big", "Bash", {"command": "ls -R"}), ToolUse("old", "Bash", {"command": "ls"}))
     t.add(Reply(assistant(*uses), USED, stop="tool_use"), by="model")
     big = make_envelope("a line of it\n" * 20_000, Path("/r/big.txt"), "Read it.", 2_000)
-    t.add(
-        Message("user", (ToolResult("big", big), ToolResult("old", "line\n" * 4_000))), by="tools"
-    )
+    t.add(Message("user", (ToolResult("big", big), ToolResult("old", "line\n" * 4_000))), by="tools")
     t.add(Reply(assistant(Words("Done.")), USED), by="model")
     t.add(user("go on"))
-    t.add(
-        Results({"old": "[cleared]"}), Mark(REREAD, {"count": 2, "often": []}), by="Microcompaction"
-    )
+    t.add(Results({"old": "[cleared]"}), Mark(REREAD, {"count": 2, "often": []}), by="Microcompaction")
     t.add(Reply(assistant(Words("Done.")), USED), by="model")
 
 

@@ -36,11 +36,7 @@ def reply_to(number: int) -> dict[str, Any]:
 
 def talk(folder: Path, steps: int) -> None:
     file = folder / "history.json"
-    history = (
-        json.loads(file.read_text("utf-8"))
-        if file.exists()
-        else [{"role": "user", "content": "go"}]
-    )
+    history = json.loads(file.read_text("utf-8")) if file.exists() else [{"role": "user", "content": "go"}]
     environ = {"HOME": str(folder)}
     with Context(
         "claude-sonnet-5", state=folder / "state", id="one", settings=SETTINGS, environ=environ
@@ -56,9 +52,7 @@ def talk(folder: Path, steps: int) -> None:
             history.append(
                 {
                     "role": "user",
-                    "content": [
-                        {"type": "tool_result", "tool_use_id": f"u{number}", "content": text}
-                    ],
+                    "content": [{"type": "tool_result", "tool_use_id": f"u{number}", "content": text}],
                 }
             )
             new = file.with_suffix(".new")

@@ -128,13 +128,7 @@ def test_an_answer_that_is_begun_for_the_model_may_end_the_list(tmp_path: Path) 
             {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
             {"role": "function", "name": "f", "content": "1"},
         ],
-        [
-            {
-                "role": "user",
-                "name": "ann",
-                "content": [{"type": "text", "text": "a"}, {"type": "x"}],
-            }
-        ],
+        [{"role": "user", "name": "ann", "content": [{"type": "text", "text": "a"}, {"type": "x"}]}],
         [
             said("a"),
             {"role": "assistant", "content": None, "refusal": "no", "audio": {"id": "audio_1"}},
@@ -162,9 +156,7 @@ def test_an_answer_that_is_begun_for_the_model_may_end_the_list(tmp_path: Path) 
         ],
     ],
 )
-def test_chat_messages_of_every_kind_go_out_as_they_came(
-    tmp_path: Path, history: list[Json]
-) -> None:
+def test_chat_messages_of_every_kind_go_out_as_they_came(tmp_path: Path, history: list[Json]) -> None:
     caller = Caller(tmp_path, "openai")
     assert caller.ctx.prepare(history)["messages"] == history
     assert caller.ctx.prepare([*history, said("z")])["messages"] == [*history, said("z")]
@@ -241,8 +233,7 @@ def test_a_context_that_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "response",
-    [None, "text", 7, [], {}, {"type": "error", "error": {}}, {"content": "text"}, object()],
+    "response", [None, "text", 7, [], {}, {"type": "error", "error": {}}, {"content": "text"}, object()]
 )
 def test_what_is_no_reply_is_not_recorded(tmp_path: Path, response: Any) -> None:
     for format in get_args(FormatName):

@@ -113,9 +113,7 @@ def test_streams_and_parsed_final_messages_are_recorded_too(
     ctx, _ = context(tmp_path)
     history: list[Any] = [{"role": "user", "content": "find out"}]
     for n in range(3):
-        with client.messages.stream(
-            **ctx.prepare(history, system=SYSTEM, tools=[LOOK_UP])
-        ) as stream:
+        with client.messages.stream(**ctx.prepare(history, system=SYSTEM, tools=[LOOK_UP])) as stream:
             final = stream.get_final_message()
         ctx.record(final)
         history.append({"role": "assistant", "content": final.content})

@@ -54,17 +54,11 @@ class Asked(OfflineEngine):
 class Loop:
     """A caller's loop, whose own model just says yes."""
 
-    def __init__(
-        self, folder: Path, model: Any = None, *, flags: Json = PLAIN, **more: Any
-    ) -> None:
+    def __init__(self, folder: Path, model: Any = None, *, flags: Json = PLAIN, **more: Any) -> None:
         self.model = model if model is not None else Asked()
         self.events: list[Event] = []
         self.ctx = Context(
-            self.model,
-            settings={"flags": flags},
-            environ={"HOME": str(folder)},
-            clock=FakeClock(),
-            **more,
+            self.model, settings={"flags": flags}, environ={"HOME": str(folder)}, clock=FakeClock(), **more
         )
         self.ctx.subscribe(self.events.append)
         self.history: list[Json] = []
@@ -83,9 +77,7 @@ class Loop:
         self.step(f"item {n}: please", f"Item {n} is done. " + f"w{n} " * 400)
 
     def send(self) -> list[Json]:
-        out: list[Json] = remove_cache_marks(
-            self.ctx.prepare(self.history, system=SYSTEM)["messages"]
-        )
+        out: list[Json] = remove_cache_marks(self.ctx.prepare(self.history, system=SYSTEM)["messages"])
         assert_paired(out)
         self.sent.append(out)
         return out
@@ -233,9 +225,7 @@ def test_a_name_is_no_model_and_the_digest_is_all_there_is(tmp_path: Path) -> No
 
 
 def test_a_model_that_fails_at_rest_costs_the_caller_nothing(tmp_path: Path) -> None:
-    model = ScriptedModel(
-        [KeyRefused("no")] * 9, Capabilities(window=WINDOW, max_output=2_000), "m"
-    )
+    model = ScriptedModel([KeyRefused("no")] * 9, Capabilities(window=WINDOW, max_output=2_000), "m")
     loop = Loop(tmp_path, model, flags=NO_NOTES)
     loop.fill()
 
@@ -406,9 +396,7 @@ def test_the_anthropic_sdk_is_refused_by_the_simulator_and_then_is_not(
 
 
 @pytest.mark.real
-def test_the_openai_sdk_is_refused_by_the_simulator_and_then_is_not(
-    sim: Simulator, tmp_path: Path
-) -> None:
+def test_the_openai_sdk_is_refused_by_the_simulator_and_then_is_not(sim: Simulator, tmp_path: Path) -> None:
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{sim.url}/v1", api_key="any", max_retries=0)
     history = [{**message, "content": message["content"][0]["text"]} for message in long_talk()]
@@ -475,9 +463,7 @@ def answering(body: Json) -> list[Json]:
 
 @pytest.mark.real
 @pytest.mark.anyio
-async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cached(
-    tmp_path: Path,
-) -> None:
+async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cached(tmp_path: Path) -> None:
     anthropic = pytest.importorskip("anthropic")
     from sevenfold.models.anthropic import AnthropicSdk
 

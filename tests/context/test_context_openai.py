@@ -90,9 +90,7 @@ def test_a_stream_that_the_caller_put_together_is_recorded(
         request = ctx.prepare(history, tools=[LOOK_UP], stream=True)
         call = {"id": "", "name": "", "arguments": ""}
         usage: Json = {}
-        for chunk in client.chat.completions.create(
-            **request, stream_options={"include_usage": True}
-        ):
+        for chunk in client.chat.completions.create(**request, stream_options={"include_usage": True}):
             usage = chunk.usage.to_dict() if chunk.usage else usage
             for choice in chunk.choices:
                 for piece in choice.delta.tool_calls or ():

@@ -65,9 +65,7 @@ KINDS = [
     "again",
     "resume",
 ]
-STEPS = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(0, 50), st.integers(0, 3)), max_size=25
-)
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 50), st.integers(0, 3)), max_size=25)
 
 
 @dataclass
@@ -213,16 +211,13 @@ def _without_results(messages: list[Any]) -> list[Any]:
             out.append({**message, "content": ""})
         elif isinstance(message["content"], list):
             blocks = [
-                {**b, "content": ""} if b.get("type") == "tool_result" else b
-                for b in message["content"]
+                {**b, "content": ""} if b.get("type") == "tool_result" else b for b in message["content"]
             ]
             out.append({**message, "content": blocks})
         else:
             text = message["content"]
             plain = isinstance(text, str) and message["role"] != "tool"
-            out.append(
-                {**message, "content": [{"type": "text", "text": text}]} if plain else message
-            )
+            out.append({**message, "content": [{"type": "text", "text": text}]} if plain else message)
     return out
 
 

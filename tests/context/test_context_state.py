@@ -126,9 +126,7 @@ def test_a_reply_that_was_recorded_just_before_the_end_is_waited_for(tmp_path: P
     again.ctx.close()
 
 
-def test_the_first_request_after_a_resume_says_what_changed_around_the_messages(
-    tmp_path: Path,
-) -> None:
+def test_the_first_request_after_a_resume_says_what_changed_around_the_messages(tmp_path: Path) -> None:
     def one() -> Caller:
         return Caller(tmp_path, state=tmp_path / "s", id="one")
 

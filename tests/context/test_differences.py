@@ -49,9 +49,7 @@ def test_an_answer_stays_only_with_what_it_answers() -> None:
     assert told("aB", "B", answers="B") == "undo aB"
 
 
-@given(
-    st.text("abcd", max_size=12), st.text("abcde", max_size=12), st.sets(st.sampled_from("abcd"))
-)
+@given(st.text("abcd", max_size=12), st.text("abcde", max_size=12), st.sets(st.sampled_from("abcd")))
 def test_the_steps_lead_from_the_old_list_to_the_beginning_of_the_new_one(
     old: str, new: str, answers: set[str]
 ) -> None:

@@ -47,13 +47,8 @@ def lines_of(folder: Path) -> int:
 def test_what_no_layer_touches_goes_out_as_it_was_written(tmp_path: Path) -> None:
     history = [
         said("go"),
-        {
-            "role": "assistant",
-            "content": [{"type": "brand_new", "x": 1.5}, *called("a")["content"]],
-        },
-        results(
-            result("a", [{"type": "text", "text": "ok", "new": [1]}], is_error=False, own="yes")
-        ),
+        {"role": "assistant", "content": [{"type": "brand_new", "x": 1.5}, *called("a")["content"]]},
+        results(result("a", [{"type": "text", "text": "ok", "new": [1]}], is_error=False, own="yes")),
         {"role": "assistant", "content": "done", "field": {"of": "its own"}},
         said("thanks"),
     ]
@@ -107,9 +102,7 @@ def test_a_result_is_shown_the_same_way_for_ever(tmp_path: Path) -> None:
 # --- the caller changes something ---------------------------------------------------------------------
 
 
-def test_an_edited_message_is_a_break_with_a_reason_and_what_stands_before_it_stays(
-    tmp_path: Path,
-) -> None:
+def test_an_edited_message_is_a_break_with_a_reason_and_what_stands_before_it_stays(tmp_path: Path) -> None:
     caller = Caller(tmp_path, settings=SMALL)
     history = [
         said("go"),
@@ -149,17 +142,9 @@ def test_a_change_inside_an_object_that_we_have_seen_is_noticed(tmp_path: Path) 
     assert caller.told(Sending)[-1].why == "the caller changed messages[1]"
 
 
-def test_a_plain_message_changed_in_its_place_leaves_the_rest_of_the_log_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_plain_message_changed_in_its_place_leaves_the_rest_of_the_log_alone(tmp_path: Path) -> None:
     caller = Caller(tmp_path, state=tmp_path / "state", id="one", settings=SMALL)
-    history = [
-        said("it is 12:00"),
-        answered("ok"),
-        said("go"),
-        called("a"),
-        results(result("a", LONG)),
-    ]
+    history = [said("it is 12:00"), answered("ok"), said("go"), called("a"), results(result("a", LONG))]
     caller.send(history)
     entries = lines_of(tmp_path)
 
@@ -304,9 +289,7 @@ def test_a_recorded_reply_and_the_callers_copy_of_it_are_one(tmp_path: Path) -> 
     assert not caller.told(Added)
 
 
-def test_a_copy_without_its_thinking_is_what_the_view_shows_and_the_usage_stays(
-    tmp_path: Path,
-) -> None:
+def test_a_copy_without_its_thinking_is_what_the_view_shows_and_the_usage_stays(tmp_path: Path) -> None:
     caller = Caller(tmp_path)
     caller.send([said("go")])
     reply = assistant(Thinking("hm " * 50, "signed"), Text("yes"))
@@ -413,10 +396,7 @@ def test_ids_that_come_again_and_again_do_not_mix_results(tmp_path: Path) -> Non
     caller = Caller(tmp_path, settings=SMALL)
     history = [said("go")]
     for n in range(5):
-        history += [
-            called("call_0", "call_0"),
-            results(result("call_0", f"{n} {LONG}"), result("call_0")),
-        ]
+        history += [called("call_0", "call_0"), results(result("call_0", f"{n} {LONG}"), result("call_0"))]
         out = caller.send(history)
 
     ids = [use.id for p in caller.ctx.view for use in p.message.tool_uses]

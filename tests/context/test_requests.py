@@ -38,10 +38,7 @@ from sevenfold.simulator.validation import check_marks, check_pairs
 
 MARK = {"type": "ephemeral"}
 TOOL: Json = {"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}
-FUNCTION: Json = {
-    "type": "function",
-    "function": {"name": "Bash", "parameters": {"type": "object"}},
-}
+FUNCTION: Json = {"type": "function", "function": {"name": "Bash", "parameters": {"type": "object"}}}
 SMALL: Json = {"toolResults": {"mostCharacters": 500, "previewBytes": 20}}
 LONG = "a long line of output\n" * 100
 HISTORY = [said("go"), called("a"), results(result("a", LONG)), answered("so"), said("more")]
@@ -63,9 +60,7 @@ def test_a_request_is_ready_for_the_sdk(tmp_path: Path) -> None:
         "max_tokens": 16_000,
         "system": [{"type": "text", "text": "be brief", "cache_control": MARK}],
         "tools": [TOOL],
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "go", "cache_control": MARK}]}
-        ],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "go", "cache_control": MARK}]}],
         "temperature": 0.5,
         "stream": True,
     }

@@ -6,16 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.core.messages import (
-    THOUGHTS,
-    Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import THOUGHTS, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.request import (
     complete_changes,
     find_open_loop,
@@ -23,17 +14,7 @@ from sevenfold.core.request import (
     is_in_open_loop,
     is_loop_broken,
 )
-from sevenfold.core.transcript import (
-    Mark,
-    Pin,
-    Replace,
-    Reply,
-    Results,
-    Transcript,
-    Unthink,
-    View,
-    What,
-)
+from sevenfold.core.transcript import Mark, Pin, Replace, Reply, Results, Transcript, Unthink, View, What
 
 
 def talk(*parts: str) -> Transcript:

@@ -51,9 +51,7 @@ PAIRS: list[tuple[dict[str, Any], Block]] = [
 
 
 @pytest.mark.parametrize(("wire", "block"), PAIRS)
-def test_a_known_block_is_understood_and_sent_back_as_it_came(
-    wire: dict[str, Any], block: Block
-) -> None:
+def test_a_known_block_is_understood_and_sent_back_as_it_came(wire: dict[str, Any], block: Block) -> None:
     assert parse_block(wire) == block
     assert parse_block(msgspec.json.encode(wire)) == block
     assert encode_block(block) == wire
@@ -88,9 +86,7 @@ def test_a_null_is_as_good_as_nothing() -> None:
 
 def test_odd_things_inside_a_result_are_kept() -> None:
     wire = {"type": "tool_result", "tool_use_id": "1", "content": ["text", {"type": "new"}]}
-    assert parse_block(wire) == ToolResult(
-        "1", (Opaque("", '"text"'), Opaque("new", '{"type":"new"}'))
-    )
+    assert parse_block(wire) == ToolResult("1", (Opaque("", '"text"'), Opaque("new", '{"type":"new"}')))
 
 
 def test_cache_marks_are_not_part_of_what_was_said() -> None:

@@ -39,17 +39,12 @@ class Correspondent:
             self.recording.load(self.clock)
         else:
             self.recording.transcript.add(Mark("session", {"format": 1}), by="session")
-        self.received = sum(
-            bool(find_letter_id(placed)) for placed in self.recording.transcript.view
-        )
+        self.received = sum(bool(find_letter_id(placed)) for placed in self.recording.transcript.view)
 
     async def talk(self) -> None:
         self.post.join(self.own, MemberInfo(session=self.own))
         where = (self.runtime, self.clock, print)
-        async with (
-            SessionListener(self.own, self.inbox.accept, *where),
-            anyio.create_task_group() as tasks,
-        ):
+        async with SessionListener(self.own, self.inbox.accept, *where), anyio.create_task_group() as tasks:
             tasks.start_soon(self.read)
             tasks.start_soon(self.write)
 

@@ -41,9 +41,7 @@ def say(what: str, step: int) -> None:
 
 def main(folder: Path, seed: int) -> None:
     rng = random.Random(seed)
-    history = MemoryHistory(
-        folder / "history.git", lambda sentence: say(sentence.replace(" ", "_"), 0)
-    )
+    history = MemoryHistory(folder / "history.git", lambda sentence: say(sentence.replace(" ", "_"), 0))
     step = last_step(history) if history.log(limit=1) else 0
     while True:
         step += 1
@@ -55,9 +53,7 @@ def main(folder: Path, seed: int) -> None:
                 say("purged", begun)
             else:
                 before, now = state(step - 1), state(step)
-                changed = {
-                    n: now.get(n) for n in before.keys() | now if before.get(n) != now.get(n)
-                }
+                changed = {n: now.get(n) for n in before.keys() | now if before.get(n) != now.get(n)}
                 history.record(now, Author("agent"), f"step {step}", float(step), changed)
         say("recorded", step)
         if rng.random() < 0.15:

@@ -25,9 +25,7 @@ def script() -> Iterator[Line]:
 async def talk(project: str, home: str, resume: str) -> None:
     environ = {"HOME": home, "PATH": "/usr/bin:/bin"}
     model = ScriptedModel(script())
-    async with Session(
-        model, project, home=home, environ=environ, resume=resume or None
-    ) as session:
+    async with Session(model, project, home=home, environ=environ, resume=resume or None) as session:
 
         def acknowledge(event: Event) -> None:
             if isinstance(event, Replied | Acted):

@@ -119,9 +119,7 @@ def test_who_writes_between_the_crash_and_the_next_use_loses_nothing(
     store.close()
 
 
-def test_a_store_that_knows_nothing_of_dreams_may_come_first(
-    tmp_path: Path, states: States
-) -> None:
+def test_a_store_that_knows_nothing_of_dreams_may_come_first(tmp_path: Path, states: States) -> None:
     place, _ = first_changes(tmp_path, states)
     store = opened(place)
     store.add(type="user", name="first", description="First", body="Came first, 8888888.")
@@ -134,9 +132,7 @@ def test_a_store_that_knows_nothing_of_dreams_may_come_first(
     store.close()
 
 
-def test_who_edits_a_file_while_the_dream_is_written_loses_nothing(
-    tmp_path: Path, states: States
-) -> None:
+def test_who_edits_a_file_while_the_dream_is_written_loses_nothing(tmp_path: Path, states: States) -> None:
     before, _, steps = states
     rng = random.Random(8)
     files = ["topic-0.md", "topic-1.md", "topic-3.md", "MEMORY.md", "new.md", "by-hand.md"]
@@ -154,9 +150,7 @@ def test_who_edits_a_file_while_the_dream_is_written_loses_nothing(
         store.close()
 
 
-def test_what_the_dream_had_moved_out_of_a_file_that_was_written_since_comes_back(
-    tmp_path: Path,
-) -> None:
+def test_what_the_dream_had_moved_out_of_a_file_that_was_written_since_comes_back(tmp_path: Path) -> None:
     store = opened(tmp_path)
     facts = Facts(random.Random(3))
     populate(store.folder, facts, 3)

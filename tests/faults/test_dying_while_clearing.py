@@ -9,16 +9,7 @@ import pytest
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.core.events import CacheBroke, Event
-from sevenfold.core.messages import (
-    THOUGHTS,
-    Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import THOUGHTS, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.request import Frame, Request, complete_changes, encode_message
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript, What
@@ -40,12 +31,8 @@ def conversation(disk: list[bytes]) -> Transcript:
     return log
 
 
-@pytest.mark.parametrize(
-    "edits", [CLEARING, (Replace(0, 2, (user("a summary"),)), Mark("compacted", {}))]
-)
-def test_no_part_of_an_edit_leaves_thinking_on_a_prefix_it_was_not_made_on(
-    edits: Sequence[What],
-) -> None:
+@pytest.mark.parametrize("edits", [CLEARING, (Replace(0, 2, (user("a summary"),)), Mark("compacted", {}))])
+def test_no_part_of_an_edit_leaves_thinking_on_a_prefix_it_was_not_made_on(edits: Sequence[What]) -> None:
     disk: list[bytes] = []
     log = conversation(disk)
     before = [encode_message(placed.message) for placed in log.view]

@@ -125,9 +125,7 @@ def test_several_processes_write_one_history(tmp_path: Path) -> None:
         "    if n % 10 == 9:\n"
         "        history.pack()\n"
     )
-    workers = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), f"w{n}"]) for n in range(4)
-    ]
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), f"w{n}"]) for n in range(4)]
     assert [worker.wait() for worker in workers] == [0, 0, 0, 0]
     history = MemoryHistory(tmp_path / "history.git")
     assert history.at("last") == {f"w{n}.md": b"29" for n in range(4)}

@@ -159,9 +159,7 @@ def test_a_git_file_that_claims_another_repository_is_not_believed(tmp_path: Pat
 def test_a_deny_rule_of_an_untrusted_folder_still_counts(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write("notes.txt", "hello\n")
-    world.write(
-        ".sevenfold/settings.json", json.dumps({"permissions": {"deny": ["Read(./notes.txt)"]}})
-    )
+    world.write(".sevenfold/settings.json", json.dumps({"permissions": {"deny": ["Read(./notes.txt)"]}}))
     ran = world.run("chat", "-p", "read notes.txt", "--model", "offline")
 
     assert "denies it" in ran.out

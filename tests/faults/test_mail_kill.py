@@ -105,9 +105,7 @@ def campaign(folder: Path, count: int, kills: int, seed: int) -> None:
 
 
 @pytest.mark.real
-def test_two_processes_killed_again_and_again_lose_no_message_and_read_none_twice(
-    folder: Path,
-) -> None:
+def test_two_processes_killed_again_and_again_lose_no_message_and_read_none_twice(folder: Path) -> None:
     campaign(folder, count=120, kills=4, seed=20270111)
 
 

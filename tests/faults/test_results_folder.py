@@ -99,9 +99,7 @@ async def test_a_result_of_64_megabytes_is_on_disk_whole_and_short_in_the_view(h
 
 
 @pytest.mark.real
-async def test_a_command_that_prints_64_megabytes_keeps_16_and_says_what_is_missing(
-    here: Place,
-) -> None:
+async def test_a_command_that_prints_64_megabytes_keeps_16_and_says_what_is_missing(here: Place) -> None:
     command = f"head -c {64 << 20} /dev/zero | tr '\\0' x"
     model = ScriptedModel([bash("huge", command), "fine"])
     async with here.session(model, settings=SETTINGS) as session:
@@ -228,9 +226,7 @@ async def test_nothing_is_cleared_that_cannot_be_kept(here: Place) -> None:
     assert all(result.text.startswith(f"{n}\n") for n, result in enumerate(shown(session).values()))
     assert here.of(Cleared) == []
     assert spoilt.said
-    assert all(
-        text.startswith(f"nothing was cleared: {spoilt.folder} could") for text in spoilt.said
-    )
+    assert all(text.startswith(f"nothing was cleared: {spoilt.folder} could") for text in spoilt.said)
     await Spoilt(here, lambda folder: None).ask(*counting)
     assert here.of(Cleared), "else it would have been"
 
@@ -269,9 +265,7 @@ async def test_a_folder_that_is_deleted_is_made_again_and_what_was_shown_stays(h
     def look(request: Request) -> Message:
         return assistant(ToolUse("look", "Read", {"file_path": str(path)}))
 
-    model = ScriptedModel(
-        [bash("one", "seq 1 20000"), "fine", look, bash("two", "seq 1 30000"), "fine"]
-    )
+    model = ScriptedModel([bash("one", "seq 1 20000"), "fine", look, bash("two", "seq 1 30000"), "fine"])
     async with here.session(model, settings=SETTINGS) as session:
         await session.ask("count")
         before, path = encode_prefix(session.request), pointed_to(shown(session)["one"])
@@ -308,9 +302,7 @@ def clears(entry: Entry) -> bool:
     return isinstance(entry.what, Results)
 
 
-async def test_a_damaged_record_of_a_stored_result_still_says_where_the_result_is(
-    here: Place,
-) -> None:
+async def test_a_damaged_record_of_a_stored_result_still_says_where_the_result_is(here: Place) -> None:
     model = ScriptedModel([bash("one", "seq 1 20000"), "fine"])
     async with here.session(model, settings=SETTINGS) as session:
         await session.ask("count")

@@ -242,9 +242,7 @@ def test_a_sync_that_dies_at_a_command_of_git_is_mended_by_the_next(tmp_path: Pa
 
 @pytest.mark.soak
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_sync_that_dies_at_any_command_of_git_is_mended_by_the_next(
-    tmp_path: Path, moment: str
-) -> None:
+def test_a_sync_that_dies_at_any_command_of_git_is_mended_by_the_next(tmp_path: Path, moment: str) -> None:
     world = Deaths(tmp_path)
     while world.once((world.rounds, EVERY, moment)):
         pass
@@ -252,9 +250,7 @@ def test_a_sync_that_dies_at_any_command_of_git_is_mended_by_the_next(
     still([world.ann, world.bob])
 
 
-def test_members_who_write_at_once_and_die_lose_nothing_and_agree_in_the_end(
-    tmp_path: Path,
-) -> None:
+def test_members_who_write_at_once_and_die_lose_nothing_and_agree_in_the_end(tmp_path: Path) -> None:
     campaign(tmp_path, seed=1, rounds=8, kills=1)
 
 

@@ -37,15 +37,11 @@ async def written(place: Remembering, *calls: object, **options: object) -> Sess
     return session
 
 
-async def test_an_empty_write_forgets_a_memory_and_the_person_can_bring_it_back(
-    place: Remembering,
-) -> None:
+async def test_an_empty_write_forgets_a_memory_and_the_person_can_bring_it_back(place: Remembering) -> None:
     path = await place.save("no-db-mocks", "SQL is tested for real", "No mocks.")
     other = await place.save("tabs", "Tabs and no spaces", "Use tabs.")
     session = await written(
-        place,
-        use("t1", "Read", file_path=str(path)),
-        use("t2", "Write", file_path=str(path), content=""),
+        place, use("t1", "Read", file_path=str(path)), use("t2", "Write", file_path=str(path), content="")
     )
 
     assert not path.exists()
@@ -86,9 +82,7 @@ async def test_an_edit_cannot_give_a_memory_another_origin(place: Remembering) -
     session = await written(
         place,
         use("t5", "Write", file_path=str(path), content=text),
-        use(
-            "t6", "Edit", file_path=str(path), old_string="author: agent", new_string="author: user"
-        ),
+        use("t6", "Edit", file_path=str(path), old_string="author: agent", new_string="author: user"),
     )
 
     origin = store_of(session).get("tabs").origin
@@ -141,10 +135,7 @@ async def test_news_about_a_memory_goes_into_its_file(place: Remembering) -> Non
     assert not twin.exists()
     assert "Deploys happen on Tuesdays." in path.read_text(encoding="utf-8")
     said = session.view[-2].message.results[0].content
-    assert (
-        said
-        == "Merged into deploy-day.md, which is about the same; day-of-deploys.md was not made."
-    )
+    assert said == "Merged into deploy-day.md, which is about the same; day-of-deploys.md was not made."
     (event,) = place.of(Remembered)
     assert (event.name, event.action) == ("deploy-day", "merged")
 
@@ -190,9 +181,7 @@ async def test_in_assistant_mode_nothing_is_extracted_beside_the_log(place: Reme
             assert (session.lent.learning is not None) is learns
 
 
-async def test_a_day_that_begins_during_a_turn_is_told_before_the_next_request(
-    place: Remembering,
-) -> None:
+async def test_a_day_that_begins_during_a_turn_is_told_before_the_next_request(place: Remembering) -> None:
     clock = FakeClock(TUESDAY)
 
     class Night:

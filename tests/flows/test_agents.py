@@ -62,12 +62,7 @@ async def test_what_an_agent_found_comes_back_as_the_result_of_the_call(tmp_path
         assert one.path is not None
         assert one.path.is_relative_to(session.folder / "agents")
     assert "the file precious.txt is" in reply.message.text
-    assert [tool["name"] for tool in model.requests[1].frame.tools] == [
-        "Read",
-        "Bash",
-        "Grep",
-        "Glob",
-    ]
+    assert [tool["name"] for tool in model.requests[1].frame.tools] == ["Read", "Bash", "Grep", "Glob"]
 
 
 async def test_parallel_forks_send_one_prefix_and_their_own_directive(tmp_path: Path) -> None:
@@ -207,9 +202,7 @@ async def test_a_stopped_turn_still_knows_whom_it_sent_off(tmp_path: Path) -> No
     assert "scout" in reply.message.text
 
 
-async def test_a_message_that_comes_first_begins_the_session_as_a_prompt_does(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_that_comes_first_begins_the_session_as_a_prompt_does(tmp_path: Path) -> None:
     session, model = opened(lambda request: "ok", tmp_path)
     (tmp_path / "project" / "AGENTS.md").write_text("Speak softly.\n", encoding="utf-8")
     async with session:
@@ -225,9 +218,7 @@ async def test_a_message_that_comes_first_begins_the_session_as_a_prompt_does(
     assert resumed.seen[0][: len(model.seen[1])] == model.seen[1]
 
 
-async def test_an_agent_that_only_reads_may_write_its_memory_and_nothing_else(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_that_only_reads_may_write_its_memory_and_nothing_else(tmp_path: Path) -> None:
     memory = "---\nname: ports\ndescription: which port\ntype: project\n---\nIt is 8080.\n"
     folder = tmp_path / "home" / "agent-memory" / "reader"
 
@@ -275,11 +266,7 @@ async def test_forks_behind_a_real_wire_read_the_prefix_from_the_cache(tmp_path:
     (project / "long.txt").write_text("a line of some words\n" * 600, encoding="utf-8")
 
     async with SteadySimulator(replies=_answers) as simulator:
-        environ = {
-            "HOME": str(tmp_path),
-            "ANTHROPIC_API_KEY": "any",
-            "ANTHROPIC_BASE_URL": simulator.url,
-        }
+        environ = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "any", "ANTHROPIC_BASE_URL": simulator.url}
         home = tmp_path / "home"
         async with Session("claude-sonnet-4-5", project, home=home, environ=environ) as session:
             await session.ask("read long.txt")

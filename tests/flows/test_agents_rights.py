@@ -71,9 +71,7 @@ def committed(project: Path, tmp_path: Path) -> None:
     TrustedFolders(tmp_path / "home").add(project)
 
 
-def opened(
-    project: Path, tmp_path: Path, script: dict[str, str | Message], **more: object
-) -> Session:
+def opened(project: Path, tmp_path: Path, script: dict[str, str | Message], **more: object) -> Session:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     model = ScriptedModel(repeat(by(script)))
     return Session(model, project, home=tmp_path / "home", environ=environ, **more)  # type: ignore[arg-type]
@@ -86,9 +84,7 @@ def in_work_trees(tmp_path: Path) -> set[str]:
 ALL = {"permissions": {"mode": "bypassPermissions"}}
 
 
-async def test_an_agent_cannot_start_one_with_more_tools_than_it_has(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_an_agent_cannot_start_one_with_more_tools_than_it_has(project: Path, tmp_path: Path) -> None:
     script: dict[str, str | Message] = {
         "start": assistant(agent("t1", "go down", subagent_type="narrow")),
         "go down": assistant(agent("t2", "write it")),
@@ -100,9 +96,7 @@ async def test_an_agent_cannot_start_one_with_more_tools_than_it_has(
     assert "there is no tool Write" in reply.message.text
 
 
-async def test_a_fork_of_an_agent_has_the_tools_of_that_agent(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_a_fork_of_an_agent_has_the_tools_of_that_agent(project: Path, tmp_path: Path) -> None:
     script: dict[str, str | Message] = {
         "start": assistant(agent("t1", "go down", subagent_type="narrow")),
         "go down": assistant(agent("t2", "write it", subagent_type="fork")),
@@ -128,9 +122,7 @@ async def test_who_explores_changes_nothing_even_where_every_command_is_allowed(
     assert "only looks" in reply.message.text
 
 
-async def test_a_work_tree_is_no_way_round_a_rule_that_denies(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_a_work_tree_is_no_way_round_a_rule_that_denies(project: Path, tmp_path: Path) -> None:
     committed(project, tmp_path)
     key = str(project / "secrets" / "key.txt")
     script: dict[str, str | Message] = {
@@ -141,10 +133,7 @@ async def test_a_work_tree_is_no_way_round_a_rule_that_denies(
             ToolUse("e", "Write", {"file_path": f"{key}.2", "content": "x"}),
         ),
     }
-    rules = {
-        "allow": ["Read", "Bash", "Write"],
-        "deny": ["Read(/secrets/**)", "Edit(/secrets/**)"],
-    }
+    rules = {"allow": ["Read", "Bash", "Write"], "deny": ["Read(/secrets/**)", "Edit(/secrets/**)"]}
     async with opened(project, tmp_path, script, settings={"permissions": rules}) as session:
         reply = await session.ask("start")
     assert "the key" not in reply.message.text
@@ -159,8 +148,7 @@ async def test_what_an_agent_of_a_work_tree_starts_works_in_that_work_tree(
     script: dict[str, str | Message] = {
         "start": assistant(agent("t1", "go down", isolation="worktree")),
         "go down": assistant(
-            agent("t2", "where is the child"),
-            agent("t3", "where is the fork", subagent_type="fork"),
+            agent("t2", "where is the child"), agent("t3", "where is the fork", subagent_type="fork")
         ),
         "where is the child": assistant(write("child.txt")),
         "where is the fork": assistant(write("fork.txt")),
@@ -238,10 +226,7 @@ async def test_an_agent_that_went_to_the_background_by_itself_asks_nobody(
             return assistant(ToolUse("s", "Bash", {"command": "sleep 0.6"}))
         return by(script)(request)
 
-    settings = {
-        "agents": {"autoBackgroundSeconds": 0.1},
-        "permissions": {"allow": ["Bash(sleep:*)"]},
-    }
+    settings = {"agents": {"autoBackgroundSeconds": 0.1}, "permissions": {"allow": ["Bash(sleep:*)"]}}
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     session = Session(
         ScriptedModel(repeat(says)),

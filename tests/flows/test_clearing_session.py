@@ -12,16 +12,7 @@ from flows.wire import SteadySimulator
 from kit import extends
 from layers.l2_microcompaction.talks import need_file
 
-from sevenfold.core.events import (
-    Cleared,
-    Declined,
-    Denied,
-    Event,
-    Failed,
-    Notice,
-    ReadAgain,
-    Sending,
-)
+from sevenfold.core.events import Cleared, Declined, Denied, Event, Failed, Notice, ReadAgain, Sending
 from sevenfold.core.messages import Json, ToolUse, assistant
 from sevenfold.core.request import Request, encode_prefix
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED, parse_marker
@@ -48,12 +39,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def options(tmp_path: Path, **environ: str) -> dict[str, Any]:
-    micro = {
-        "leastFreed": 5_000,
-        "margin": 1,
-        "keepRecent": 2,
-        "needModel": str(need_file(tmp_path)),
-    }
+    micro = {"leastFreed": 5_000, "margin": 1, "keepRecent": 2, "needModel": str(need_file(tmp_path))}
     known = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
     return {
         "home": tmp_path / "home",
@@ -78,9 +64,7 @@ def by_marker(id: str) -> Callable[[Request], Any]:
         shown = markers(request)
         kept = parse_marker(shown[id])
         assert kept is not None
-        whole = re.search(
-            rf"kept in (/\S+/{re.escape(kept.file)}) lines", "\n".join(shown.values())
-        )
+        whole = re.search(rf"kept in (/\S+/{re.escape(kept.file)}) lines", "\n".join(shown.values()))
         assert whole is not None
         many = kept.last - kept.first + 1
         args = {"file_path": whole[1], "offset": kept.first, "limit": many}
@@ -114,9 +98,7 @@ async def test_what_was_cleared_is_read_back_from_where_its_marker_says(
     wrong = Denied | Failed | Declined | Notice
     assert [event for event in events if isinstance(event, wrong)] == []
 
-    async with Session(
-        ScriptedModel(["still here"]), project, resume=id, **options(tmp_path)
-    ) as on:
+    async with Session(ScriptedModel(["still here"]), project, resume=id, **options(tmp_path)) as on:
         on.subscribe(events.append)
         assert extends(sent, encode_prefix(on.request))
         await on.ask("go on")

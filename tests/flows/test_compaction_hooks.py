@@ -80,9 +80,7 @@ class Place:
         return [json.loads(line) for line in lines]
 
     def hook(self, name: str, then: str = "true") -> None:
-        self.hooks[name] = (
-            f"cat >> {self.folder}/{name}.log; echo >> {self.folder}/{name}.log; {then}"
-        )
+        self.hooks[name] = f"cat >> {self.folder}/{name}.log; echo >> {self.folder}/{name}.log; {then}"
 
     @asynccontextmanager
     async def session(self, mind: Mind, **options: Any) -> AsyncIterator[Session]:
@@ -169,9 +167,7 @@ async def test_hooks_are_told_of_a_pay_out_and_what_they_add_stands_in_the_next_
         assert [p.message for p in session.view] == shown
 
 
-async def test_instructions_of_a_hook_are_followed_by_a_summary_since_notes_cannot(
-    place: Place,
-) -> None:
+async def test_instructions_of_a_hook_are_followed_by_a_summary_since_notes_cannot(place: Place) -> None:
     said = json.dumps({"hookSpecificOutput": {"additionalContext": "keep the ports"}})
     place.hook("PreCompact", f"echo '{said}'")
     mind = Mind()
@@ -206,9 +202,7 @@ async def test_what_a_hook_adds_after_a_summary_is_in_the_very_next_request(plac
 # --- the provider's own --------------------------------------------------------------------------------
 
 
-async def test_after_the_providers_compaction_instructions_and_files_are_restored(
-    place: Place,
-) -> None:
+async def test_after_the_providers_compaction_instructions_and_files_are_restored(place: Place) -> None:
     """On demand: hooks are asked and told, and what they want is told to the provider."""
     said = json.dumps({"hookSpecificOutput": {"additionalContext": "keep the ports"}})
     place.hook("PreCompact", f"echo '{said}'")

@@ -62,9 +62,7 @@ class Counted:
         return sum(float(getattr(p, "value", 0.0) or getattr(p, "sum", 0.0)) for p in points)
 
 
-async def test_forks_and_agents_are_counted_and_none_of_them_is_called_failed(
-    tmp_path: Path,
-) -> None:
+async def test_forks_and_agents_are_counted_and_none_of_them_is_called_failed(tmp_path: Path) -> None:
     async with SteadySimulator(replies=encode_reply, clock=ManualClock()) as simulator:
         here = Place(tmp_path, simulator.url)
         simulator.events = here.events

@@ -106,9 +106,7 @@ MERGE: list[Line] = [
 ]
 
 
-async def test_a_session_at_rest_dreams_and_the_person_is_told_what_came_of_it(
-    place: Dreamy,
-) -> None:
+async def test_a_session_at_rest_dreams_and_the_person_is_told_what_came_of_it(place: Dreamy) -> None:
     mind = TwoMinds(*MERGE)
     async with place.session(mind.model) as session:
         await session.ask("Good evening!")
@@ -150,9 +148,7 @@ async def test_with_the_flag_off_nothing_dreams(place: Dreamy) -> None:
     assert mind.dreams == []
 
 
-async def test_where_nobody_sits_in_front_of_it_nothing_dreams_unless_it_is_set(
-    place: Dreamy,
-) -> None:
+async def test_where_nobody_sits_in_front_of_it_nothing_dreams_unless_it_is_set(place: Dreamy) -> None:
     mind = TwoMinds()
     async with place.session(mind.model, interactive=False) as session:
         await session.ask("Good evening!")
@@ -248,9 +244,7 @@ async def test_in_assistant_mode_the_first_rest_of_a_day_distils_the_log_of_the_
     assert len(mind.dreams) == 2
 
 
-async def test_in_assistant_mode_the_prompt_names_the_pattern_of_the_log_and_no_date(
-    place: Dreamy,
-) -> None:
+async def test_in_assistant_mode_the_prompt_names_the_pattern_of_the_log_and_no_date(place: Dreamy) -> None:
     clock = FakeClock(1_900_000_000.0)
     options: dict[str, Any] = {"settings": {"assistantMode": True}, "clock": clock}
     async with place.session(TwoMinds().model, **options) as session:
@@ -261,11 +255,7 @@ async def test_in_assistant_mode_the_prompt_names_the_pattern_of_the_log_and_no_
         assert "2030" not in "".join(session.turn.frame.system)
         clock.time += DAY
         await session.ask("Good morning!")
-        said = [
-            placed.message.text
-            for placed in session.view
-            if "This has changed" in placed.message.text
-        ]
+        said = [placed.message.text for placed in session.view if "This has changed" in placed.message.text]
     assert len(said) == 1
     assert "Date: 2030-03-18" in said[0]
 
@@ -286,9 +276,7 @@ def dreaming(body: Json) -> Any:
         return [{"type": "text", "text": "Good evening. " * 40}]
     folder = next(line.strip() for line in asked.splitlines() if line.strip().endswith("/staged"))
     answered = sum(
-        block["type"] == "tool_result"
-        for message in body["messages"]
-        for block in message["content"]
+        block["type"] == "tool_result" for message in body["messages"] for block in message["content"]
     )
     if answered == 0:
         return [_use("Read", n, file_path=f"{folder}/{n}.md") for n in ("tabs", "tabs-too")]

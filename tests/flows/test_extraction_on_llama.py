@@ -36,9 +36,7 @@ async def test_an_extraction_reads_the_prefix_of_its_conversation(tmp_path: Path
             learner.tray.start,
             learner.workspace.locate,
         )
-        forks = ForkRunner(
-            lambda: talk.model, talk.ledger, talk.clock, tell, lambda: talk.thresholds
-        )
+        forks = ForkRunner(lambda: talk.model, talk.ledger, talk.clock, tell, lambda: talk.thresholds)
         layer = Extraction(learning, forks, talk.clock, tell)
 
         await talk.say(LETTER * 8 + "Where was that?")

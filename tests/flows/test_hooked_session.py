@@ -38,14 +38,7 @@ def told(here: Place) -> list[str]:
 
 
 async def test_what_a_hook_says_to_the_user_is_heard_at_every_moment(here: Place) -> None:
-    moments = [
-        "SessionStart",
-        "UserPromptSubmit",
-        "PreToolUse",
-        "PostToolUse",
-        "Stop",
-        "SessionEnd",
-    ]
+    moments = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"]
     settings = hooks(**{moment: says(systemMessage=f"at {moment}") for moment in moments})
     async with here.session(ScriptedModel([LS, "done"]), settings=settings) as session:
         await session.ask("look")
@@ -123,9 +116,7 @@ async def test_a_hook_that_agrees_at_last_is_no_reason_for_a_notice(here: Place)
 # --- notifications -----------------------------------------------------------------------------------
 
 
-async def test_the_user_is_told_when_they_are_asked_and_when_it_waits_for_them(
-    here: Place,
-) -> None:
+async def test_the_user_is_told_when_they_are_asked_and_when_it_waits_for_them(here: Place) -> None:
     heard = here.home / "heard"
     asked: list[str] = []
 
@@ -143,10 +134,7 @@ async def test_the_user_is_told_when_they_are_asked_and_when_it_waits_for_them(
 
     notes = [json.loads(line) for line in heard.read_text(encoding="utf-8").splitlines()]
     assert asked == ["Bash"]
-    assert sorted(note["notification_type"] for note in notes) == [
-        "idle_prompt",
-        "permission_prompt",
-    ]
+    assert sorted(note["notification_type"] for note in notes) == ["idle_prompt", "permission_prompt"]
     assert {note["hook_event_name"] for note in notes} == {"Notification"}
     (question,) = [n["message"] for n in notes if n["notification_type"] == "permission_prompt"]
     assert "Bash" in question

@@ -169,10 +169,7 @@ async def test_of_nine_results_the_right_ones_go_to_disk_whatever_their_ids(tmp_
     uses = [ToolUse(id, "Fetch", {"characters": n}) for id, n in sizes.items()]
     again = [ToolUse("later", "Fetch", {"characters": 29_000})]
     here = Place(tmp_path)
-    options: Json = {
-        "tools": [Fetch()],
-        "settings": {"permissions": {"allow": ["Fetch"]}, "flags": ALONE},
-    }
+    options: Json = {"tools": [Fetch()], "settings": {"permissions": {"allow": ["Fetch"]}, "flags": ALONE}}
     model = ScriptedModel([assistant(*uses), "so much"])
     async with here.session(model, **options) as session:
         await session.ask("fetch")
@@ -196,9 +193,7 @@ async def test_of_nine_results_the_right_ones_go_to_disk_whatever_their_ids(tmp_
 # --- layer 2 --------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_cleared_that_the_model_has_not_had_a_chance_to_read(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_cleared_that_the_model_has_not_had_a_chance_to_read(tmp_path: Path) -> None:
     """Ten results in one message, and the cache went cold while the last of them was fetched."""
     clock = FakeClock(2_000_000_000.0)
 
@@ -270,9 +265,7 @@ def broke(before: LedgerRow, row: LedgerRow) -> bool:
     return row.shared.tokens < 0.95 * total
 
 
-async def test_of_500_requests_few_break_the_prefix_and_all_of_those_were_announced(
-    tmp_path: Path,
-) -> None:
+async def test_of_500_requests_few_break_the_prefix_and_all_of_those_were_announced(tmp_path: Path) -> None:
     async with provided(tmp_path, provider := Provider(Working())) as (here, simulator):
         (here.project / "src").mkdir()
         for n in range(60):

@@ -49,9 +49,7 @@ class Remembering(Place):
             os.utime(path, (then, then))
         return path
 
-    async def ask(
-        self, text: str, *script: Line, **options: object
-    ) -> tuple[Session, ScriptedModel]:
+    async def ask(self, text: str, *script: Line, **options: object) -> tuple[Session, ScriptedModel]:
         model = ScriptedModel(script)
         async with self.session(model, **options) as session:
             await session.ask(text)
@@ -96,9 +94,7 @@ async def test_what_is_known_about_a_question_stands_beside_it_in_the_very_first
     assert session.view[-1].message.text == "For real."
 
 
-async def test_what_was_recalled_is_not_recalled_again_not_even_after_a_resume(
-    place: Remembering,
-) -> None:
+async def test_what_was_recalled_is_not_recalled_again_not_even_after_a_resume(place: Remembering) -> None:
     await place.save("no-db-mocks", "SQL is tested against a real database", "Never mock it.")
     session, model = await place.ask("How do we test SQL with a database?", "For real.")
     _, again = await place.ask(
@@ -120,9 +116,7 @@ def written(path: Path, content: str) -> Sequence[Line]:
     return use("w1", "Write", file_path=str(path), content=content), "Saved."
 
 
-async def test_the_agent_saves_a_memory_without_a_question_and_it_is_a_revision(
-    place: Remembering,
-) -> None:
+async def test_the_agent_saves_a_memory_without_a_question_and_it_is_a_revision(place: Remembering) -> None:
     folder = await place.open_once()
     topic = TOPIC.format(name="tabs", about="Indent with tabs", body="Tabs, never spaces.")
     session, _ = await place.ask("Remember: tabs.", *written(folder / "tabs.md", topic))
@@ -137,9 +131,7 @@ async def test_the_agent_saves_a_memory_without_a_question_and_it_is_a_revision(
     assert not (folder / "tabs.md").exists()
 
 
-async def test_a_secret_is_refused_with_the_reason_and_is_nowhere_on_disk(
-    place: Remembering,
-) -> None:
+async def test_a_secret_is_refused_with_the_reason_and_is_nowhere_on_disk(place: Remembering) -> None:
     folder = await place.open_once()
     secret = "ghp_" + "q8Zr2Lk4Xw7Tn1Vb6Yc3Md9Ps5Hf0Jg2Aa4E"
     topic = TOPIC.format(name="key", about="The key", body=f"The token is {secret}")
@@ -172,9 +164,7 @@ async def test_instructions_of_a_folder_come_with_the_first_file_that_is_read_th
     assert told == [0, 1, 1]
 
 
-async def test_after_a_compaction_the_opening_is_there_again_as_it_is_now(
-    place: Remembering,
-) -> None:
+async def test_after_a_compaction_the_opening_is_there_again_as_it_is_now(place: Remembering) -> None:
     (place.project / "CLAUDE.md").write_text("Use tabs.\n", encoding="utf-8")
     async with place.session("offline") as session:
         for n in range(3):
@@ -187,9 +177,7 @@ async def test_after_a_compaction_the_opening_is_there_again_as_it_is_now(
     assert sum("Use spaces." in text for text in said) == 1
 
 
-async def test_what_a_person_wrote_meanwhile_is_taken_in_when_a_session_opens(
-    place: Remembering,
-) -> None:
+async def test_what_a_person_wrote_meanwhile_is_taken_in_when_a_session_opens(place: Remembering) -> None:
     folder = await place.open_once()
     folder.mkdir(parents=True, exist_ok=True)
     text = TOPIC.format(name="by-hand", about="Written in an editor", body="Yes.")
@@ -222,9 +210,7 @@ async def test_a_hostile_repository_cannot_move_memory_and_the_user_is_told(
     assert "id_rsa" in said
 
 
-async def test_folders_that_the_agent_makes_for_memories_are_the_users_alone(
-    place: Remembering,
-) -> None:
+async def test_folders_that_the_agent_makes_for_memories_are_the_users_alone(place: Remembering) -> None:
     folder = await place.open_once()
     path = folder / "work" / "no-db-mocks.md"
     content = TOPIC.format(name="no-db-mocks", about="SQL is tested for real", body="No mocks.")

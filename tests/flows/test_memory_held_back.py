@@ -76,9 +76,7 @@ def test_memory_cannot_be_the_home_folder_however_it_is_written(tmp_path: Path, 
 
 
 @pytest.mark.anyio
-async def test_said_twice_it_is_remembered_once_and_the_answer_is_its_words(
-    tmp_path: Path,
-) -> None:
+async def test_said_twice_it_is_remembered_once_and_the_answer_is_its_words(tmp_path: Path) -> None:
     place: Place = Remembering(tmp_path)
     for _ in range(2):
         async with place.session("offline") as session:

@@ -104,9 +104,7 @@ async def test_what_is_said_for_good_is_looked_at_once(wire: Wire) -> None:
     assert len(wire.here.of(Forked)) == 1
 
 
-async def test_what_stands_before_the_messages_outlives_them_where_a_person_talks(
-    wire: Wire,
-) -> None:
+async def test_what_stands_before_the_messages_outlives_them_where_a_person_talks(wire: Wire) -> None:
     async with wire.session(settings={"flags": {"dream": False, "extraction": False}}) as session:
         await session.ask("Please look at the build. " * 60)
         [first] = wire.rows
@@ -123,10 +121,7 @@ async def test_what_stands_before_the_messages_outlives_them_where_a_person_talk
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"interactive": False},
-        {"settings": {"systemTtl": "5m", "flags": {"dream": False}}},
-    ],
+    [{"interactive": False}, {"settings": {"systemTtl": "5m", "flags": {"dream": False}}}],
     ids=["a program asks", "as it is set"],
 )
 async def test_else_all_of_it_is_kept_as_long(wire: Wire, options: dict[str, Any]) -> None:

@@ -44,9 +44,7 @@ async def away(clock: Driven, session: object, minutes: float) -> None:
 
 
 @pytest.mark.parametrize("on", [True, False])
-async def test_with_the_flag_a_user_who_comes_back_finds_the_cache_warm(
-    tmp_path: Path, on: bool
-) -> None:
+async def test_with_the_flag_a_user_who_comes_back_finds_the_cache_warm(tmp_path: Path, on: bool) -> None:
     clock = Driven()
     async with SteadySimulator(replies=encode_reply, clock=clock) as sim:
         here = Place(tmp_path, sim.url)
@@ -94,7 +92,5 @@ async def test_what_would_be_summed_up_anyway_is_summed_up_while_that_reads_the_
     assert asked.tokens.cache_read > 0.95 * full
     assert back.tokens.cache_write_5m < full / 10, "only what was left had to be written again"
     assert all(broke.expected for broke in here.of(CacheBroke))
-    assert (here.home / "spending.json").is_file(), (
-        "what nobody waits for is held to the day's limit"
-    )
+    assert (here.home / "spending.json").is_file(), "what nobody waits for is held to the day's limit"
     assert not here.of(Failed)

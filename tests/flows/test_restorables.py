@@ -10,12 +10,7 @@ from flows.test_compaction_hooks import TITLE, Mind, Place
 from sevenfold.cli.commands.sessions import summarise_session
 from sevenfold.core.events import Compacted, Failed
 from sevenfold.core.messages import Message
-from sevenfold.layers.shared.restore import (
-    CompactionCut,
-    RestoredText,
-    RestoredTexts,
-    RestoreSource,
-)
+from sevenfold.layers.shared.restore import CompactionCut, RestoredText, RestoredTexts, RestoreSource
 from sevenfold.storage.places import find_places, list_sessions
 
 pytestmark = pytest.mark.anyio

@@ -13,24 +13,8 @@ import anyio.lowlevel
 import pytest
 from flows.wire import SteadySimulator
 
-from sevenfold.core.errors import (
-    ContextFull,
-    FromTheFuture,
-    Mistake,
-    Refused,
-    SessionBusy,
-    SessionNotFound,
-)
-from sevenfold.core.events import (
-    CacheBroke,
-    Closed,
-    Event,
-    Notice,
-    Replied,
-    Sending,
-    Started,
-    ToolStarted,
-)
+from sevenfold.core.errors import ContextFull, FromTheFuture, Mistake, Refused, SessionBusy, SessionNotFound
+from sevenfold.core.events import CacheBroke, Closed, Event, Notice, Replied, Sending, Started, ToolStarted
 from sevenfold.core.messages import Message, Text, Thinking, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import encode_prefix, has_paired_tools
@@ -78,9 +62,7 @@ async def place(tmp_path: Path) -> AsyncIterator[tuple[Place, Simulator]]:
         yield here, simulator
 
 
-async def test_every_request_extends_the_one_before_on_the_wire(
-    place: tuple[Place, Simulator],
-) -> None:
+async def test_every_request_extends_the_one_before_on_the_wire(place: tuple[Place, Simulator]) -> None:
     here, simulator = place
     async with here.session() as session:
         await session.ask("read config.toml and tell me which port is used")
@@ -134,9 +116,7 @@ async def test_resuming_with_another_model_says_what_it_costs_before_it_is_sent(
     assert last.cost > 0
 
 
-async def test_a_model_changed_in_the_middle_is_announced_too(
-    place: tuple[Place, Simulator],
-) -> None:
+async def test_a_model_changed_in_the_middle_is_announced_too(place: tuple[Place, Simulator]) -> None:
     here, _ = place
     async with here.session() as session:
         await session.ask("read config.toml")
@@ -150,9 +130,7 @@ async def test_a_model_changed_in_the_middle_is_announced_too(
     assert "the model changed" in here.of(Sending)[-1].why
 
 
-async def test_a_cold_cache_is_announced_before_it_is_paid_for(
-    place: tuple[Place, Simulator],
-) -> None:
+async def test_a_cold_cache_is_announced_before_it_is_paid_for(place: tuple[Place, Simulator]) -> None:
     here, simulator = place
     clock = FakeClock(2_000_000_000.0)
     async with here.session(clock=clock) as session:
@@ -342,11 +320,7 @@ async def test_a_block_limit_that_is_too_low_is_named(here: Place) -> None:
 async def test_a_tool_of_ones_own_is_called(here: Place) -> None:
     class Dice:
         name = "Dice"
-        schema: ClassVar = {
-            "name": "Dice",
-            "description": "Rolls.",
-            "input_schema": {"type": "object"},
-        }
+        schema: ClassVar = {"name": "Dice", "description": "Rolls.", "input_schema": {"type": "object"}}
 
         def safe(self, args: dict[str, Any]) -> bool:
             return True

@@ -41,9 +41,7 @@ class Looking:
 
 @pytest.mark.parametrize("window", [8_000, 32_000])
 @pytest.mark.parametrize("use", [READ, BASH], ids=lambda use: use.name)
-async def test_the_model_sees_how_something_large_begins(
-    tmp_path: Path, window: int, use: ToolUse
-) -> None:
+async def test_the_model_sees_how_something_large_begins(tmp_path: Path, window: int, use: ToolUse) -> None:
     project, looking = tmp_path / "project", Looking(use)
     project.mkdir()
     (project / "big.txt").write_text(LINES, encoding="utf-8")

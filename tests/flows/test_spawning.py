@@ -58,9 +58,7 @@ async def test_parallel_forks_differ_in_their_directive_alone(tmp_path: Path) ->
     assert first[-1] != second[-1]
 
 
-async def test_open_calls_are_answered_with_the_same_placeholder_in_every_fork(
-    tmp_path: Path,
-) -> None:
+async def test_open_calls_are_answered_with_the_same_placeholder_in_every_fork(tmp_path: Path) -> None:
     seen: list[Message] = []
 
     async with opened(ScriptedModel(["hello", "forked"]), tmp_path) as session:
@@ -78,11 +76,7 @@ async def test_open_calls_are_answered_with_the_same_placeholder_in_every_fork(
 
 async def test_an_agent_has_its_own_prompt_tools_and_file(tmp_path: Path) -> None:
     model = ScriptedModel(
-        [
-            "hello",
-            assistant(ToolUse("r1", "Read", {"file_path": "notes.txt"})),
-            "the port is 8080",
-        ]
+        ["hello", assistant(ToolUse("r1", "Read", {"file_path": "notes.txt"})), "the port is 8080"]
     )
     async with opened(model, tmp_path) as session:
         await session.ask("hi")

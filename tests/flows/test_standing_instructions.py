@@ -100,9 +100,7 @@ async def test_rules_longer_than_their_share_are_in_every_request(place: Place) 
     assert all(text(request).count(INDEX) == 1 for request in main)
 
 
-async def test_a_short_conversation_keeps_its_rules_when_it_is_compacted_by_hand(
-    place: Place,
-) -> None:
+async def test_a_short_conversation_keeps_its_rules_when_it_is_compacted_by_hand(place: Place) -> None:
     place.write("CLAUDE.md", RULES + "Keep every function short and plain.\n" * 200)
     place.remember()
     async with place.session("offline") as session:
@@ -182,9 +180,7 @@ async def test_a_fork_does_not_hear_again_what_its_parent_has_heard(place: Place
     assert text(model.requests[-1]).count("TEXTRULE") == 1
 
 
-async def test_an_agent_in_a_work_tree_hears_what_the_project_says(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_an_agent_in_a_work_tree_hears_what_the_project_says(place: Place, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "a" / "b").mkdir(parents=True)
     (tree / "a" / "b" / "x.txt").write_text("the port is 9090\n", encoding="utf-8")

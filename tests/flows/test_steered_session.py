@@ -47,9 +47,7 @@ class Place:
             "ANTHROPIC_API_KEY": "k",
             "ANTHROPIC_BASE_URL": self.sim.url,
         }
-        async with Session(
-            MODEL, self.project, home=self.home, environ=environ, **options
-        ) as session:
+        async with Session(MODEL, self.project, home=self.home, environ=environ, **options) as session:
             session.subscribe(self.events.append)
             yield session
 
@@ -112,15 +110,11 @@ async def test_where_a_summary_says_that_everything_is_may_be_read_unasked(place
         change = ToolUse("4", "Edit", {"file_path": path, "old_string": "a", "new_string": "b"})
 
         assert path in session.view[0].message.text
-        decided = [
-            tools.permissions.decide(use, tools.workspace) for use in (*looks, beside, change)
-        ]
+        decided = [tools.permissions.decide(use, tools.workspace) for use in (*looks, beside, change)]
         assert [one.behaviour for one in decided] == ["allow", "allow", "allow", "ask", "ask"]
 
 
-async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says_why(
-    place: Place,
-) -> None:
+async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says_why(place: Place) -> None:
     async with place.session() as session:
         await session.ask("read one.py")
         before = encode_prefix(session.request)
@@ -141,9 +135,7 @@ async def test_gone_back_the_next_request_extends_what_the_provider_has_and_says
         assert said == ["read one.py", "hello"]
 
 
-async def test_hooks_see_a_compaction_and_what_they_say_then_is_written_with_it(
-    place: Place,
-) -> None:
+async def test_hooks_see_a_compaction_and_what_they_say_then_is_written_with_it(place: Place) -> None:
     extra = json.dumps({"hookSpecificOutput": {"additionalContext": "and the names"}})
     settings = place.hooks(
         PreCompact=f"cat > {place.folder}/before.json; echo '{extra}'",
@@ -193,8 +185,7 @@ async def test_one_thing_at_a_time_and_stop_reaches_a_compaction(tmp_path: Path)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(compact)
                 while not any(
-                    isinstance(event, Sending) and event.source == "fork:compact"
-                    for event in place.events
+                    isinstance(event, Sending) and event.source == "fork:compact" for event in place.events
                 ):
                     await anyio.lowlevel.checkpoint()
                 with pytest.raises(Refused, match="or a compaction"):

@@ -38,9 +38,7 @@ def provide(**values: bool) -> None:
 
 
 @asynccontextmanager
-async def opened(
-    folder: Path, flags: dict[str, bool] | None = None, **more: Any
-) -> AsyncIterator[Session]:
+async def opened(folder: Path, flags: dict[str, bool] | None = None, **more: Any) -> AsyncIterator[Session]:
     project = folder / "project"
     project.mkdir(exist_ok=True)
     async with Session(
@@ -62,9 +60,7 @@ def layers(session: Session) -> set[str]:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-async def test_a_switch_moved_between_two_sittings_holds_in_the_second(
-    tmp_path: Path, name: str
-) -> None:
+async def test_a_switch_moved_between_two_sittings_holds_in_the_second(tmp_path: Path, name: str) -> None:
     moved = {name: not getattr(Flags(), name)}
     async with opened(tmp_path) as session:
         await session.ask("hello")
@@ -74,9 +70,7 @@ async def test_a_switch_moved_between_two_sittings_holds_in_the_second(
         assert session.flags == Flags(**moved)
 
 
-async def test_what_is_off_now_does_not_happen_in_a_session_that_began_with_it(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_off_now_does_not_happen_in_a_session_that_began_with_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as session:
         await session.ask("hello")
         id, before = session.id, layers(session)
@@ -89,9 +83,7 @@ async def test_what_is_off_now_does_not_happen_in_a_session_that_began_with_it(
 
 
 @pytest.mark.parametrize("name", LATCHED)
-async def test_what_every_request_begins_with_stays_and_the_user_is_told(
-    tmp_path: Path, name: str
-) -> None:
+async def test_what_every_request_begins_with_stays_and_the_user_is_told(tmp_path: Path, name: str) -> None:
     began = getattr(Flags(), name)
     async with opened(tmp_path) as session:
         await session.ask("hello")
@@ -155,9 +147,7 @@ async def test_the_teams_part_of_memory_follows_the_switch_of_the_session(tmp_pa
         assert any("of the team" in one.text for one in session.knowledge.opening() if one.text)  # type: ignore[union-attr]
 
 
-def test_a_context_keeps_its_parameters_when_its_own_clearing_is_switched_off(
-    tmp_path: Path,
-) -> None:
+def test_a_context_keeps_its_parameters_when_its_own_clearing_is_switched_off(tmp_path: Path) -> None:
     def sent(flags: dict[str, bool]) -> dict[str, Any]:
         with Context(
             "claude-sonnet-4-5",

@@ -35,9 +35,7 @@ async def joined(who: str, tmp_path: Path, *, begins: bool = False) -> None:
         (team.init if begins else team.join)(str(tmp_path / "remote.git"), tmp_path)
 
 
-async def test_what_one_writes_for_the_team_opens_the_conversation_of_the_other(
-    tmp_path: Path,
-) -> None:
+async def test_what_one_writes_for_the_team_opens_the_conversation_of_the_other(tmp_path: Path) -> None:
     await joined("ada", tmp_path, begins=True)
     await joined("bob", tmp_path)
 

@@ -21,16 +21,7 @@ from sevenfold.core.errors import (
     Unreachable,
 )
 from sevenfold.core.events import Declined, Delta, Event, Failed, Replied, Retrying, ToolStarted
-from sevenfold.core.messages import (
-    Block,
-    Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Pressure, Thresholds, Usage

@@ -56,6 +56,4 @@ def test_another_conversation_begins_anew() -> None:
 def test_every_flow_on_the_simulator_is_held_to_it() -> None:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.name != Path(__file__).name:
-            assert " Simulator(r" not in path.read_text(encoding="utf-8"), (
-                f"not steady: {path.name}"
-            )
+            assert " Simulator(r" not in path.read_text(encoding="utf-8"), f"not steady: {path.name}"

@@ -92,9 +92,7 @@ async def test_without_hooks_the_tools_are_just_the_tools(scene: Scene) -> None:
         says(top={"decision": "block", "reason": "not today"}),
     ],
 )
-async def test_a_refused_call_does_not_run_and_the_model_reads_why(
-    scene: Scene, refuses: str
-) -> None:
+async def test_a_refused_call_does_not_run_and_the_model_reads_why(scene: Scene, refuses: str) -> None:
     result = await scene.tools(refuses, "touch after").call(USE)
 
     assert result == ToolResult("t1", "A hook refused this call: not today", True)
@@ -123,9 +121,7 @@ async def test_a_call_that_must_be_asked_about_is_passed_on_as_such(scene: Scene
     assert (scene.confirmed, scene.approved) == ([("t1", "it costs money")], [])
 
 
-async def test_a_call_that_must_be_asked_about_is_refused_where_nobody_can_be_asked(
-    scene: Scene,
-) -> None:
+async def test_a_call_that_must_be_asked_about_is_refused_where_nobody_can_be_asked(scene: Scene) -> None:
     result = await scene.tools(says(permissionDecision="ask"), asks=False).call(USE)
 
     assert result.is_error
@@ -152,9 +148,7 @@ async def test_a_changed_input_is_what_runs_and_what_the_next_hook_sees(scene: S
 
 
 async def test_what_a_hook_adds_after_a_call_stands_below_the_result(scene: Scene) -> None:
-    after = says(
-        "PostToolUse", {"decision": "block", "reason": "lint fails"}, additionalContext="see log"
-    )
+    after = says("PostToolUse", {"decision": "block", "reason": "lint fails"}, additionalContext="see log")
 
     result = await scene.tools(says(additionalContext="careful"), after).call(USE)
 
@@ -189,9 +183,7 @@ async def test_a_call_that_failed_is_not_followed_by_hooks_for_success(scene: Sc
 
 
 async def test_a_written_file_is_named_as_scripts_expect(scene: Scene) -> None:
-    await scene.tools(after="cat > told").call(
-        ToolUse("t1", "Write", {"file_path": "/a", "content": "x"})
-    )
+    await scene.tools(after="cat > told").call(ToolUse("t1", "Write", {"file_path": "/a", "content": "x"}))
 
     told = json.loads((scene.folder / "told").read_text(encoding="utf-8"))
     assert told["tool_response"]["filePath"] == "/a"
@@ -227,9 +219,7 @@ async def test_an_answer_that_just_fits_is_told_as_it_is(scene: Scene) -> None:
     assert told["tool_response"] == {"success": True, "content": whole}
 
 
-async def test_an_input_is_never_cut_because_what_is_not_seen_cannot_be_refused(
-    scene: Scene,
-) -> None:
+async def test_an_input_is_never_cut_because_what_is_not_seen_cannot_be_refused(scene: Scene) -> None:
     use = ToolUse("t1", "Write", {"file_path": "/a", "content": "x" * 300_000 + "SECRET"})
     refuses = "grep -q SECRET && { echo there is a secret >&2; exit 2; }"
 

@@ -72,13 +72,9 @@ def says(**fields: Any) -> str:
 # --- what a hook is told --------------------------------------------------------------------------------
 
 
-async def test_a_hook_gets_the_event_as_json_and_the_project_in_its_environment(
-    scene: Scene,
-) -> None:
+async def test_a_hook_gets_the_event_as_json_and_the_project_in_its_environment(scene: Scene) -> None:
     hooks = scene.hooks(
-        pre_tool_use=on(
-            'cat > told; echo "$CLAUDE_PROJECT_DIR|$SEVENFOLD_PROJECT_DIR|$COLOUR|$HOME" > env'
-        )
+        pre_tool_use=on('cat > told; echo "$CLAUDE_PROJECT_DIR|$SEVENFOLD_PROJECT_DIR|$COLOUR|$HOME" > env')
     )
 
     await hooks.run("PreToolUse", BASH)
@@ -159,9 +155,7 @@ async def test_hooks_of_another_type_are_not_run(scene: Scene) -> None:
 async def test_hooks_of_one_moment_run_side_by_side(scene: Scene) -> None:
     # Each waits for the other's file: one after the other, both would wait in vain.
     wait = "touch {}; while [ ! -e {} ]; do sleep 0.01; done; echo {}"
-    hooks = scene.hooks(
-        session_start=on(wait.format("a", "b", "first"), wait.format("b", "a", "second"))
-    )
+    hooks = scene.hooks(session_start=on(wait.format("a", "b", "first"), wait.format("b", "a", "second")))
 
     outcome = await hooks.run("SessionStart", {"source": "startup"})
 
@@ -188,14 +182,10 @@ async def test_plain_output_is_context_where_context_can_be_added(scene: Scene) 
     assert scene.outcomes == ["ok", "ok", "ok"]
 
 
-@pytest.mark.parametrize(
-    "event", ["UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SubagentStop"]
-)
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SubagentStop"])
 async def test_exit_2_refuses_with_stderr_as_the_reason(scene: Scene, event: str) -> None:
     field = "".join(f"_{c.lower()}" if c.isupper() else c for c in event).lstrip("_")
-    hooks = scene.hooks(
-        **{field: on('echo \'{"decision": "approve"}\'; echo tests fail >&2; exit 2')}
-    )
+    hooks = scene.hooks(**{field: on('echo \'{"decision": "approve"}\'; echo tests fail >&2; exit 2')})
 
     outcome = await hooks.run(event, {})
 
@@ -252,9 +242,7 @@ async def test_a_decision_about_a_tool_as_json(scene: Scene, decision: str) -> N
 
 
 @pytest.mark.parametrize(("older", "meant"), [("approve", "allow"), ("block", "deny")])
-async def test_the_older_words_for_a_decision_still_work(
-    scene: Scene, older: str, meant: str
-) -> None:
+async def test_the_older_words_for_a_decision_still_work(scene: Scene, older: str, meant: str) -> None:
     hooks = scene.hooks(pre_tool_use=on(says(decision=older, reason="why not")))
 
     outcome = await hooks.run("PreToolUse", BASH)
@@ -291,22 +279,14 @@ async def test_added_context_as_json(scene: Scene) -> None:
 async def test_what_is_meant_for_another_event_is_not_taken(scene: Scene) -> None:
     more = {"hookEventName": "UserPromptSubmit", "permissionDecision": "allow"}
 
-    outcome = await scene.hooks(pre_tool_use=on(says(hookSpecificOutput=more))).run(
-        "PreToolUse", BASH
-    )
+    outcome = await scene.hooks(pre_tool_use=on(says(hookSpecificOutput=more))).run("PreToolUse", BASH)
 
     assert outcome == HookOutcome()
 
 
 @pytest.mark.parametrize(
     "output",
-    [
-        '{"decision": ',
-        '{"decision": 5}',
-        '{"hookSpecificOutput": []}',
-        '{"continue": "no"}',
-        "{" * 5000,
-    ],
+    ['{"decision": ', '{"decision": 5}', '{"hookSpecificOutput": []}', '{"continue": "no"}', "{" * 5000],
 )
 async def test_malformed_json_is_reported_and_ignored(scene: Scene, output: str) -> None:
     hooks = scene.hooks(user_prompt_submit=on(f"printf %s {shlex.quote(output)}"))
@@ -440,17 +420,13 @@ async def test_wherever_a_turn_is_stopped_nothing_of_a_hook_is_left(scene: Scene
 
 
 async def test_a_hook_that_talks_for_ever_is_cut_and_ended(scene: Scene) -> None:
-    outcome = await scene.hooks(user_prompt_submit=on("yes", timeout=0.5)).run(
-        "UserPromptSubmit", {}
-    )
+    outcome = await scene.hooks(user_prompt_submit=on("yes", timeout=0.5)).run("UserPromptSubmit", {})
 
     assert outcome.contexts == ()
     assert scene.outcomes == ["timeout"]
 
 
-async def test_huge_output_is_kept_up_to_the_limit_and_the_hook_runs_to_its_end(
-    scene: Scene,
-) -> None:
+async def test_huge_output_is_kept_up_to_the_limit_and_the_hook_runs_to_its_end(scene: Scene) -> None:
     script = scene.script("print('x' * 3_000_000); open('end', 'w').close()")
 
     outcome = await scene.hooks(user_prompt_submit=on(script)).run("UserPromptSubmit", {})

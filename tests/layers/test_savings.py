@@ -50,9 +50,7 @@ from sevenfold.settings.layers import MicroSettings, ToolResultSettings
 from sevenfold.simulator import ManualClock, Simulator
 from sevenfold.storage.results import ResultStore
 
-PRICE = Price(
-    model="m", input=1_000_000.0, output=5.0, window=200_000, max_output=32_000, as_of="today"
-)
+PRICE = Price(model="m", input=1_000_000.0, output=5.0, window=200_000, max_output=32_000, as_of="today")
 """A token costs one, so that costs are base-price tokens; a write 1.25, a read 0.1."""
 WRITE, READ = PRICE.write_5m, PRICE.read
 CACHED = Usage(input=5, cache_write=100, cache_read=1_000, output=10)
@@ -190,9 +188,7 @@ def test_an_hour_is_not_cold_after_ten_minutes() -> None:
     talk.log.add(Results({old: "[cleared]"}), by="Microcompaction")
     talk.reply()
 
-    assert talk.saved()[2].breaks == pytest.approx(
-        behind(talk.view, 2, 3) * (PRICE.write_1h - READ)
-    )
+    assert talk.saved()[2].breaks == pytest.approx(behind(talk.view, 2, 3) * (PRICE.write_1h - READ))
 
 
 def test_a_pause_makes_everything_dear_that_is_carried() -> None:
@@ -239,11 +235,7 @@ def test_a_digest_ends_what_the_layers_before_it_kept_out() -> None:
     saved = talk.saved()
 
     now = {layer: s.tokens_now for layer, s in saved.items()}
-    assert now == {
-        1: 0,
-        2: 0,
-        4: behind(before, 0, 5) - Calibration().tokens(measure_message(digest)),
-    }
+    assert now == {1: 0, 2: 0, 4: behind(before, 0, 5) - Calibration().tokens(measure_message(digest))}
     assert saved[4].breaks == pytest.approx(behind(talk.view, 0, 1) * (WRITE - READ))
     assert saved[4].times == 1
     assert saved[1].tokens_so_far == 2 * spared
@@ -328,11 +320,7 @@ def test_deletions_in_the_cache_break_nothing_and_end_with_what_they_deleted() -
     told = Calibration().tokens(measure_message(note))
     talk.reply()
     saved = talk.saved()[2]
-    assert (saved.tokens_now, saved.tokens_so_far, saved.breaks) == (
-        10_000 - told,
-        10_000 - told,
-        0.0,
-    )
+    assert (saved.tokens_now, saved.tokens_so_far, saved.breaks) == (10_000 - told, 10_000 - told, 0.0)
     assert saved.cost == pytest.approx(10_000 * READ - told * WRITE)
 
     talk.log.add(Replace(view[0].id, view[2].id, (user("so far"),)), by="Digest")
@@ -344,11 +332,7 @@ def test_deletions_in_the_cache_break_nothing_and_end_with_what_they_deleted() -
 
 
 def test_what_the_provider_cleared_is_counted_as_it_reports_it() -> None:
-    edit = {
-        "type": "clear_tool_uses_20250919",
-        "cleared_tool_uses": 3,
-        "cleared_input_tokens": 50_000,
-    }
+    edit = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3, "cleared_input_tokens": 50_000}
     talk = Talk()
     talk.reply("x" * 8_000, usage=Usage(cache_write=90_000))
     broken = Usage(cache_read=20_000, cache_write=22_000)
@@ -511,9 +495,7 @@ def calling(steps: int) -> Callable[[Json], Any]:
         if asked % (steps + 1) == 0:
             return [{"type": "text", "text": "Done with all of them."}]
         path = f"src/f{asked}.py"
-        return [
-            {"type": "tool_use", "id": f"t{asked}", "name": "Read", "input": {"file_path": path}}
-        ]
+        return [{"type": "tool_use", "id": f"t{asked}", "name": "Read", "input": {"file_path": path}}]
 
     return reply
 
@@ -527,9 +509,7 @@ class ClearOnce:
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
         ids = [r.tool_use_id for placed in view for r in placed.message.results]
-        if len(ids) != self._when or any(
-            b.text == "[gone]" for p in view for b in p.message.results
-        ):
+        if len(ids) != self._when or any(b.text == "[gone]" for p in view for b in p.message.results):
             return ()
         first = view.result_at(ids[0])
         assert first
@@ -538,12 +518,7 @@ class ClearOnce:
 
 
 async def spent(
-    layers: Layers,
-    *,
-    size: int,
-    turns: int = 3,
-    gap: float = 60.0,
-    window: int = 1_000_000,
+    layers: Layers, *, size: int, turns: int = 3, gap: float = 60.0, window: int = 1_000_000
 ) -> tuple[float, Transcript]:
     """What the simulator charges for input over a whole conversation, and its transcript."""
     async with conversation(calling(8)) as here:
@@ -565,9 +540,7 @@ async def compare(layers: Layers, layer: int, **fields: Any) -> tuple[float, flo
     with_layer, transcript = await spent(layers, **fields)
     without, _ = await spent(Layers(), **fields)
     price = PRICES.of("claude-opus-4-8")
-    saved = {
-        s.layer: s for s in compute_savings(transcript.entries, transcript.view.calibration, price)
-    }
+    saved = {s.layer: s for s in compute_savings(transcript.entries, transcript.view.calibration, price)}
     cost = saved[layer].cost
     assert cost is not None
     return without - with_layer, cost, saved[layer]
@@ -623,9 +596,7 @@ async def test_what_a_cold_clear_saved_is_what_the_simulator_charges_less(tmp_pa
 async def test_what_a_digest_saved_is_what_the_simulator_charges_less() -> None:
     digest = Digest(lambda event: None, lambda why: None, lambda: None, Capabilities)
 
-    really, told, saved = await compare(
-        Layers(fit=(digest,)), 4, size=12_000, turns=4, window=90_000
-    )
+    really, told, saved = await compare(Layers(fit=(digest,)), 4, size=12_000, turns=4, window=90_000)
 
     assert saved.times >= 1
     assert told == pytest.approx(really, rel=0.05)

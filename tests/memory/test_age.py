@@ -45,9 +45,7 @@ def test_the_age_counts_local_days(then: str, said: str) -> None:
 
 def test_days_are_those_of_the_place_and_not_of_greenwich(new_york: None) -> None:
     assert format_age(at("2026-03-04 20:30:00"), at("2026-03-04 23:30:00")) == "today"
-    assert (
-        format_age(at("2026-03-07 23:30:00"), at("2026-03-08 23:00:00")) == "yesterday"
-    )  # 23 hours
+    assert format_age(at("2026-03-07 23:30:00"), at("2026-03-08 23:00:00")) == "yesterday"  # 23 hours
 
 
 def test_a_clock_that_jumped_back_says_today_and_gives_no_caveat() -> None:

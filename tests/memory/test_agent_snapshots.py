@@ -87,9 +87,7 @@ def test_without_a_snapshot_there_is_nothing_to_do(place: Place) -> None:
 
 def test_where_there_is_nothing_it_is_copied_with_its_index_and_a_revision(place: Place) -> None:
     index = "# Begin here\n\n- [first things](a.md) — by hand\n- [gone](gone.md) — no such file\n"
-    place.publish(
-        FIRST, {"a.md": topic("a", "one"), "deep/b.md": topic("b", "two"), "MEMORY.md": index}
-    )
+    place.publish(FIRST, {"a.md": topic("a", "one"), "deep/b.md": topic("b", "two"), "MEMORY.md": index})
     assert place.look().action == "initialise"
     assert not place.folder.exists(), "looking writes nothing"
     taken = place.snapshots().initialise()
@@ -100,10 +98,7 @@ def test_where_there_is_nothing_it_is_copied_with_its_index_and_a_revision(place
     assert "deep/b.md" in text
     assert "gone.md" not in text
     [revision] = place.store.history()
-    assert (revision.author.kind, revision.summary) == (
-        "team",
-        "took over a snapshot of 2020-03-01",
-    )
+    assert (revision.author.kind, revision.summary) == ("team", "took over a snapshot of 2020-03-01")
     assert place.look() == SnapshotOffer("nothing", FIRST)
     assert place.snapshots().accept() == SnapshotMerge()
 

@@ -54,9 +54,7 @@ def test_opening_makes_nothing(project: Path, environ: dict[str, str], tmp_path:
     assert not (tmp_path / "home").exists()
 
 
-def test_it_is_in_the_home_that_is_named(
-    project: Path, environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_it_is_in_the_home_that_is_named(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
     other = tmp_path / "elsewhere"
     with Memory.open(project, home=other, environ=environ) as memory:
         assert memory.folder == other / "projects" / make_path_slug(project) / "memory"
@@ -96,11 +94,7 @@ def test_folders_of_one_repository_share_one_memory(project: Path, environ: dict
     ],
 )
 def test_where_memory_is_off_it_says_why(
-    project: Path,
-    environ: dict[str, str],
-    variables: dict[str, str],
-    settings: dict[str, bool],
-    why: str,
+    project: Path, environ: dict[str, str], variables: dict[str, str], settings: dict[str, bool], why: str
 ) -> None:
     with pytest.raises(MemoryOff, match=why) as raised:
         Memory.open(project, settings=settings, environ=environ | variables)

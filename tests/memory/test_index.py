@@ -81,12 +81,7 @@ def test_which_lines_are_pointers(line: str, files: list[str]) -> None:
 
 def test_a_pointer_has_title_hook_and_line() -> None:
     found = read_index("# Index\r\n\r\n- [The title](a.md) — the hook: more\r\n").pointers[0]
-    assert (found.file, found.title, found.hook, found.line) == (
-        "a.md",
-        "The title",
-        "the hook: more",
-        3,
-    )
+    assert (found.file, found.title, found.hook, found.line) == ("a.md", "The title", "the hook: more", 3)
 
 
 def test_every_line_is_kept() -> None:
@@ -287,13 +282,11 @@ files = st.sampled_from(
 prose = st.sampled_from(
     ["# Heading", "", "text", "```", "- item", "| a | b |", "`", "[x](", "---", "> quote", "1. one"]
 ) | st.text(max_size=30)
-pointers = st.builds(
-    lambda file, hook: format_pointer(topic(file, hook)), files, st.text(max_size=20)
-)
+pointers = st.builds(lambda file, hook: format_pointer(topic(file, hook)), files, st.text(max_size=20))
 texts = st.lists(prose | pointers, max_size=15).map("\n".join)
-known = st.lists(
-    st.builds(topic, files, st.text(max_size=200), st.text(max_size=120)), max_size=8
-).map(lambda all_: list({one.file: one for one in all_}.values()))
+known = st.lists(st.builds(topic, files, st.text(max_size=200), st.text(max_size=120)), max_size=8).map(
+    lambda all_: list({one.file: one for one in all_}.values())
+)
 
 
 @given(texts, known)

@@ -89,8 +89,7 @@ def test_in_the_folder_of_claude_code_the_second_is_told_and_both_share(
 
     assert one.folder == two.folder
     assert [each.text for each in heard if isinstance(each, Notice)] == [
-        f"the memory of {alike[1]} is shared with {alike[0]}: "
-        "both have the same name in the shared folder"
+        f"the memory of {alike[1]} is shared with {alike[0]}: both have the same name in the shared folder"
     ]
 
 

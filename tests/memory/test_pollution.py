@@ -67,18 +67,14 @@ def test_what_was_undone_counts_until_that_is_undone_too(lived: Lived) -> None:
         ("Always mock the database.", "Never mock the database."),
     ],
 )
-def test_a_text_that_says_something_else_of_the_same_contradicts(
-    lived: Lived, old: str, new: str
-) -> None:
+def test_a_text_that_says_something_else_of_the_same_contradicts(lived: Lived, old: str, new: str) -> None:
     lived.save("a", old)
     lived.save("a", new)
     lived.save("b", "Ann knows the rig.")
     assert lived.seen == Pollution(saved=2, contradicted=1, rate=0.5)
 
 
-def test_an_order_that_was_to_replace_a_memory_counts_and_one_on_its_own_does_not(
-    lived: Lived,
-) -> None:
+def test_an_order_that_was_to_replace_a_memory_counts_and_one_on_its_own_does_not(lived: Lived) -> None:
     lived.save("a", "The rig is in room 4.")
     for name in ("a", "never saved"):
         with pytest.raises(Guarded):

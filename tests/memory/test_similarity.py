@@ -55,9 +55,7 @@ def test_another_name_or_number_may_be_another_thing(old: str, new: str) -> None
 
 
 def test_a_memory_of_the_same_name_is_never_passed_over() -> None:
-    found = find_similar(
-        memory("Written in Rust.", "Engine"), [memory("Bought in 2019.", "engine")]
-    )
+    found = find_similar(memory("Written in Rust.", "Engine"), [memory("Bought in 2019.", "engine")])
     assert found is not None
     assert not found.same
 

@@ -45,9 +45,7 @@ class Home:
         return "\n".join(event.text for event in self.events if isinstance(event, Notice))
 
     def add(self, name: str, body: str = "text", description: str = "d") -> str:
-        saved = self.store.add(
-            type="project", name=name, description=description, body=body, new=True
-        )
+        saved = self.store.add(type="project", name=name, description=description, body=body, new=True)
         return saved.path.relative_to(self.folder).as_posix()
 
     def hand(self, file: str, text: str) -> None:
@@ -119,9 +117,7 @@ def test_a_name_that_is_there_is_updated_and_the_old_text_is_in_the_history(home
 
 
 def test_names_that_look_the_same_to_a_file_system_get_files_of_their_own(home: Home) -> None:
-    files = [
-        home.add(name) for name in ("a b", "a-b", "A-B", "MEMORY", "con", "用户 偏好", "用户-偏好")
-    ]
+    files = [home.add(name) for name in ("a b", "a-b", "A-B", "MEMORY", "con", "用户 偏好", "用户-偏好")]
     assert len({file.casefold() for file in files}) == len(files)
     assert "memory.md" not in {file.casefold() for file in files}
     assert [home.store.get(name).name for name in ("a b", "a-b", "A-B")] == ["a b", "a-b", "A-B"]
@@ -266,9 +262,7 @@ def fill(home: Home, count: int) -> None:
     home.store.take_in()
 
 
-def test_a_memory_that_would_make_the_index_too_long_is_refused_before_it_is_written(
-    home: Home,
-) -> None:
+def test_a_memory_that_would_make_the_index_too_long_is_refused_before_it_is_written(home: Home) -> None:
     fill(home, 200)
     assert home.store.index_text().count("\n") == 200
     before = sorted(home.folder.iterdir())
@@ -283,9 +277,7 @@ def test_a_memory_that_would_make_the_index_too_long_is_refused_before_it_is_wri
     home.add("one more")
 
 
-def test_where_more_memories_are_than_fit_the_oldest_lines_make_room_and_it_is_said(
-    home: Home,
-) -> None:
+def test_where_more_memories_are_than_fit_the_oldest_lines_make_room_and_it_is_said(home: Home) -> None:
     fill(home, 220)
     lines = home.store.index_text().splitlines()
     assert len(lines) == 200
@@ -326,22 +318,15 @@ def test_an_index_that_someone_sorted_by_hand_stays_sorted(home: Home) -> None:
     home.add("d")
     assert home.store.index_text() == by_hand + "* [d](d.md) — d\n"
     home.store.remove("a")
-    assert home.store.index_text() == (by_hand + "* [d](d.md) — d\n").replace(
-        "- [a](a.md) — d\n", ""
-    )
+    assert home.store.index_text() == (by_hand + "* [d](d.md) — d\n").replace("- [a](a.md) — d\n", "")
 
 
-def test_what_a_hand_wrote_in_the_index_is_in_the_history_before_it_is_reconciled(
-    home: Home,
-) -> None:
+def test_what_a_hand_wrote_in_the_index_is_in_the_history_before_it_is_reconciled(home: Home) -> None:
     home.add("a")
     home.hand("MEMORY.md", home.store.index_text() + "- [gone](gone.md) — my notes on it\n")
     home.store.take_in()
     assert "gone" not in home.store.index_text()
-    assert home.log()[1:] == [
-        ("other", "updated MEMORY.md"),
-        ("other", "brought the index up to date"),
-    ]
+    assert home.log()[1:] == [("other", "updated MEMORY.md"), ("other", "brought the index up to date")]
     home.store.undo()
     assert "my notes on it" in home.store.diff()
 
@@ -354,11 +339,7 @@ def test_an_edit_by_hand_is_a_revision_of_its_own_before_ours(home: Home) -> Non
     home.hand("a.md", home.text("a.md").replace("first", "by hand"))
     home.hand("sub/b.md", "another program\n")
     home.store.edit("a", description="ours")
-    assert home.log() == [
-        ("user", "added a"),
-        ("other", "updated a and 1 more"),
-        ("user", "edited a"),
-    ]
+    assert home.log() == [("user", "added a"), ("other", "updated a and 1 more"), ("user", "edited a")]
     assert "by hand" in home.text("a.md")
     assert "(sub/b.md)" in home.store.index_text()
 
@@ -388,9 +369,7 @@ def test_a_file_that_was_only_touched_is_no_revision(home: Home) -> None:
 def test_a_change_of_the_same_length_right_after_ours_is_noticed(home: Home) -> None:
     home.add("a", "aaaa")
     data = (home.folder / "a.md").read_bytes()
-    with (home.folder / "a.md").open(
-        "r+b"
-    ) as file:  # in place: the same inode, size and often time
+    with (home.folder / "a.md").open("r+b") as file:  # in place: the same inode, size and often time
         file.write(data.replace(b"aaaa", b"bbbb"))
     assert [one.name for one in home.store.take_in()] == ["a"]
     assert home.store.get("a").body == "bbbb"
@@ -523,9 +502,7 @@ def test_a_tool_may_write_markdown_into_the_folder(home: Home) -> None:
         ("cafe\u0301.md", b"fine", "composed"),
     ],
 )
-def test_a_tool_is_told_why_it_may_not_write_this(
-    home: Home, file: str, data: bytes, why: str
-) -> None:
+def test_a_tool_is_told_why_it_may_not_write_this(home: Home, file: str, data: bytes, why: str) -> None:
     home.add("a")
     home.hand("logs/2026/11/2026-11-15.md", "- 10:00 began\n")
     with pytest.raises(Refused, match=why):

@@ -44,14 +44,8 @@ def strict(data: bytes) -> dict[str, Any]:
 
 
 def test_a_well_formed_file_is_read_whole() -> None:
-    topic = read(
-        "---\nname: no-mocks\ndescription: real database in tests\ntype: feedback\n---\n\nRule.\n"
-    )
-    assert (topic.name, topic.description, topic.type) == (
-        "no-mocks",
-        "real database in tests",
-        "feedback",
-    )
+    topic = read("---\nname: no-mocks\ndescription: real database in tests\ntype: feedback\n---\n\nRule.\n")
+    assert (topic.name, topic.description, topic.type) == ("no-mocks", "real database in tests", "feedback")
     assert topic.body == "Rule."
     assert topic.problems == ()
 
@@ -106,25 +100,16 @@ def test_the_type_is_read_in_every_layout(layout: str) -> None:
 )
 def test_a_description_survives_what_strict_yaml_would_lose(line: str, value: str) -> None:
     topic = read(f"---\nname: 名字\n{line}\ntype: project\n---\nBody.\n")
-    assert (topic.name, topic.description, topic.type, topic.body) == (
-        "名字",
-        value,
-        "project",
-        "Body.",
-    )
+    assert (topic.name, topic.description, topic.type, topic.body) == ("名字", value, "project", "Body.")
 
 
 def test_one_bad_line_costs_no_other_value() -> None:
-    topic = read(
-        '---\nname: "a \\"b\\""\nodd: [1, {2\ndescription: x: y\nmetadata:\n  type: user\n---\n'
-    )
+    topic = read('---\nname: "a \\"b\\""\nodd: [1, {2\ndescription: x: y\nmetadata:\n  type: user\n---\n')
     assert (topic.name, topic.description, topic.type) == ('a "b"', "x: y", "user")
 
 
 def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
-    topic = read(
-        "\ufeff---\r\nname: a\r\ndescription: b\r\ntype: user\r\n---\r\n\r\nOne\r\nTwo\r\n"
-    )
+    topic = read("\ufeff---\r\nname: a\r\ndescription: b\r\ntype: user\r\n---\r\n\r\nOne\r\nTwo\r\n")
     assert (topic.name, topic.type, topic.body) == ("a", "user", "One\nTwo")
     assert topic.problems == ()
 
@@ -147,11 +132,7 @@ def test_a_frontmatter_that_is_never_closed_ends_where_the_prose_begins(body: st
 
 def test_without_frontmatter_the_file_gives_the_name_and_the_heading_the_description() -> None:
     topic = read("Intro.\n\n# Deploying to **prod**\n\nText.\n", "sub/deploy-notes.md")
-    assert (topic.name, topic.description, topic.type) == (
-        "deploy-notes",
-        "Deploying to prod",
-        None,
-    )
+    assert (topic.name, topic.description, topic.type) == ("deploy-notes", "Deploying to prod", None)
     assert any("frontmatter" in problem for problem in topic.problems)
 
 
@@ -209,9 +190,7 @@ def test_a_file_that_is_no_text_is_not_changed_in_place() -> None:
 
 
 def test_of_a_huge_file_the_beginning_is_read_and_the_rest_is_kept() -> None:
-    data = (
-        b"---\nname: a\ndescription: b\ntype: user\n---\n" + b"[[link]] words: more\n" * 2_500_000
-    )
+    data = b"---\nname: a\ndescription: b\ntype: user\n---\n" + b"[[link]] words: more\n" * 2_500_000
     topic = read_topic(data, "huge.md")
     assert len(topic.body) < LARGEST
     assert topic.name == "a"
@@ -247,9 +226,7 @@ def test_changing_one_key_leaves_every_other_byte() -> None:
     )
     topic = read(text)
     assert change_topic(topic, name="b").decode() == text.replace("name:   a", "name: b")
-    assert change_topic(topic, type="project").decode() == text.replace(
-        "type: user", "type: project"
-    )
+    assert change_topic(topic, type="project").decode() == text.replace("type: user", "type: project")
     assert change_topic(topic, description="short").decode() == text.replace(
         "Fix: it   # not a remark", "short"
     )
@@ -490,8 +467,6 @@ def test_real_files_parse_round_trip_and_what_strict_yaml_loses_is_recovered() -
             recovered += bool(topic.type and ":" in topic.description + topic.file + ":")
             assert "description" not in " ".join(topic.problems)
         assert topic.type is not None
-        assert (
-            read_topic(change_topic(topic, description="New: one"), topic.file).body == topic.body
-        )
+        assert read_topic(change_topic(topic, description="New: one"), topic.file).body == topic.body
     assert len(rows) == 382
     assert lost == recovered == 9

@@ -90,9 +90,7 @@ def text_block(index: int, *pieces: str) -> list[dict[str, Any]]:
     return block(index, {"type": "text", "text": ""}, *deltas)
 
 
-def use_block(
-    index: int, *pieces: str, id: str = "toolu_1", name: str = "Read"
-) -> list[dict[str, Any]]:
+def use_block(index: int, *pieces: str, id: str = "toolu_1", name: str = "Read") -> list[dict[str, Any]]:
     start = {"type": "tool_use", "id": id, "name": name, "input": {}}
     return block(index, start, *({"type": "input_json_delta", "partial_json": p} for p in pieces))
 
@@ -104,11 +102,7 @@ def started(**usage: Any) -> dict[str, Any]:
 
 
 def ended(stop: str | None = "end_turn", output: int = 7, **fields: Any) -> list[dict[str, Any]]:
-    delta = {
-        "type": "message_delta",
-        "delta": {"stop_reason": stop},
-        "usage": {"output_tokens": output},
-    }
+    delta = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": output}}
     return [{**delta, **fields}, {"type": "message_stop"}]
 
 
@@ -119,9 +113,7 @@ def replied(*blocks: list[dict[str, Any]], stop: str | None = "end_turn") -> lis
 # --- a reply in the chat format -----------------------------------------------------------------------
 
 
-def chunk(
-    delta: dict[str, Any] | None = None, finish: str | None = None, **fields: Any
-) -> dict[str, Any]:
+def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **fields: Any) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta or {}, "finish_reason": finish}
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "served"}
     return {**head, "choices": [choice], **fields}

@@ -38,12 +38,7 @@ class Canned:
             head["transfer-encoding"] = "chunked"
         else:
             head["connection"] = "close"
-        lines = [
-            f"HTTP/1.1 {self.status} Whatever",
-            *(f"{k}: {v}" for k, v in head.items()),
-            "",
-            "",
-        ]
+        lines = [f"HTTP/1.1 {self.status} Whatever", *(f"{k}: {v}" for k, v in head.items()), "", ""]
         return "\r\n".join(lines).encode("latin-1") + self._framed()
 
     def _framed(self) -> bytes:

@@ -60,9 +60,7 @@ def test_what_is_not_there_is_not_sent() -> None:
 
 
 def test_no_parameter_can_take_the_place_of_the_conversation() -> None:
-    request = request_of(
-        "hi", params={"messages": [], "system": "x", "stream": False, "model": "y"}
-    )
+    request = request_of("hi", params={"messages": [], "system": "x", "stream": False, "model": "y"})
     out = sent(request)
     assert out["messages"]
     assert (out["stream"], out["model"]) == (True, "claude-sonnet-4-5")
@@ -114,12 +112,7 @@ def test_effort_goes_into_the_output_settings() -> None:
         ("claude-opus-5-5", {"compaction": {"type": "summarize"}}, ["compact-2026-09-04"]),
         (
             "claude-opus-5-5",
-            {
-                "thinking": {
-                    "type": "adaptive",
-                    "block_binding": {"prefix_mismatch_behavior": "error"},
-                }
-            },
+            {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}},
             ["thinking-binding-controls-2026-08-01"],
         ),
     ],
@@ -202,9 +195,7 @@ def test_marks_of_the_users_own_are_counted() -> None:
         ((ToolResult("t", "out"), ToolResult("u", (Text("x"),))), 1),
     ],
 )
-def test_a_mark_goes_on_the_last_block_that_may_carry_one(
-    blocks: tuple[Block, ...], at: int
-) -> None:
+def test_a_mark_goes_on_the_last_block_that_may_carry_one(blocks: tuple[Block, ...], at: int) -> None:
     message = Message("user", blocks)
     out = sent(request_of(message, breakpoints=(0,)))["messages"][0]["content"]
     assert [i for i, b in enumerate(out) if "cache_control" in b] == [at]

@@ -46,9 +46,7 @@ async def test_text_comes_in_pieces_then_as_a_block_then_in_the_reply() -> None:
 
 
 async def test_a_stream_cut_into_single_bytes_reads_the_same() -> None:
-    events = replied(
-        text_block(0, "Größe ", "🙂"), use_block(1, '{"file"', ': "a"}'), stop="tool_use"
-    )
+    events = replied(text_block(0, "Größe ", "🙂"), use_block(1, '{"file"', ': "a"}'), stop="tool_use")
     assert await streamed(*events, piece=1) == await streamed(*events)
 
 
@@ -188,11 +186,7 @@ async def test_blank_text_is_no_block() -> None:
 
 
 async def test_context_edits_and_other_notes_are_in_the_reply() -> None:
-    edit = {
-        "type": "clear_tool_uses_20250919",
-        "cleared_tool_uses": 8,
-        "cleared_input_tokens": 50_000,
-    }
+    edit = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 50_000}
     head = started()
     head["message"]["diagnostics"] = {"cache_miss_reason": {"type": "tools_changed"}}
     tail = ended(
@@ -271,13 +265,7 @@ async def test_an_error_event_without_the_usual_envelope_is_an_error_still() -> 
 
 
 async def test_an_error_that_comes_with_200_is_an_error_still() -> None:
-    said = {
-        "error": {
-            "code": 400,
-            "type": "exceed_context_size_error",
-            "message": "the request exceeds",
-        }
-    }
+    said = {"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds"}}
     said["error"] |= {"n_prompt_tokens": 14_429, "n_ctx": 8_192}
     async with serving(json_body(said)) as server:
         with pytest.raises(PromptTooLong) as caught:
@@ -400,10 +388,7 @@ async def test_the_key_and_the_betas_go_into_headers_and_nothing_else() -> None:
         model = anthropic(server, name="claude-sonnet-4-5[1m]", headers={"X-Team": "blue"})
         request = request_of(
             model="claude-sonnet-4-5[1m]",
-            params={
-                "betas": ["one"],
-                "context_management": {"edits": [{"type": "compact_20260112"}]},
-            },
+            params={"betas": ["one"], "context_management": {"edits": [{"type": "compact_20260112"}]}},
             source="fork:notes",
         )
         await collect(model, request)

@@ -43,9 +43,7 @@ from sevenfold.models.capabilities import (
         ("openai:some-local-model", (200_000, 32_000)),
     ],
 )
-def test_the_longest_known_beginning_of_a_name_decides(
-    name: str, expected: tuple[int, int]
-) -> None:
+def test_the_longest_known_beginning_of_a_name_decides(name: str, expected: tuple[int, int]) -> None:
     able = find_capabilities(name)
     assert (able.window, able.max_output) == expected
 
@@ -105,20 +103,8 @@ def test_the_names_that_go_over_the_wire_have_neither_prefix_nor_suffix() -> Non
 
 
 def test_only_models_that_check_their_thinking_bind_it() -> None:
-    binding = [
-        "claude-fable-5-1",
-        "claude-opus-5-5",
-        "claude-sonnet-5-5",
-        "claude-haiku-5-5",
-        "claude-new",
-    ]
-    free = [
-        "claude-fable-5",
-        "claude-opus-5",
-        "claude-sonnet-4-5",
-        "claude-mythos-5-1",
-        "openai:gpt-5",
-    ]
+    binding = ["claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-new"]
+    free = ["claude-fable-5", "claude-opus-5", "claude-sonnet-4-5", "claude-mythos-5-1", "openai:gpt-5"]
     assert all(find_capabilities(name).binds_thinking for name in binding)
     assert not any(find_capabilities(name).binds_thinking for name in free)
 
@@ -157,12 +143,7 @@ def test_no_family_is_listed_twice() -> None:
         (
             "claude-opus-5-5",
             {"drop_thinking": True},
-            {
-                "thinking": {
-                    "type": "adaptive",
-                    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-                }
-            },
+            {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}},
         ),
         ("claude-opus-4-6", {"drop_thinking": True}, {}),
         (

@@ -23,9 +23,7 @@ def static_check() -> tuple[type[Model], ...]:
     return (AnthropicModel, OpenAiModel)
 
 
-@pytest.mark.parametrize(
-    "name", ["claude-sonnet-4-5", " claude-opus-5-5[1m] ", "anthropic:claude-x"]
-)
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5", " claude-opus-5-5[1m] ", "anthropic:claude-x"])
 def test_a_plain_name_is_anthropics(name: str) -> None:
     model = connect_model(name, BOTH)
     assert isinstance(model, AnthropicModel)
@@ -51,17 +49,13 @@ def test_without_a_key_the_variable_is_named_and_the_way_without_one() -> None:
 
 
 def test_a_server_of_ones_own_needs_no_key_and_may_call_its_models_what_it_likes() -> None:
-    own = ModelAccess(
-        anthropic_base_url="http://127.0.0.1:1", openai_base_url="http://10.0.0.5:8000/v1"
-    )
+    own = ModelAccess(anthropic_base_url="http://127.0.0.1:1", openai_base_url="http://10.0.0.5:8000/v1")
     assert isinstance(connect_model("qwen3", own), AnthropicModel)
     assert isinstance(connect_model("openai:qwen3", own), OpenAiModel)
 
 
 def test_a_bearer_token_is_a_key_too() -> None:
-    assert isinstance(
-        connect_model("claude-sonnet-4-5", ModelAccess(anthropic_token="t")), AnthropicModel
-    )
+    assert isinstance(connect_model("claude-sonnet-4-5", ModelAccess(anthropic_token="t")), AnthropicModel)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +107,7 @@ def test_nothing_that_prints_access_prints_a_key() -> None:
         anthropic_base_url=f"https://me:{KEY}@host/path",
     )
     model = connect_model("claude-opus-4-5", access)
-    for shown in (
-        repr(access),
-        str(access),
-        rich.pretty.pretty_repr(access),
-        repr(model),
-        f"{access}",
-    ):
+    for shown in (repr(access), str(access), rich.pretty.pretty_repr(access), repr(model), f"{access}"):
         assert KEY not in shown
     assert "anthropic_key='set'" in repr(access)
     assert "x-team" in repr(access)
@@ -129,21 +117,12 @@ def test_nothing_that_prints_access_prints_a_key() -> None:
 
 def test_what_is_on_this_machine_is_known() -> None:
     assert all(
-        map(
-            is_loopback,
-            ("http://localhost:1", "http://127.0.0.1", "http://[::1]:8", "http://a.localhost"),
-        )
+        map(is_loopback, ("http://localhost:1", "http://127.0.0.1", "http://[::1]:8", "http://a.localhost"))
     )
     assert not any(
         map(
             is_loopback,
-            (
-                "http://127.0.0.1@x",
-                "http://127.evil.example",
-                "https://api.anthropic.com",
-                "http://[",
-                "",
-            ),
+            ("http://127.0.0.1@x", "http://127.evil.example", "https://api.anthropic.com", "http://[", ""),
         )
     )
     assert parse_host("https://u:p@host:81/x") == "host:81"
@@ -158,7 +137,5 @@ def test_importing_and_connecting_loads_nothing_heavy() -> None:
         "heavy = {'httpx', 'anthropic', 'openai', 'pydantic'} & set(sys.modules);"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
-    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8")
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -92,9 +92,7 @@ async def assembled(make: Callable[[], Assembles], body: bytes) -> tuple[list[st
 
 
 @pytest.mark.parametrize(("make", "body"), [(of_messages, MESSAGES), (of_chat, CHAT)])
-async def test_cut_at_every_byte_a_beginning_comes_out(
-    make: Callable[[], Assembles], body: bytes
-) -> None:
+async def test_cut_at_every_byte_a_beginning_comes_out(make: Callable[[], Assembles], body: bytes) -> None:
     whole, complete = await assembled(make, body)
     assert complete
     assert len(whole) > 4
@@ -141,23 +139,11 @@ async def test_damaged_bytes_give_a_beginning_or_one_of_our_errors(data: st.Data
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
 known = st.sampled_from(
-    [
-        "type",
-        "index",
-        "delta",
-        "content_block",
-        "message",
-        "usage",
-        "choices",
-        "tool_calls",
-        "error",
-    ]
+    ["type", "index", "delta", "content_block", "message", "usage", "choices", "tool_calls", "error"]
 )
 kinds = st.sampled_from(
     [
@@ -174,8 +160,7 @@ kinds = st.sampled_from(
     ]
 )
 odd_events = st.dictionaries(
-    known
-    | st.sampled_from(["finish_reason", "content", "function", "text", "name", "id", "input"]),
+    known | st.sampled_from(["finish_reason", "content", "function", "text", "name", "id", "input"]),
     st.recursive(
         json_values | kinds | st.integers(0, 2),
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(known, inner, max_size=4),

@@ -200,9 +200,7 @@ def test_a_host_that_does_not_exist_is_named() -> None:
 async def test_a_server_that_speaks_no_tls_is_unreachable() -> None:
     async with serving(Canned(b"hello")) as server:
         url = server.url.replace("http://", "https://")
-        model = AnthropicModel(
-            "claude-opus-4-5", ModelAccess(anthropic_base_url=url, anthropic_key=KEY)
-        )
+        model = AnthropicModel("claude-opus-4-5", ModelAccess(anthropic_base_url=url, anthropic_key=KEY))
         with pytest.raises(Unreachable, match="no safe connection to 127") as caught:
             await ask(model)
         await model.close()
@@ -243,10 +241,7 @@ async def test_an_address_that_is_none_names_its_variable(url: str) -> None:
 async def test_a_wrong_key_says_which_variable_to_set_and_never_shows_the_key() -> None:
     said = {"error": {"type": "authentication_error", "message": f"invalid x-api-key {KEY}"}}
     async with serving(json_body(said, 401)) as server:
-        for model, name in (
-            (anthropic(server), "ANTHROPIC_API_KEY"),
-            (openai(server), "OPENAI_API_KEY"),
-        ):
+        for model, name in ((anthropic(server), "ANTHROPIC_API_KEY"), (openai(server), "OPENAI_API_KEY")):
             with pytest.raises(KeyRefused, match=name) as caught:
                 await ask(model)
             assert "the model 'offline'" in str(caught.value)
@@ -352,9 +347,7 @@ async def test_an_endless_error_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("status", "kind"), [(200, BadReply), (400, BadRequest), (500, Overloaded)]
-)
+@pytest.mark.parametrize(("status", "kind"), [(200, BadReply), (400, BadRequest), (500, Overloaded)])
 @pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "GZIP"])
 async def test_a_packed_answer_is_not_unpacked_and_its_status_still_counts(
     status: int, kind: type[ModelFailure], coding: str
@@ -374,9 +367,7 @@ async def test_a_packed_answer_is_not_unpacked_and_its_status_still_counts(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("start", "again"),
-    [(b"data: ", b"x"), (b"{", b" "), (b"", b"\n")],
-    ids=["line", "object", "blank"],
+    ("start", "again"), [(b"data: ", b"x"), (b"{", b" "), (b"", b"\n")], ids=["line", "object", "blank"]
 )
 async def test_a_reply_without_an_end_is_given_up(start: bytes, again: bytes) -> None:
     endless = Canned(start, framing="close", again=again * 1_000_000, times=80)
@@ -392,18 +383,14 @@ def test_an_empty_account_is_told_from_a_wrong_key() -> None:
         WHO, 400, "invalid_request_error", message="Your credit balance is too low to access"
     )
     assert "billing" in str(anthropic_module.map_anthropic_error(low))
-    quota = ServerRefusal(
-        WHO, 429, "insufficient_quota", "insufficient_quota", "You exceeded your quota"
-    )
+    quota = ServerRefusal(WHO, 429, "insufficient_quota", "insufficient_quota", "You exceeded your quota")
     assert "billing" in str(openai_module.map_openai_error(quota))
     assert not openai_module.map_openai_error(quota).retryable
 
 
 def test_a_missing_model_is_named() -> None:
     assert "'claude-x'" in str(
-        anthropic_module.map_anthropic_error(
-            ServerRefusal(WHO, 404, "not_found_error", model="claude-x")
-        )
+        anthropic_module.map_anthropic_error(ServerRefusal(WHO, 404, "not_found_error", model="claude-x"))
     )
 
 
@@ -436,9 +423,7 @@ def test_the_wait_is_read_as_seconds_as_milliseconds_or_as_a_date(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("status", "kind"), [(429, RateLimited), (529, Overloaded), (503, Overloaded)]
-)
+@pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (529, Overloaded), (503, Overloaded)])
 async def test_the_wait_that_a_server_asks_for_is_in_the_error(
     status: int, kind: type[ModelFailure]
 ) -> None:
@@ -519,11 +504,7 @@ async def test_nothing_is_tried_again_by_the_client_itself() -> None:
             5_001,
             4_096,
         ),
-        (
-            "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-            5_000,
-            4_096,
-        ),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096.", 5_000, 4_096),
         (
             "request (14429 tokens) exceeds the available context size (8192 tokens), try increasing it",
             14_429,
@@ -551,10 +532,7 @@ def test_a_prompt_that_is_too_long_is_recognised_however_it_is_said(
 
 
 def test_other_refusals_are_not_taken_for_it() -> None:
-    for message in (
-        "max_tokens: 99999 > 64000, which is the maximum allowed",
-        "tools: too long a name",
-    ):
+    for message in ("max_tokens: 99999 > 64000, which is the maximum allowed", "tools: too long a name"):
         said = ServerRefusal(WHO, 400, "invalid_request_error", message=message)
         assert type(anthropic_module.map_anthropic_error(said)) is BadRequest
 
@@ -571,8 +549,6 @@ async def test_the_numbers_of_llama_cpp_are_read_from_their_fields() -> None:
     async with serving(json_body({"error": said}, 400), json_body({"error": said})) as server:
         model = openai(server)
         for _ in range(2):
-            with pytest.raises(
-                PromptTooLong, match="14,429 tokens, and 8,192 are allowed"
-            ) as caught:
+            with pytest.raises(PromptTooLong, match="14,429 tokens, and 8,192 are allowed") as caught:
                 await ask(model)
             assert (caught.value.tokens, caught.value.limit) == (14_429, 8_192)

@@ -99,15 +99,9 @@ def make_pipe(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "said"),
-    [
-        (lambda path: None, "there is no file"),
-        (make_folder, "is not a file"),
-        (make_pipe, "is not a file"),
-    ],
+    [(lambda path: None, "there is no file"), (make_folder, "is not a file"), (make_pipe, "is not a file")],
 )
-def test_what_is_no_file_is_said_at_once(
-    tmp_path: Path, make: Callable[[Path], None], said: str
-) -> None:
+def test_what_is_no_file_is_said_at_once(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
     make(tmp_path / "gone.gguf")
     with pytest.raises(UnknownModel, match=said):
         connect_model(f"local:{tmp_path / 'gone.gguf'}", ModelAccess())
@@ -133,9 +127,7 @@ def test_the_window_is_what_the_file_allows_and_no_more_than_asked_for(tmp_path:
 
     def window(path: Path, asked: int | None = None) -> int:
         able = connect_model(f"local:{path}", ModelAccess(window=asked)).capabilities
-        assert able == find_capabilities(f"local:{path}", window=asked), (
-            "what is said without running it"
-        )
+        assert able == find_capabilities(f"local:{path}", window=asked), "what is said without running it"
         return able.window
 
     assert (window(small), window(small, 4_096), window(small, 100_000)) == (8_192, 4_096, 8_192)

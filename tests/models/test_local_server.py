@@ -166,9 +166,7 @@ def boundless(folder: Path) -> Path:
     return path
 
 
-BEYOND_MEMORY = [
-    (boundless, 1 << 24, Unreachable, r"memory ran out for .*vast.gguf .*SEVENFOLD_WINDOW")
-]
+BEYOND_MEMORY = [(boundless, 1 << 24, Unreachable, r"memory ran out for .*vast.gguf .*SEVENFOLD_WINDOW")]
 """The cache alone would take 368 GB. Only Linux says no to that before it is used."""
 
 
@@ -180,11 +178,7 @@ BEYOND_MEMORY = [
     ],
 )
 async def test_why_a_file_cannot_be_run_is_said_once(
-    tmp_path: Path,
-    make: Callable[[Path], Path],
-    window: int,
-    kind: type[ModelFailure],
-    said: str,
+    tmp_path: Path, make: Callable[[Path], Path], window: int, kind: type[ModelFailure], said: str
 ) -> None:
     async with talking(make(tmp_path), window=window) as talk:
         with pytest.raises(kind, match=said) as caught:

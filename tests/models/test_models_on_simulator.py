@@ -161,9 +161,7 @@ async def test_a_wrong_key_and_a_full_window_are_told() -> None:
 
 async def test_the_chat_format_holds_a_conversation_too() -> None:
     async with Simulator(clock=ManualClock()) as sim:
-        model = OpenAiModel(
-            "openai:gpt-5", ModelAccess(openai_base_url=f"{sim.url}/v1", openai_key=KEY)
-        )
+        model = OpenAiModel("openai:gpt-5", ModelAccess(openai_base_url=f"{sim.url}/v1", openai_key=KEY))
         transcript = Transcript(lambda: 0.0)
         transcript.add(user("hello " * 2_000))
         frame = Frame("openai:gpt-5", FRAME.system, FRAME.tools)

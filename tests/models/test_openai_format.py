@@ -63,9 +63,7 @@ def test_what_only_the_other_format_knows_is_left_out() -> None:
         "effort": "high",
         "seed": 7,
     }
-    out = sent(
-        "hi", params=params, tools=({"type": "web_search_20250305", "name": "w"},), system=("",)
-    )
+    out = sent("hi", params=params, tools=({"type": "web_search_20250305", "name": "w"},), system=("",))
     assert set(out) == {"model", "stream", "stream_options", "reasoning_effort", "seed", "messages"}
     assert out["reasoning_effort"] == "high"
     assert sent("hi", params={"output_config": {"effort": "low"}})["reasoning_effort"] == "low"
@@ -107,9 +105,7 @@ def test_how_tools_are_chosen_is_translated(choice: Any, expected: dict[str, Any
         ("openai:gpt-oss-20b", False, "max_tokens"),
     ],
 )
-def test_the_limit_has_the_name_that_the_server_knows(
-    model: str, official: bool, expected: str
-) -> None:
+def test_the_limit_has_the_name_that_the_server_knows(model: str, official: bool, expected: str) -> None:
     out = sent("hi", model=model, official=official, max_tokens=77)
     assert {k: v for k, v in out.items() if "max" in k} == {expected: 77}
 
@@ -122,10 +118,7 @@ def test_a_tool_loop_is_told_in_the_words_of_this_format() -> None:
     out = told(
         user("look"),
         assistant(
-            Thinking("hm", "s"),
-            Text("I look."),
-            ToolUse("a", "Read", {"p": "é"}),
-            ToolUse("b", "Read", {}),
+            Thinking("hm", "s"), Text("I look."), ToolUse("a", "Read", {"p": "é"}), ToolUse("b", "Read", {})
         ),
         Message("user", (ToolResult("a", "out"), ToolResult("b", "", True), Text("and?"))),
         assistant(Text("Done."), Text("Really.")),
@@ -156,29 +149,17 @@ def test_images_stand_in_user_messages_also_those_of_results() -> None:
         SHOWN,
         {"type": "image_url", "image_url": {"url": "http://x"}},
     ]
-    results = (
-        ToolResult("a", (PNG,)),
-        ToolResult("b", (Text("with text"), PNG)),
-        ToolResult("c", "x"),
-    )
+    results = (ToolResult("a", (PNG,)), ToolResult("b", (Text("with text"), PNG)), ToolResult("c", "x"))
     out = told(Message("user", results))
     assert [m["role"] for m in out] == ["tool", "tool", "tool", "user"]
-    assert [m["content"] for m in out] == [
-        "(see the image below)",
-        "with text",
-        "x",
-        [SHOWN, SHOWN],
-    ]
+    assert [m["content"] for m in out] == ["(see the image below)", "with text", "x", [SHOWN, SHOWN]]
 
 
 @pytest.mark.parametrize(
     ("block", "words"),
     [
         (Document({"type": "text", "media_type": "text/plain", "data": "its text"}), "its text"),
-        (
-            Document({"type": "base64", "media_type": "application/pdf", "data": "x"}),
-            "application/pdf",
-        ),
+        (Document({"type": "base64", "media_type": "application/pdf", "data": "x"}), "application/pdf"),
         (Image({"type": "file", "file_id": "f"}), "an image that cannot be shown"),
         (OPAQUE, "'new'"),
     ],
@@ -191,17 +172,13 @@ def test_what_cannot_be_shown_is_named(block: Block, words: str) -> None:
 
 
 def test_thinking_is_not_sent_back_and_a_message_of_nothing_else_is_not_sent_at_all() -> None:
-    request = request_of(
-        "a", assistant(Thinking("hm"), RedactedThinking("x")), "b", system=(), model="m"
-    )
+    request = request_of("a", assistant(Thinking("hm"), RedactedThinking("x")), "b", system=(), model="m")
     assert [m["content"] for m in json.loads(encode_body(request))["messages"]] == ["a", "b"]
 
 
 def test_a_long_id_is_shortened_the_same_way_for_call_and_result() -> None:
     long = "toolu_" + "x" * 60
-    use, result = told(
-        assistant(ToolUse(long, "Read", {})), Message("user", (ToolResult(long, "x"),))
-    )
+    use, result = told(assistant(ToolUse(long, "Read", {})), Message("user", (ToolResult(long, "x"),)))
     assert use["tool_calls"][0]["id"] == result["tool_call_id"] == make_call_id(long)
     assert len(make_call_id(long)) <= 40
     assert make_call_id("short") == "short"

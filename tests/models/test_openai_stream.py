@@ -159,10 +159,7 @@ async def test_a_call_without_arguments_is_called_with_nothing() -> None:
 @pytest.mark.parametrize("written", ["", '{"pa', None])
 async def test_a_call_cut_at_the_length_limit_is_dropped(written: str | None) -> None:
     items = await streamed(
-        chunk({"content": "I"}),
-        chunk(call(written, id="a", name="Read")),
-        chunk(finish="length"),
-        DONE,
+        chunk({"content": "I"}), chunk(call(written, id="a", name="Read")), chunk(finish="length"), DONE
     )
     assert items[-1].message.content == (Text("I"),)
     assert items[-1].stop == "max_tokens"
@@ -177,10 +174,7 @@ async def test_arguments_that_are_no_object_are_a_bad_reply(written: str) -> Non
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_reasoning_becomes_thinking_without_a_signature(field: str) -> None:
     items = await streamed(
-        chunk({field: "hm "}),
-        chunk({field: "so", "content": ""}),
-        chunk({"content": "Yes."}, "stop"),
-        DONE,
+        chunk({field: "hm "}), chunk({field: "so", "content": ""}), chunk({"content": "Yes."}, "stop"), DONE
     )
     assert items[:3] == [Thinking("hm so"), "Yes.", Text("Yes.")]
 
@@ -232,15 +226,9 @@ async def test_a_refusal_is_text_and_a_refusal() -> None:
         ({"prompt_tokens": 10, "prompt_tokens_details": None}, Usage(input=10)),
         ({"prompt_tokens": 10, "prompt_cache_hit_tokens": 4}, Usage(input=6, cache_read=4)),
         ({"prompt_tokens": 10, "cached_tokens": 4}, Usage(input=6, cache_read=4)),
+        ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 99}}, Usage(cache_read=10)),
         (
-            {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 99}},
-            Usage(cache_read=10),
-        ),
-        (
-            {
-                "prompt_tokens": 10,
-                "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 5},
-            },
+            {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 5}},
             Usage(input=2, cache_read=3, cache_write=5),
         ),
         ("lots", Usage()),
@@ -347,10 +335,7 @@ async def test_json_that_is_no_reply_is_a_bad_reply() -> None:
 
 async def test_blank_text_is_no_block() -> None:
     items = await streamed(
-        chunk({"content": "\n"}),
-        chunk(call("{}", id="a", name="R")),
-        chunk(finish="tool_calls"),
-        DONE,
+        chunk({"content": "\n"}), chunk(call("{}", id="a", name="R")), chunk(finish="tool_calls"), DONE
     )
     assert items[-1].message.content == (ToolUse("a", "R", {}),)
 

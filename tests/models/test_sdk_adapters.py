@@ -236,9 +236,7 @@ async def test_the_siblings_of_the_clients_take_the_same_road() -> None:
         vertex = anthropic.AsyncAnthropicVertex(
             access_token="t", project_id="p", region="r", base_url=server.url
         )
-        azure = openai.AsyncAzureOpenAI(
-            api_key=KEY, azure_endpoint=server.url, api_version="2026-01-01"
-        )
+        azure = openai.AsyncAzureOpenAI(api_key=KEY, azure_endpoint=server.url, api_version="2026-01-01")
         async with vertex, azure:
             for sdk in (AnthropicSdk(vertex, MODEL), OpenAiSdk(azure, "gpt-5")):
                 reply = await ask(sdk, request_of(model=MODEL))

@@ -6,16 +6,7 @@ import fnmatch
 import re
 from dataclasses import dataclass, field
 
-from sevenfold.core.messages import (
-    Block,
-    Json,
-    Message,
-    Text,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Block, Json, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import EngineRules, make_reply
 
@@ -47,9 +38,7 @@ class Project:
         self.files[file_path] = content
         return f"Created {file_path}."
 
-    def _edit(
-        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
-    ) -> str:
+    def _edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:
         text = self._known(file_path)
         if old_string not in text:
             raise LookupError(f"{file_path} does not hold {old_string}")
@@ -65,9 +54,7 @@ class Project:
         found = [
             f"{name}\n" + "\n".join(lines)
             for name, text in self.files.items()
-            if name.startswith(path)
-            and fnmatch.fnmatch(name, glob)
-            and (lines := _matching(pattern, text))
+            if name.startswith(path) and fnmatch.fnmatch(name, glob) and (lines := _matching(pattern, text))
         ]
         return "\n\n".join(found) or "No matches in the project."
 

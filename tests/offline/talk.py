@@ -127,9 +127,7 @@ def working() -> Talk:
     """Something of everything."""
     talk = Talk()
     talk.say("Rewrite src/parser.py so that parse_rows takes a limit, and never touch LICENSE.")
-    talk.read(
-        "src/parser.py", "def parse_rows(text):\n    return text\n\ndef unused_thing():\n    1"
-    )
+    talk.read("src/parser.py", "def parse_rows(text):\n    return text\n\ndef unused_thing():\n    1")
     talk.run("make test", "Exit code 2\nNameError: name 'limit' is not defined", failed=True)
     words = "The limit has to be passed on. Let me do that."
     talk.edit("src/parser.py", "parse_rows(text)", "parse_rows(text, row_limit)", words=words)

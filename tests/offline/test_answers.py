@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from offline.offline_project import Project, Talk, first_calls, said
 
-from sevenfold.core.messages import (
-    Image,
-    Message,
-    Opaque,
-    Text,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Image, Message, Opaque, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply
 
@@ -31,16 +22,8 @@ def reading(name: str, text: str, id: str = "t1") -> tuple[Message, Message]:
     [
         ("Our codename is bluebird.", "what is the codename?", "Our codename is bluebird."),
         ("We settled on port 8443.", "which port did we choose?", "We settled on port 8443."),
-        (
-            "Anna owns billing. Bob owns search.",
-            "who owns search?",
-            "Bob owns search.",
-        ),
-        (
-            "The release moves to 5 May.",
-            "what did I say about the release?",
-            "The release moves to 5 May.",
-        ),
+        ("Anna owns billing. Bob owns search.", "who owns search?", "Bob owns search."),
+        ("The release moves to 5 May.", "what did I say about the release?", "The release moves to 5 May."),
         (
             "Databases are backed up nightly.",
             "when is the database backed up?",

@@ -20,11 +20,7 @@ from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import RULES, EngineRules, make_reply
 
 KINDS = "Starts an agent.\n\nTypes:\n- general-purpose: anything\n- explorer: looks things up\n"
-TOOLS: dict[str, Json] = {
-    **ALL_TOOLS,
-    "Agent": {"type": "object"},
-    "SendMessage": {"type": "object"},
-}
+TOOLS: dict[str, Json] = {**ALL_TOOLS, "Agent": {"type": "object"}, "SendMessage": {"type": "object"}}
 GENERAL = "general-purpose"
 
 
@@ -59,16 +55,10 @@ AGENTS: list[tuple[str, dict[str, Any]]] = [
         "start a teammate called scout to read README.md",
         {"prompt": "read README.md", "name": "scout", "teammate": True},
     ),
-    (
-        "ask an agent in its own worktree to run `make`",
-        {"prompt": "run `make`", "isolation": "worktree"},
-    ),
+    ("ask an agent in its own worktree to run `make`", {"prompt": "run `make`", "isolation": "worktree"}),
     ('ask an agent to "read a.py. Then count it."', {"prompt": "read a.py. Then count it."}),
     ("让一个代理查找 TODO", {"prompt": "查找 TODO"}),
-    (
-        "请让 explorer 代理在 src 中查找 TODO",
-        {"prompt": "在 src 中查找 TODO", "subagent_type": "explorer"},
-    ),
+    ("请让 explorer 代理在 src 中查找 TODO", {"prompt": "在 src 中查找 TODO", "subagent_type": "explorer"}),
     ("在后台运行 `make test`", {"prompt": "运行 `make test`", "run_in_background": True}),
     ("分叉：读取 till.py", {"prompt": "读取 till.py", "subagent_type": "fork"}),
     (
@@ -298,9 +288,7 @@ def test_a_fork_knows_what_was_said_before_it() -> None:
 
 def test_a_fork_on_the_wire_does_the_same() -> None:
     talk = forked("read config.toml")
-    content = [
-        {"role": m.role, "content": [_wire(block) for block in m.content]} for m in talk.messages
-    ]
+    content = [{"role": m.role, "content": [_wire(block) for block in m.content]} for m in talk.messages]
 
     blocks = encode_reply({"messages": content, "tools": [{"name": "Read"}, {"name": "Agent"}]})
 
@@ -336,9 +324,7 @@ STATUS: list[tuple[str, Json, str]] = [
 
 
 @pytest.mark.parametrize(("name", "args", "said"), STATUS, ids=[said for *_, said in STATUS])
-def test_the_status_says_in_three_to_five_words_what_is_done(
-    name: str, args: Json, said: str
-) -> None:
+def test_the_status_says_in_three_to_five_words_what_is_done(name: str, args: Json, said: str) -> None:
     use = ToolUse("t1", name, args)
     before = (user("go"), assistant(use), Message("user", (ToolResult("t1", "text"),)))
     directive = user(write_directive("status", "s-1", "What is being done?"))
@@ -353,7 +339,5 @@ def test_the_status_of_what_has_not_begun_or_is_done() -> None:
     directive = user(write_directive("status", "s-1", "What is being done?"))
     begun = (user("go"), assistant(Text("It is done.")))
 
-    assert make_reply(OfflineConversation((user("go"), directive))) == (
-        Text("Beginning with the task"),
-    )
+    assert make_reply(OfflineConversation((user("go"), directive))) == (Text("Beginning with the task"),)
     assert make_reply(OfflineConversation((*begun, directive))) == (Text("Writing up the results"),)

@@ -71,9 +71,7 @@ async def test_a_reply_without_tools_ends_the_turn() -> None:
 async def test_a_stream_can_be_stopped_between_two_pieces() -> None:
     got: list[object] = []
     with anyio.CancelScope() as scope:
-        async with aclosing(
-            OfflineEngine().stream(Request(FRAME, view_of(user("hello"))))
-        ) as stream:
+        async with aclosing(OfflineEngine().stream(Request(FRAME, view_of(user("hello"))))) as stream:
             async for item in stream:
                 got.append(item)
                 scope.cancel()
@@ -182,12 +180,7 @@ def test_a_request_body_is_answered_like_a_request() -> None:
                 "role": "assistant",
                 "content": [
                     {"type": "text", "text": "Reading"},
-                    {
-                        "type": "tool_use",
-                        "id": "t1",
-                        "name": "Read",
-                        "input": {"file_path": "a.py"},
-                    },
+                    {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.py"}},
                 ],
             },
             {
@@ -258,15 +251,11 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
     max_leaves=20,
 )
-MESSAGES = st.lists(
-    st.fixed_dictionaries({"role": WORDS | VALUES, "content": VALUES}) | VALUES, max_size=5
-)
+MESSAGES = st.lists(st.fixed_dictionaries({"role": WORDS | VALUES, "content": VALUES}) | VALUES, max_size=5)
 
 
 @given(
-    st.fixed_dictionaries(
-        {}, optional={"messages": MESSAGES | VALUES, "tools": VALUES, "system": VALUES}
-    )
+    st.fixed_dictionaries({}, optional={"messages": MESSAGES | VALUES, "tools": VALUES, "system": VALUES})
 )
 def test_no_body_breaks_it(body: Json) -> None:
     blocks = encode_reply(body)

@@ -304,14 +304,8 @@ async def test_what_it_writes_passes_every_check_of_the_layer(tmp_path: Path) ->
 
     assert await looked(
         "2026-11-03", "I live in Berlin. Always answer in German.", "上线时间定在下周五"
-    ) == [
-        "Always answer in German.",
-        "The user lives in Berlin.",
-        "上线时间定在2026-11-13。",
-    ]
+    ) == ["Always answer in German.", "The user lives in Berlin.", "上线时间定在2026-11-13。"]
     assert await looked("2026-11-04", "I live in Berlin.") == []
-    assert await looked("2026-11-05", "Hi! I live in Munich now.") == [
-        "The user lives in Munich now."
-    ]
+    assert await looked("2026-11-05", "Hi! I live in Munich now.") == ["The user lives in Munich now."]
     assert len(learner.store.topics()) == 3
     assert learner.store.index_text().count("](") == 3

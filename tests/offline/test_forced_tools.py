@@ -28,13 +28,7 @@ BOOK: Json = {
         "$defs": {"address": ADDRESS},
     },
 }
-SMALLEST = {
-    "kind": "single",
-    "nights": 2,
-    "where": {"city": "text"},
-    "guests": ["text"],
-    "late": False,
-}
+SMALLEST = {"kind": "single", "nights": 2, "where": {"city": "text"}, "guests": ["text"], "late": False}
 TOOLS = [{"name": n, "input_schema": s} for n, s in ALL_TOOLS.items()]
 
 

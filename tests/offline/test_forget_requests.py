@@ -179,9 +179,7 @@ def test_a_log_that_others_began_is_read_and_only_added_to() -> None:
     ],
 )
 def test_a_wish_for_all_work_is_feedback_and_a_date_is_of_the_project(said: str, type: str) -> None:
-    conversation = OfflineConversation(
-        (user(make_context_message("Date: 2026-11-03").text), user(said))
-    )
+    conversation = OfflineConversation((user(make_context_message("Date: 2026-11-03").text), user(said)))
     [one] = extract_facts(find_typed_sentences(conversation, 0, 2))
 
     assert one.type == type

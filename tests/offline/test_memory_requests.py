@@ -53,12 +53,7 @@ def test_the_folder_is_the_one_that_the_rules_of_memory_name() -> None:
             "feedback",
             "we never mock the database in tests",
         ),
-        (
-            "Remember: use tabs, not spaces",
-            "use-tabs-not-spaces.md",
-            "feedback",
-            "use tabs, not spaces",
-        ),
+        ("Remember: use tabs, not spaces", "use-tabs-not-spaces.md", "feedback", "use tabs, not spaces"),
         (
             "please don't forget to run make lint before pushing",
             "run-make-lint-before-pushing.md",
@@ -115,10 +110,7 @@ def test_the_reason_that_follows_belongs_to_it() -> None:
     )
 
     assert topic.description == "we never mock the database."
-    assert topic.body.splitlines()[1:] == [
-        "Why: it broke in 2024.",
-        "How to apply: use the container.",
-    ]
+    assert topic.body.splitlines()[1:] == ["Why: it broke in 2024.", "How to apply: use the container."]
 
 
 def test_a_request_that_follows_is_done_and_not_remembered() -> None:
@@ -167,9 +159,7 @@ def test_a_key_does_not_become_part_of_a_file_name() -> None:
         block
         for block in make_reply(
             OfflineConversation(
-                (user("remember that the key is AKIAIOSFODNN7EXAMPLZ for deploys"),),
-                ALL_TOOLS,
-                SYSTEM,
+                (user("remember that the key is AKIAIOSFODNN7EXAMPLZ for deploys"),), ALL_TOOLS, SYSTEM
             )
         )
         if isinstance(block, ToolUse)
@@ -192,12 +182,8 @@ def test_what_the_guard_refuses_is_told_and_not_tried_again() -> None:
 
 
 def test_the_same_subject_is_the_same_file() -> None:
-    assert (
-        kept("remember that the staging port is 1").file != kept("remember we use tabs here").file
-    )
-    assert (
-        kept("Remember that the staging port is 1").file == kept("remember: staging port is 1").file
-    )
+    assert kept("remember that the staging port is 1").file != kept("remember we use tabs here").file
+    assert kept("Remember that the staging port is 1").file == kept("remember: staging port is 1").file
 
 
 @pytest.mark.anyio

@@ -44,12 +44,9 @@ def test_every_section_is_filled_with_what_was_said_and_done() -> None:
         "- “Rewrite src/parser.py so that parse_rows takes a limit, and never touch LICENSE.”\n"
         "- “No, the limit must be called most, instead of row_limit.”"
     )
-    assert notes["Files and functions"] == (
-        "- src/parser.py (changed 1×, read 1×): row_limit, parse_rows"
-    )
+    assert notes["Files and functions"] == ("- src/parser.py (changed 1×, read 1×): row_limit, parse_rows")
     assert notes["Workflow"] == (
-        "- `make test` ×2 worked: 12 passed\n"
-        "- `grep -rn row_limit src` worked: src/parser.py:1: row_limit"
+        "- `make test` ×2 worked: 12 passed\n- `grep -rn row_limit src` worked: src/parser.py:1: row_limit"
     )
     assert "`make test` gave: Exit code 2 NameError" in notes["Errors and corrections"]
     assert "(it worked later)" in notes["Errors and corrections"]
@@ -65,18 +62,14 @@ def test_every_section_is_filled_with_what_was_said_and_done() -> None:
 def test_names_that_came_up_more_than_once_are_told_once_and_names_in_output_never() -> None:
     talk = working()
     for pattern in ("shared_cursor|row_limit", "shared_cursor only_once"):
-        talk.call(
-            "Grep", "only_in_output another_one", pattern=pattern, output_mode="files_with_matches"
-        )
+        talk.call("Grep", "only_in_output another_one", pattern=pattern, output_mode="files_with_matches")
     for n in range(3):
         talk.read(f"{n}.txt")
     notes = edited(FORM.template, talk.noted())
 
     assert titled(notes)["Codebase and system documentation"] == f"- {CAME_UP}shared_cursor"
     assert "row_limit" in notes
-    assert not any(
-        name in notes for name in ("only_in_output", "only_once:", "files_with_matches,")
-    )
+    assert not any(name in notes for name in ("only_in_output", "only_once:", "files_with_matches,"))
 
 
 def test_what_the_user_says_in_chinese_is_kept_and_a_correction_is_known() -> None:
@@ -115,9 +108,7 @@ def test_a_later_update_changes_only_the_lines_that_changed() -> None:
     changed = [title for title in TITLES if before[title] != after[title]]
     assert changed == ["Current state", "Workflow"]
     assert len(edits) == len(changed)
-    [workflow] = [
-        e for e in edits if "make lint" in e.input["new_string"] and "`" in e.input["new_string"]
-    ]
+    [workflow] = [e for e in edits if "make lint" in e.input["new_string"] and "`" in e.input["new_string"]]
     assert "make test" not in workflow.input["old_string"]
 
 
@@ -138,9 +129,7 @@ def test_notes_outlive_the_messages_they_were_taken_from() -> None:
     before, after = titled(notes), titled(edited(notes, later.noted(notes)))
 
     assert after["Session title"] == before["Session title"]
-    assert (
-        after["Task specification"] == before["Task specification"] + "\n- “Now the docs, please.”"
-    )
+    assert after["Task specification"] == before["Task specification"] + "\n- “Now the docs, please.”"
     assert after["Workflow"] == before["Workflow"]
     assert after["Errors and corrections"] == before["Errors and corrections"]
     assert after["Files and functions"].splitlines() == [
@@ -199,9 +188,7 @@ def test_all_that_was_said_is_there_and_too_much_of_it_is_cut_in_the_middle_alik
     for n in range(40):
         talk.say(f"Number {n} begins. " + f"middle {n} " * 60 + f"and {n} ends.")
     whole = titled(edited(FORM.template, talk.noted()))["Task specification"]
-    tight = titled(edited(FORM.template, talk.noted(limits=NotesLimits(700, 4_000))))[
-        "Task specification"
-    ]
+    tight = titled(edited(FORM.template, talk.noted(limits=NotesLimits(700, 4_000))))["Task specification"]
 
     cut = [len(line) for line in whole.splitlines()]
     assert len(cut) == 40
@@ -213,14 +200,10 @@ def test_all_that_was_said_is_there_and_too_much_of_it_is_cut_in_the_middle_alik
     assert estimate_tokens(tight) <= 700
 
 
-TEXTS = st.text(
-    st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=400
-) | st.sampled_from(
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=400) | st.sampled_from(
     ["# Worklog", "- x", "</notes>", "# Current state\n_What", "a_name " * 200, "`x` worked", "“"]
 )
-EVENTS = st.lists(
-    st.tuples(st.sampled_from(["say", "answer", "run", "read", "edit"]), TEXTS), max_size=25
-)
+EVENTS = st.lists(st.tuples(st.sampled_from(["say", "answer", "run", "read", "edit"]), TEXTS), max_size=25)
 
 
 @settings(max_examples=80)
@@ -302,8 +285,7 @@ def test_over_the_wire_the_edits_are_the_same() -> None:
 def test_the_same_conversation_gives_the_same_bytes_in_every_process() -> None:
     here = Path(__file__).parents[1]
     code = (
-        "from offline.talk import working; w = working();"
-        "print(w.noted(), w.summary(), w.summary(room=500))"
+        "from offline.talk import working; w = working();print(w.noted(), w.summary(), w.summary(room=500))"
     )
     printed = {
         subprocess.run(
@@ -322,17 +304,11 @@ def test_the_same_conversation_gives_the_same_bytes_in_every_process() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("window", [16_000, 200_000])
-async def test_the_keeper_of_notes_takes_its_edits_again_and_again(
-    tmp_path: Path, window: int
-) -> None:
+async def test_the_keeper_of_notes_takes_its_edits_again_and_again(tmp_path: Path, window: int) -> None:
     talk = Noting(tmp_path)
     engine = OfflineEngine(window)
     forks = ForkRunner(
-        lambda: engine,
-        NoAccounts(),
-        talk.clock,
-        talk.events.append,
-        lambda: Thresholds.of(window, 8_000),
+        lambda: engine, NoAccounts(), talk.clock, talk.events.append, lambda: Thresholds.of(window, 8_000)
     )
     keeping = NotesUpdater(talk.book, forks, lambda: engine.capabilities, talk.events.append)
     seen: list[str] = []

@@ -63,9 +63,7 @@ def test_a_question_is_answered_from_what_was_piped_in() -> None:
 
 
 def test_the_tag_in_the_middle_of_a_sentence_is_only_a_word() -> None:
-    assert first_calls("run echo <stdin> </stdin>") == [
-        ("Bash", {"command": "echo <stdin> </stdin>"})
-    ]
+    assert first_calls("run echo <stdin> </stdin>") == [("Bash", {"command": "echo <stdin> </stdin>"})]
 
 
 def test_a_block_of_its_own_is_data_too() -> None:

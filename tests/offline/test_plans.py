@@ -182,11 +182,7 @@ def test_a_client_that_rewrites_the_calls_does_not_make_the_engine_loop() -> Non
 
 def test_a_call_that_lost_its_neighbour_is_not_made_again() -> None:
     done = ToolUse("t1", "Read", {"file_path": "a.py"})
-    messages = (
-        user("open a.py and b.py"),
-        assistant(done),
-        Message("user", (ToolResult("t1", "1\tx"),)),
-    )
+    messages = (user("open a.py and b.py"), assistant(done), Message("user", (ToolResult("t1", "1\tx"),)))
     blocks = make_reply(OfflineConversation(messages, {"Read": {}}))
     assert [b.input for b in blocks if isinstance(b, ToolUse)] == [{"file_path": "b.py"}]
 
@@ -194,8 +190,7 @@ def test_a_call_that_lost_its_neighbour_is_not_made_again() -> None:
 def test_a_tool_that_is_not_offered_is_named() -> None:
     text = said(user("run make"), Read={})
     assert (
-        text
-        == "I cannot do this here: Bash `make` needs the tool Bash, which this request does not offer."
+        text == "I cannot do this here: Bash `make` needs the tool Bash, which this request does not offer."
     )
 
 

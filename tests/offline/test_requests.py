@@ -149,10 +149,7 @@ def test_a_file_is_read_and_then_edited(
 
 def test_two_files_are_read_side_by_side() -> None:
     for text in ("open a.py and b.py", "read a.py, b.py", "打开 a.py 和 b.py"):
-        assert first_calls(text) == [
-            ("Read", {"file_path": "a.py"}),
-            ("Read", {"file_path": "b.py"}),
-        ]
+        assert first_calls(text) == [("Read", {"file_path": "a.py"}), ("Read", {"file_path": "b.py"})]
 
 
 def test_some_lines_of_a_file_are_read() -> None:

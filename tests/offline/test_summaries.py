@@ -61,9 +61,7 @@ def test_all_nine_sections_say_what_was_said_and_done() -> None:
     assert "- The limit has to be passed on." in of(SOLVING)
     assert "- `make test` ×2 worked: 12 passed" in of(SOLVING)
     assert of(SAID).count("<said>") == 2
-    assert of(PENDING) == (
-        "- Not answered yet: “No, the limit must be called most, instead of row_limit.”"
-    )
+    assert of(PENDING) == ("- Not answered yet: “No, the limit must be called most, instead of row_limit.”")
     assert "- Called last: Edit src/parser.py; make test; grep -rn row_limit src" in of(CURRENT)
     assert of(NEXT) == "- Go on with “No, the limit must be called most, instead of row_limit.”"
 
@@ -80,9 +78,7 @@ def test_after_an_answer_nothing_is_pending() -> None:
 def test_a_conversation_in_chinese_is_retold_in_its_own_words() -> None:
     talk = Talk()
     talk.say("请重写解析器,不要改动 LICENSE 文件。")
-    talk.edit(
-        "src/解析.py", "甲", "乙 parse_rows", words="参数 parse_rows 需要一个上限。让我来改。"
-    )
+    talk.edit("src/解析.py", "甲", "乙 parse_rows", words="参数 parse_rows 需要一个上限。让我来改。")
     talk.answer("已经改好了。")
     text = talk.summary()
 
@@ -241,23 +237,17 @@ def test_on_the_wire_what_a_compaction_left_is_not_a_request(tag: str) -> None:
 
 def test_over_the_wire_it_says_the_same() -> None:
     talk = working()
-    blocks = talk.on_the_wire(
-        "compact", format_directive("Summarise all of the conversation above.")
-    )
+    blocks = talk.on_the_wire("compact", format_directive("Summarise all of the conversation above."))
 
     assert blocks == [{"type": "text", "text": talk.summary()}]
 
 
 # --- bounds ---------------------------------------------------------------------------------------------
 
-TEXTS = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0"), max_size=600
-) | st.sampled_from(
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=600) | st.sampled_from(
     ["## 9. Next step", "</summary>", "<summary>", "a_name " * 300, "x" * 5_000, "甲" * 2_000]
 )
-EVENTS = st.lists(
-    st.tuples(st.sampled_from(["say", "answer", "run", "read", "edit"]), TEXTS), max_size=40
-)
+EVENTS = st.lists(st.tuples(st.sampled_from(["say", "answer", "run", "read", "edit"]), TEXTS), max_size=40)
 
 
 @settings(max_examples=80)

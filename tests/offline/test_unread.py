@@ -23,17 +23,13 @@ class Careful(Project):
         self._check(file_path, "overwriting")
         return super()._write(file_path, content)
 
-    def _edit(
-        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
-    ) -> str:
+    def _edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:
         self._check(file_path, "editing")
         return super()._edit(file_path, old_string, new_string, replace_all)
 
     def _check(self, name: str, doing: str) -> None:
         if name in self.files and name not in self.read:
-            raise LookupError(
-                f"{name} has not been read in this session; Read it before {doing} it"
-            )
+            raise LookupError(f"{name} has not been read in this session; Read it before {doing} it")
 
 
 class Unreadable(Careful):

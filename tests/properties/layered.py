@@ -11,24 +11,9 @@ from typing import Final
 
 from kit import extends
 
-from sevenfold.core.events import (
-    Added,
-    CacheBroke,
-    Cleared,
-    Declined,
-    Event,
-    Failed,
-    Notice,
-    Sending,
-)
+from sevenfold.core.events import Added, CacheBroke, Cleared, Declined, Event, Failed, Notice, Sending
 from sevenfold.core.messages import THOUGHTS, Block, Message, Text, ToolResult
-from sevenfold.core.request import (
-    TTL_SECONDS,
-    Request,
-    encode_prefix,
-    encode_view,
-    has_paired_tools,
-)
+from sevenfold.core.request import TTL_SECONDS, Request, encode_prefix, encode_view, has_paired_tools
 from sevenfold.core.tokens import MessageSize, Usage
 from sevenfold.core.transcript import Edit, Id, Pin, View
 from sevenfold.layers.l1_tool_results.preview import parse_envelope
@@ -36,9 +21,7 @@ from sevenfold.layers.l2_microcompaction.candidates import CLEARED
 from sevenfold.storage.results import encode_content as stored_form
 from sevenfold.streaming import INTERRUPTED
 
-MARKER: Final = re.compile(
-    re.escape(CLEARED) + r"[\d,]+ tokens, kept in (.*) lines (\d+)-(\d+)[])]"
-)
+MARKER: Final = re.compile(re.escape(CLEARED) + r"[\d,]+ tokens, kept in (.*) lines (\d+)-(\d+)[])]")
 DELETED: Final = re.compile(r"^- .*: (/.*/([^/]+)\.(?:txt|json))$", re.M)
 REGISTERED: Final = (["announced", "told", "written"], ["announced", "told", "perhaps"])
 Content = str | tuple[Block, ...]

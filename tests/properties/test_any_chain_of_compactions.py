@@ -99,9 +99,7 @@ class Chain:
 
     def __post_init__(self) -> None:
         self.rng, self.clock, self.calls = random.Random(self.seed), FakeClock(), 0
-        self.able = Capabilities(
-            window=self.window, binds_thinking=self.binds, server_compaction=True
-        )
+        self.able = Capabilities(window=self.window, binds_thinking=self.binds, server_compaction=True)
         self.log = Transcript(self.clock.now, self.lines.append)
         self.log.add(user("<context>\nWorking folder: /src\n</context>"), by="session")
         self.begun, self.spent = False, Usage()
@@ -109,9 +107,7 @@ class Chain:
 
     def turn(self, *layers: Fit) -> Turn:
         model = ScriptedModel((), self.able)
-        made = make(
-            model, Layers(fit=layers), events=self.events, transcript=self.log, clock=self.clock
-        )
+        made = make(model, Layers(fit=layers), events=self.events, transcript=self.log, clock=self.clock)
         made.frame = add_requested_compaction(made.frame, self.able)
         return made
 
@@ -181,10 +177,7 @@ class Chain:
         match rung:
             case "resume":
                 whole = b"".join(self.lines)
-                before, self.log = (
-                    self.log,
-                    Transcript.load(whole, self.clock.now, self.lines.append),
-                )
+                before, self.log = (self.log, Transcript.load(whole, self.clock.now, self.lines.append))
                 assert self.log.view == before.view
             case "expand":
                 for by, put_back in (("Snip", snip.expand_snip), ("Collapse", self.expanded)):
@@ -205,9 +198,7 @@ class Chain:
         id = self.rng.choice(typed or [self.log.view[0].id])
         first, last = (id, None) if rung == "from" else (None, id)
         trigger = rung.replace(" ", "_")
-        handed = await layer.compact(
-            turn.request, turn.pressure(), trigger=trigger, first=first, last=last
-        )
+        handed = await layer.compact(turn.request, turn.pressure(), trigger=trigger, first=first, last=last)
         turn.append("Compaction", handed)
 
     def layer(self, rung: str) -> Fit:
@@ -217,11 +208,7 @@ class Chain:
             "large summary": [summary("x" * 6 * self.window)],
         }
         self.written = replies.get(rung, [])
-        simple: dict[str, Callable[..., Fit]] = {
-            "snip": Snip,
-            "collapse": Collapse,
-            "digest": Digest,
-        }
+        simple: dict[str, Callable[..., Fit]] = {"snip": Snip, "collapse": Collapse, "digest": Digest}
         if rung in simple:
             return simple[rung](*self.known)
         if rung == "pay out":
@@ -237,9 +224,7 @@ class Chain:
             return [make_context_message("notes.md as it is now")] if room > 100 else []
 
         digest = Digest(*self.known)
-        return Compaction(
-            self.fork, digest, *self.known, restore=restore, fidelity=lambda gone, there: 0.5
-        )
+        return Compaction(self.fork, digest, *self.known, restore=restore, fidelity=lambda gone, there: 0.5)
 
     async def fork(self, request: Request, directive: Message, **options: Any) -> ForkReply:
         if not self.written:
@@ -288,9 +273,7 @@ def check(chain: Chain, tokens: int, entries: list[Entry], rung: str) -> None:
     assert has_paired_tools(view)
     declined = any(isinstance(event, Declined) for event in chain.events)
     assert not declined or (rung == "expand" and chain.binds), "a loop may need its thinking"
-    assert [s.text for s in collect_facts(view, view.marks).said] == chain.said, (
-        "on record, in order"
-    )
+    assert [s.text for s in collect_facts(view, view.marks).said] == chain.said, "on record, in order"
     the_words_are_there(chain)
     acted = [event for event in chain.events if isinstance(event, Compacted)]
     edited = [e for e in log.entries[len(entries) :] if isinstance(e.what, Replace)]

@@ -15,16 +15,7 @@ from kit import extends, make
 
 from sevenfold.core.errors import Overloaded, PromptTooLong, SevenfoldError
 from sevenfold.core.events import Added, Event
-from sevenfold.core.messages import (
-    THOUGHTS,
-    Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import THOUGHTS, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Request, find_open_uses, has_paired_tools
 from sevenfold.core.tokens import Pressure, Usage
@@ -43,8 +34,7 @@ def random_reply(rng: random.Random, n: int) -> Line:
     uses: tuple[ToolUse, ...] = ()
     if kind == "tools":
         uses = tuple(
-            ToolUse(f"u{n}_{i}", rng.choice(["Read", "Write"]), {"n": i})
-            for i in range(rng.randint(1, 3))
+            ToolUse(f"u{n}_{i}", rng.choice(["Read", "Write"]), {"n": i}) for i in range(rng.randint(1, 3))
         )
     said = assistant(*thinking, Text(f"reply {n}"), *uses)
     return Reply(said, Usage(input=100 + n * 10, output=5), "tool_use" if uses else "end_turn")

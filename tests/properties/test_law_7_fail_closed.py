@@ -23,38 +23,16 @@ OURS = ".memory"
 PARTS = (
     *(".", "..", "...", "~", "a", "a.md", "b.md", "team", "MEMORY.md", "notes.txt", ".git", "logs"),
     *("out", "out.md", "loop", "loop.md", "gone.md", "up", "file.md", "a.md\n", "-", "*", "$HOME"),
-    *(
-        "\u00e9.md",
-        "e\u0301.md",
-        "\uff0e\uff0e",
-        "\u2024\u2024",
-        "..\u200b",
-        "\u202egpj.md",
-        " .. ",
-    ),
+    *("\u00e9.md", "e\u0301.md", "\uff0e\uff0e", "\u2024\u2024", "..\u200b", "\u202egpj.md", " .. "),
     *("%2e%2e", "..%2f..", "..\\..", "CON", "x" * 300, "a.md/", "\0", "a\0.md", "\udcff.md"),
 )
-STARTS = (
-    "",
-    "/",
-    "//",
-    "~/",
-    "./",
-    "../",
-    "{memory}/",
-    "{project}/",
-    "{outside}/",
-    "{link}/",
-    "file:",
-)
+STARTS = ("", "/", "//", "~/", "./", "../", "{memory}/", "{project}/", "{outside}/", "{link}/", "file:")
 PATHS = st.builds(
     lambda start, parts: start + "/".join(parts),
     st.sampled_from(STARTS),
     st.lists(st.sampled_from(PARTS), min_size=1, max_size=5),
 )
-CALLS = st.lists(
-    st.tuples(st.sampled_from(("Write", "Edit", "Bash")), PATHS), max_size=40, min_size=15
-)
+CALLS = st.lists(st.tuples(st.sampled_from(("Write", "Edit", "Bash")), PATHS), max_size=40, min_size=15)
 
 
 class Place:

@@ -20,16 +20,7 @@ from properties.layered import Content, Counting, Laws
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import Overloaded, PromptTooLong, StepLimitReached
-from sevenfold.core.messages import (
-    Image,
-    Json,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Image, Json, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.tokens import Thresholds
@@ -130,9 +121,7 @@ class Life:
         self.numbers_calls = rng.random() < 0.25 and not self.able.edits_cache
         """Some models count the calls of each reply from one, so that ids come again and again."""
         ttl: Ttl = rng.choice(["5m", "1h"])
-        self.frame = Frame(
-            rng.choice(["claude-opus-4-5", "nobody-knows"]), ("rules " * 400,), ttl=ttl
-        )
+        self.frame = Frame(rng.choice(["claude-opus-4-5", "nobody-knows"]), ("rules " * 400,), ttl=ttl)
         self.limits, self.micro = self._settings(), self._micro()
         self.counting, self.names = Counting(), iter(range(10**9))
         self.file = self.folder / "conversation.jsonl"
@@ -282,10 +271,7 @@ def lived(seed: int) -> Life:
     with TemporaryDirectory() as folder:
         life = Life(seed, Path(folder))
         anyio.run(life.live)
-        stored, here = (
-            Transcript.load(life.file.read_bytes(), life.clock.now).view,
-            life.transcript.view,
-        )
+        stored, here = (Transcript.load(life.file.read_bytes(), life.clock.now).view, life.transcript.view)
         assert (list(stored), stored.pins) == (list(here), here.pins), "the log holds all there is"
         assert msgspec.json.encode(stored.marks) == msgspec.json.encode(here.marks)
         life.laws.shows_what_is_there(here)

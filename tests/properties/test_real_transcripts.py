@@ -45,9 +45,7 @@ def _resumes_to_the_same_bytes(t: Transcript, disk: list[bytes]) -> None:
         fresh = Transcript(lambda: 0.0)
         for entry in t.entries[: len(again.entries)]:
             fresh.add(entry.what, by=entry.by)
-        assert encode_prefix(Request(FRAME, again.view)) == encode_prefix(
-            Request(FRAME, fresh.view)
-        )
+        assert encode_prefix(Request(FRAME, again.view)) == encode_prefix(Request(FRAME, fresh.view))
         assert again.view.tokens == fresh.view.tokens
 
 

@@ -111,12 +111,10 @@ KINDS = [
     "fork",
     "peek",
 ]
-OPS = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(0, 40), st.integers(0, 40)), max_size=45
-)
+OPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 40), st.integers(0, 40)), max_size=45)
 
 
-def apply(t: Transcript, op: str, a: Id, b: Id) -> None:  # noqa: C901 - one line per kind of record
+def apply(t: Transcript, op: str, a: Id, b: Id) -> None:
     n = len(t.entries)
     if op == "say":
         t.add(user(f"message {n} " * (n % 5 + 1)))
@@ -150,9 +148,7 @@ def apply(t: Transcript, op: str, a: Id, b: Id) -> None:  # noqa: C901 - one lin
 
 @settings(max_examples=300)
 @given(OPS)
-def test_the_incremental_view_is_the_naive_one_whatever_happens(
-    ops: list[tuple[str, int, int]],
-) -> None:
+def test_the_incremental_view_is_the_naive_one_whatever_happens(ops: list[tuple[str, int, int]]) -> None:
     disk: list[bytes] = []
     t = Transcript(lambda: 0.0, disk.append)
     handed_out: list[tuple[View, list[Any]]] = []
@@ -163,9 +159,7 @@ def test_the_incremental_view_is_the_naive_one_whatever_happens(
 
         assert [(p.id, p.message) for p in t.view] == naive(t.entries)
         assert t.view.size == sum((measure_message(p.message) for p in t.view), MessageSize())
-        assert [p for p in t.view.pins if t.view.where(p.after) is not None] == naive_pins(
-            t.entries
-        )
+        assert [p for p in t.view.pins if t.view.where(p.after) is not None] == naive_pins(t.entries)
         assert encode_view(t.view) == [encode_message(m) for m in t.view.messages]
 
     assert all(list(view) == was for view, was in handed_out), "a view handed out changed"
@@ -239,9 +233,7 @@ def test_a_request_read_back_from_disk_is_the_same_bytes(ops: list[tuple[str, in
         apply(t, op, min(x, y) % (n + 1), max(x, y) % (n + 1))
     again = Transcript.load(b"".join(disk), lambda: 0.0)
 
-    assert encode_prefix(Request(Frame("m"), again.view)) == encode_prefix(
-        Request(Frame("m"), t.view)
-    )
+    assert encode_prefix(Request(Frame("m"), again.view)) == encode_prefix(Request(Frame("m"), t.view))
 
 
 JSON = st.recursive(

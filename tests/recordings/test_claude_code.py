@@ -51,9 +51,7 @@ def said(uuid: str, parent: str | None, content: Any, **fields: Any) -> Json:
     return record("user", uuid, parent, message={"role": "user", "content": content}, **fields)
 
 
-def piece(
-    uuid: str, parent: str | None, id: str, block: Json, output: int = 1, **fields: Any
-) -> Json:
+def piece(uuid: str, parent: str | None, id: str, block: Json, output: int = 1, **fields: Any) -> Json:
     """One record of a reply: one block of it."""
     message = {
         "id": id,
@@ -86,9 +84,7 @@ def result(uuid: str, parent: str | None, id: str, content: Any = "done", **fiel
 
 
 def encoded(*records: Json | bytes) -> bytes:
-    return b"".join(
-        (r if isinstance(r, bytes) else json.dumps(r).encode()) + b"\n" for r in records
-    )
+    return b"".join((r if isinstance(r, bytes) else json.dumps(r).encode()) + b"\n" for r in records)
 
 
 def read(*records: Json | bytes) -> RecordedSession:
@@ -113,11 +109,7 @@ def test_a_reply_in_pieces_is_one_reply_with_its_usage_counted_once() -> None:
     assert first.what == Reply(
         Message(
             "assistant",
-            (
-                Thinking("hm", "sig"),
-                Text("let me look"),
-                ToolUse("t1", "Bash", {"command": "ls"}),
-            ),
+            (Thinking("hm", "sig"), Text("let me look"), ToolUse("t1", "Bash", {"command": "ls"})),
         ),
         Usage(input=10, cache_write=200, cache_read=3000, output=77, cache_write_1h=50),
         "tool_use",
@@ -208,11 +200,7 @@ def test_the_chain_goes_on_through_records_that_say_nothing() -> None:
         record("attachment", "x1", "a1", attachment={"type": "file"}),
         said("u2", "x1", "more"),
     )
-    assert [(s.uuid, s.parent) for s in recorded.active] == [
-        ("u1", None),
-        ("a1", "u1"),
-        ("u2", "a1"),
-    ]
+    assert [(s.uuid, s.parent) for s in recorded.active] == [("u1", None), ("a1", "u1"), ("u2", "a1")]
     assert recorded.problems == ()
 
 
@@ -247,9 +235,7 @@ def test_a_compaction_is_a_replacement_of_all_before_it_by_the_summary() -> None
 
 
 @pytest.mark.parametrize("logical", ["not-in-this-file", None])
-def test_a_compaction_that_names_nothing_we_have_follows_the_line_before(
-    logical: str | None,
-) -> None:
+def test_a_compaction_that_names_nothing_we_have_follows_the_line_before(logical: str | None) -> None:
     recorded = read(
         said("u1", None, "long"),
         piece("a1", "u1", "m1", text("story")),
@@ -275,9 +261,7 @@ def test_messages_that_a_compaction_kept_stay_behind_the_summary() -> None:
 
 
 def test_a_summary_whose_boundary_was_lost_still_replaces() -> None:
-    recorded = read(
-        said("u1", None, "long"), b'{"type":"system","uu', SUMMARY, said("u2", "c1", "on")
-    )
+    recorded = read(said("u1", None, "long"), b'{"type":"system","uu', SUMMARY, said("u2", "c1", "on"))
     assert [m.text for m in convert_recording(recorded).view.messages] == ["In short: …", "on"]
     assert [p.line for p in recorded.problems] == [2]
 
@@ -324,30 +308,16 @@ def test_what_a_tool_noted_beside_its_result_is_understood() -> None:
         "<persisted-output>\nOutput too large (26.9KB). Full output saved to: /x/y.txt\n\n"
         "Preview (first 2KB):\n…\n</persisted-output>"
     )
-    pieces = [
-        piece(f"a{i}", None if i == 1 else f"a{i - 1}", "m1", use(f"t{i}", "T"))
-        for i in range(1, 8)
-    ]
+    pieces = [piece(f"a{i}", None if i == 1 else f"a{i - 1}", "m1", use(f"t{i}", "T")) for i in range(1, 8)]
     recorded = read(
         *pieces,
-        result(
-            "r1",
-            "a1",
-            "t1",
-            notes={"type": "text", "file": {"filePath": "/w/a.py", "content": "…"}},
-        ),
+        result("r1", "a1", "t1", notes={"type": "text", "file": {"filePath": "/w/a.py", "content": "…"}}),
         result("r2", "a2", "t2", notes={"filePath": "/w/b.py", "originalFile": None}),
         result("r3", "a3", "t3", envelope, notes={"stdout": envelope, "interrupted": True}),
-        result(
-            "r4", "a4", "t4", notes={"agentId": "ag", "totalTokens": 900, "status": "completed"}
-        ),
+        result("r4", "a4", "t4", notes={"agentId": "ag", "totalTokens": 900, "status": "completed"}),
         result("r5", "a5", "t5", "[Old tool result content cleared]", notes=[text("x")]),
         result("r6", "a6", "t6", notes={"filePath": 3}),
-        said(
-            "r7",
-            "a7",
-            [{"type": "tool_result", "tool_use_id": "t7", "content": "no", "is_error": True}],
-        ),
+        said("r7", "a7", [{"type": "tool_result", "tool_use_id": "t7", "content": "no", "is_error": True}]),
     )
     facts = recorded.results
     assert [facts[f"t{i}"].path for i in (1, 2, 6)] == ["/w/a.py", "/w/b.py", ""]
@@ -395,18 +365,13 @@ def test_replies_that_no_model_gave_are_told_apart() -> None:
     recorded = read(
         said("u0", None, "<caveat/>", isMeta=True),
         piece("a0", "u0", "x1", text("No response requested."), model="<synthetic>"),
-        piece(
-            "a1", "a0", "x2", text("API Error: 529"), model="<synthetic>", isApiErrorMessage=True
-        ),
+        piece("a1", "a0", "x2", text("API Error: 529"), model="<synthetic>", isApiErrorMessage=True),
         record(
             "system",
             "e1",
             "a1",
             subtype="api_error",
-            error={
-                "status": 529,
-                "error": {"error": {"type": "overloaded", "message": "Overloaded"}},
-            },
+            error={"status": 529, "error": {"error": {"type": "overloaded", "message": "Overloaded"}}},
             retryAttempt=2,
         ),
         said("u2", "e1", "again"),
@@ -476,11 +441,7 @@ def test_tools_that_reuse_their_ids_are_told_apart_by_what_they_follow() -> None
 
 
 def test_a_result_written_before_its_use_is_put_behind_it() -> None:
-    recorded = read(
-        said("u1", None, "go"),
-        result("r1", "a1", "t1"),
-        piece("a1", "u1", "m1", use("t1")),
-    )
+    recorded = read(said("u1", None, "go"), result("r1", "a1", "t1"), piece("a1", "u1", "m1", use("t1")))
     assert [s.uuid for s in recorded.active] == ["u1", "a1", "r1"]
     assert recorded.problems == ()
 
@@ -527,11 +488,7 @@ def test_blocks_of_kinds_nobody_knows_yet_survive() -> None:
 
 
 def test_what_follows_a_lost_line_is_taken_in_the_order_of_the_file() -> None:
-    recorded = read(
-        said("u1", None, "one"),
-        b'{"uuid":"a1", broken',
-        said("u2", "a1", "two"),
-    )
+    recorded = read(said("u1", None, "one"), b'{"uuid":"a1", broken', said("u2", "a1", "two"))
     assert words(recorded.active) == ["one", "two"]
     assert [p.line for p in recorded.problems] == [2, 3]
 
@@ -689,10 +646,7 @@ def test_results_given_as_blocks_or_as_nothing_are_results() -> None:
         result("r2", "a2", "t2", None),
     )
     message = convert_recording(recorded).view[1].message
-    assert message.results == (
-        ToolResult("t1", (Text("one"), Text("two"))),
-        ToolResult("t2", ""),
-    )
+    assert message.results == (ToolResult("t1", (Text("one"), Text("two"))), ToolResult("t2", ""))
 
 
 def test_an_unfinished_count_of_the_output_is_replaced_by_an_estimate_and_marked() -> None:

@@ -33,16 +33,12 @@ def test_all_of_them_load_without_a_problem(sessions: dict[str, RecordedSession]
 
 
 def test_every_block_of_them_is_known(sessions: dict[str, RecordedSession]) -> None:
-    blocks = [
-        b for s in sessions.values() for e in s.entries if e.message for b in e.message.content
-    ]
+    blocks = [b for s in sessions.values() for e in s.entries if e.message for b in e.message.content]
     assert len(blocks) > 15_000
     assert not any(isinstance(b, Opaque) for b in blocks)
 
 
-def test_their_compactions_and_clearings_are_all_there(
-    sessions: dict[str, RecordedSession],
-) -> None:
+def test_their_compactions_and_clearings_are_all_there(sessions: dict[str, RecordedSession]) -> None:
     compactions = [c for s in sessions.values() for c in s.compactions]
     assert len(compactions) == 30
     assert all(c.what.summary and c.what.tokens_before > 0 for c in compactions)  # type: ignore[union-attr]
@@ -53,9 +49,7 @@ def test_their_compactions_and_clearings_are_all_there(
     assert active == compactions
 
 
-def test_the_index_agrees_on_tool_uses_and_compactions(
-    sessions: dict[str, RecordedSession],
-) -> None:
+def test_the_index_agrees_on_tool_uses_and_compactions(sessions: dict[str, RecordedSession]) -> None:
     for row in json.loads((DATA / "index.json").read_bytes()):
         session = sessions[row["session"]]
         uses = sum(len(e.message.tool_uses) for e in session.entries if e.message)
@@ -69,9 +63,7 @@ def test_each_request_is_counted_once(sessions: dict[str, RecordedSession]) -> N
     for name, session in sessions.items():
         ids = [r.request_id for r in session.requests]
         assert len(ids) == len(set(ids)), name
-        assert all(
-            r.what.usage.prompt > 1_000 for r in session.requests if isinstance(r.what, Reply)
-        )
+        assert all(r.what.usage.prompt > 1_000 for r in session.requests if isinstance(r.what, Reply))
     assert sum(len(s.requests) for s in sessions.values()) == 4727
 
 

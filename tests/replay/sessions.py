@@ -32,12 +32,7 @@ def claude_code(rounds: int = 3, *, model: str = "claude-opus-4-5", usage: bool 
     records: list[Json] = [_claude("user", "u", None, 0, content="read the files")]
     parent, prompt = "u", 20_000
     for n in range(rounds):
-        use = {
-            "type": "tool_use",
-            "id": f"t{n}",
-            "name": "Read",
-            "input": {"file_path": f"/w/{n}.py"},
-        }
+        use = {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"file_path": f"/w/{n}.py"}}
         for part, block in enumerate(({"type": "text", "text": f"file {n}"}, use)):
             uuid = f"a{n}.{part}"
             used = _claude_usage(prompt, n) if usage else None
@@ -49,9 +44,7 @@ def claude_code(rounds: int = 3, *, model: str = "claude-opus-4-5", usage: bool 
         result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": body}
         records.append(_claude("user", f"r{n}", parent, 10 * n + 5, content=[result]))
         parent, prompt = f"r{n}", prompt + 900
-    end = _claude(
-        "assistant", "end", parent, 10 * rounds, content=[{"type": "text", "text": "done"}]
-    )
+    end = _claude("assistant", "end", parent, 10 * rounds, content=[{"type": "text", "text": "done"}])
     end["message"] |= {"id": "m-end", "model": model, "stop_reason": "end_turn"}
     end["message"]["usage"] = _claude_usage(prompt, rounds) if usage else None
     return jsonl([*records, end])
@@ -97,20 +90,11 @@ def codex(rounds: int = 2) -> bytes:
         seal = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
         records += [
             {"timestamp": stamp(at), "type": "response_item", "payload": seal},
-            _codex(
-                at,
-                "response_item",
-                type="function_call",
-                name="shell",
-                arguments=given,
-                call_id=call,
-            ),
+            _codex(at, "response_item", type="function_call", name="shell", arguments=given, call_id=call),
             _codex(at, "event_msg", type="token_count", info=_codex_info(n)),
             _codex(at, "event_msg", type="token_count", info=_codex_info(n)),
             _codex(at, "event_msg", type="exec_command_end", call_id=call, aggregated_output="x"),
-            _codex(
-                at + 1, "response_item", type="function_call_output", call_id=call, output=f"{n}.py"
-            ),
+            _codex(at + 1, "response_item", type="function_call_output", call_id=call, output=f"{n}.py"),
         ]
     said = [{"type": "output_text", "text": "two files"}]
     records += [
@@ -140,11 +124,7 @@ def _codex_info(n: int) -> Json:
 
 
 def messages() -> list[Json]:
-    call = {
-        "id": "c1",
-        "type": "function",
-        "function": {"name": "read", "arguments": '{"path": "a"}'},
-    }
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
     return [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": [{"type": "text", "text": "read a"}]},

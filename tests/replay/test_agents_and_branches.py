@@ -79,12 +79,7 @@ def test_the_file_of_a_sub_agent_says_whose_it_is(tmp_path: Path) -> None:
 
     done = replayed(tmp_path, side, "agent-ag-7.jsonl")
 
-    assert (done.agent, done.session, turns(done), done.agents) == (
-        "ag-7",
-        "a-claude-session",
-        2,
-        (),
-    )
+    assert (done.agent, done.session, turns(done), done.agents) == ("ag-7", "a-claude-session", 2, ())
 
 
 def test_a_file_of_several_sub_agents_is_replayed_whole(tmp_path: Path) -> None:

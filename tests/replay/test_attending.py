@@ -40,11 +40,7 @@ def looks(one: ReplayResult) -> int:
 
 @pytest.mark.parametrize(
     ("about", "charged"),
-    [
-        ({"interactive": True}, True),
-        ({"interactive": False}, False),
-        ({"agent": {"name": "x"}}, False),
-    ],
+    [({"interactive": True}, True), ({"interactive": False}, False), ({"agent": {"name": "x"}}, False)],
 )
 def test_only_where_a_person_talked_something_is_looked_for(
     about: dict[str, Any], charged: bool, tmp_path: Path
@@ -71,9 +67,7 @@ def test_a_file_that_does_not_say_is_charged_and_has_a_note(tmp_path: Path) -> N
 
 
 def test_nobody_talks_to_the_agent_of_another_session(tmp_path: Path) -> None:
-    lines = [
-        json.loads(line) | {"isSidechain": True} for line in sessions.claude_code().splitlines()
-    ]
+    lines = [json.loads(line) | {"isSidechain": True} for line in sessions.claude_code().splitlines()]
     alone = [line | {"agentId": "worker"} for line in lines]
 
     assert looks(replayed(tmp_path, sessions.claude_code()))

@@ -81,9 +81,7 @@ def test_a_warm_cache_that_is_lost_otherwise_was_not_lost_by_silence() -> None:
 
 # --- layer 1 ----------------------------------------------------------------------------------------------
 
-ONLY_FIRST = Switches(
-    micro_cost=False, micro_cache_edit=False, notes=False, compact=False, reactive=False
-)
+ONLY_FIRST = Switches(micro_cost=False, micro_cache_edit=False, notes=False, compact=False, reactive=False)
 
 
 def two_results(first: str, second: str) -> ReplayOutcome:

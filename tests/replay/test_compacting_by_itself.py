@@ -226,9 +226,7 @@ def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() ->
     assert warm.breaks == ()
 
 
-@pytest.mark.skipif(
-    not SESSIONS.is_dir(), reason="the shared sessions are not beside this checkout"
-)
+@pytest.mark.skipif(not SESSIONS.is_dir(), reason="the shared sessions are not beside this checkout")
 def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_little() -> None:
     path = sorted(SESSIONS.glob("08940314*.jsonl.gz"))[0]
     entries = convert_recording(read_session(path)).entries
@@ -248,9 +246,7 @@ def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_
     assert price
     quiet = drive_session(talk.entries, OURS, MODEL, price)
     learning = replace(
-        OURS,
-        flags=replace(OURS.flags, extraction=True),
-        extraction=ExtractionSettings(patient=False),
+        OURS, flags=replace(OURS.flags, extraction=True), extraction=ExtractionSettings(patient=False)
     )
     learns = drive_session(talk.entries, learning, MODEL, price)
 

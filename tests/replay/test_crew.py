@@ -41,11 +41,7 @@ def test_it_is_told_how_far_each_file_is(processes: int) -> None:
 def test_a_process_that_dies_takes_one_file_with_it_and_the_rest_goes_on() -> None:
     done = list(replay_files(jobs("a", "deadly", "b", "deadly", "c"), 2, die_of_some))
 
-    assert {one.path: one.errors for one in done if one.path != "deadly"} == {
-        "a": (),
-        "b": (),
-        "c": (),
-    }
+    assert {one.path: one.errors for one in done if one.path != "deadly"} == {"a": (), "b": (), "c": ()}
     assert [one.errors for one in done if one.path == "deadly"] == [(LOST,), (LOST,)]
 
 

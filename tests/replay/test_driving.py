@@ -104,9 +104,7 @@ def driven(
     frame, thresholds = Frame(MODEL, ttl=ttl), Thresholds.of(200_000, 32_000)
     entries = recorded.log.entries
     policy = Policy(
-        keep_warm=keep_warm,
-        compactions="own" if compacts else "recorded",
-        flags=Switches(extraction=False),
+        keep_warm=keep_warm, compactions="own" if compacts else "recorded", flags=Switches(extraction=False)
     )
     return SessionDrive(entries, policy, frame, thresholds, PRICE, layers=layers).run()
 
@@ -166,10 +164,7 @@ def test_after_a_compaction_what_is_unseen_is_worked_out_anew() -> None:
     recorded.result("r1", "x" * 40_000)
     summary = user("s" * 8_000)
     [id] = recorded.log.add(Replace(0, recorded.log.entries[-1].id, (summary,)), by="compaction")
-    recorded.parts = [
-        round(estimate_message(summary) * RATE),
-        -3_000,
-    ]  # inherited history is gone too
+    recorded.parts = [round(estimate_message(summary) * RATE), -3_000]  # inherited history is gone too
     recorded.replies()
     known = compute_token_rates(recorded.log.entries)
 
@@ -394,9 +389,7 @@ def test_an_empty_session_costs_nothing() -> None:
 # --- on real sessions -----------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
-    not SESSIONS.is_dir(), reason="the shared sessions are not beside this checkout"
-)
+@pytest.mark.skipif(not SESSIONS.is_dir(), reason="the shared sessions are not beside this checkout")
 def test_append_only_is_charged_what_was_really_charged() -> None:
     every: list[float] = []
     for path in sorted(SESSIONS.glob("*.jsonl.gz"))[::3]:

@@ -17,13 +17,7 @@ from sevenfold.replay.outcome import (
     ReplayRegret,
     RequestRow,
 )
-from sevenfold.replay.results import (
-    MOST_POINTS,
-    ReplayCost,
-    ReplayFigures,
-    compute_figures,
-    sum_figures,
-)
+from sevenfold.replay.results import MOST_POINTS, ReplayCost, ReplayFigures, compute_figures, sum_figures
 
 OWN = RequestRow(1.0, "turn", Usage(100, 1_000, 0, 50), recorded=Usage(100, 2_000, 0, 50))
 BACK = RequestRow(2.0, "read back", Usage(0, 0, 1_000, 10))
@@ -123,9 +117,7 @@ def test_fidelity_is_weighed_by_what_was_replaced() -> None:
 
 
 def test_what_layers_did_is_counted_beside_what_they_saved() -> None:
-    did = RequestRow(
-        3.0, "turn", Usage(1), happened=(LayerAction("microcompaction", "cleared 3", 700),)
-    )
+    did = RequestRow(3.0, "turn", Usage(1), happened=(LayerAction("microcompaction", "cleared 3", 700),))
 
     known = of(OWN, did, layers={"microcompaction": LayerShare(900.0, 100.0)})
 
@@ -135,17 +127,13 @@ def test_what_layers_did_is_counted_beside_what_they_saved() -> None:
 
 def test_the_count_of_a_request_is_held_against_the_recorded_one_until_something_changes() -> None:
     assert of(OWN).accounting == (round(1_000 / 2_100, 5),)
-    cleared = RequestRow(
-        3.0, "turn", Usage(1), happened=(LayerAction("microcompaction", "cleared", 7),)
-    )
+    cleared = RequestRow(3.0, "turn", Usage(1), happened=(LayerAction("microcompaction", "cleared", 7),))
     assert of(cleared, OWN).accounting == ()
 
 
 def test_a_long_session_is_thinned_out_for_a_drawing_and_what_happened_stays() -> None:
     rows = [OWN] * 5_000
-    rows[1_234] = RequestRow(
-        3.0, "turn", Usage(1), happened=(LayerAction("compaction", "summary"),)
-    )
+    rows[1_234] = RequestRow(3.0, "turn", Usage(1), happened=(LayerAction("compaction", "summary"),))
 
     drawn = compute_figures(ReplayOutcome(tuple(rows)), price(), priced=True, drawn=True).points
 

@@ -72,9 +72,7 @@ def test_models_without_a_price_are_named_with_their_requests() -> None:
 def replayed(folder: Path, data: bytes, *policies: Policy, at: str | None = None) -> ReplayResult:
     path = folder / "a.jsonl"
     path.write_bytes(data)
-    return replay_file(
-        ReplayJob(0, ReplayFile(str(path)), policies or (load_policy("append-only"),), at)
-    )
+    return replay_file(ReplayJob(0, ReplayFile(str(path)), policies or (load_policy("append-only"),), at))
 
 
 def test_at_a_price_that_was_asked_for_nothing_is_called_paid(tmp_path: Path) -> None:
@@ -115,14 +113,10 @@ def test_a_file_in_which_usage_is_missing_here_and_there_says_so(tmp_path: Path)
 
 
 def test_a_layer_that_only_asks_has_done_so_as_often() -> None:
-    put_in = RequestRow(
-        9.0, "turn", Usage(1), happened=(LayerAction("compaction", "replaced", 900),)
-    )
+    put_in = RequestRow(9.0, "turn", Usage(1), happened=(LayerAction("compaction", "replaced", 900),))
     rows = [row(kind=kind) for kind in ("notes", "notes", "extraction", "keep warm", "summary")]
 
-    layers = compute_figures(
-        ReplayOutcome((*rows, put_in)), price("claude-opus-4-5"), priced=True
-    ).layers
+    layers = compute_figures(ReplayOutcome((*rows, put_in)), price("claude-opus-4-5"), priced=True).layers
 
     assert {name: (layer.times, layer.requests) for name, layer in layers.items()} == {
         "session memory": (2, 2),
@@ -195,9 +189,7 @@ def long_session() -> list[Entry]:
 
 
 def costs(entries: list[Entry], chosen: Policy) -> list[tuple[str, int]]:
-    outcome = drive_session(
-        entries, chosen, "claude-opus-4-5", price("claude-opus-4-5"), window=1_000_000
-    )
+    outcome = drive_session(entries, chosen, "claude-opus-4-5", price("claude-opus-4-5"), window=1_000_000)
     return [(row.kind, row.context) for row in outcome.rows]
 
 
@@ -212,16 +204,10 @@ def test_a_rule_that_counts_stands_in_place_of_layer_2() -> None:
 
 def test_with_compact_off_the_compactions_of_the_recording_are_carried_out() -> None:
     entries = long_session()
-    off = replace(
-        load_policy("sevenfold"), flags=replace(load_policy("sevenfold").flags, compact=False)
-    )
+    off = replace(load_policy("sevenfold"), flags=replace(load_policy("sevenfold").flags, compact=False))
 
-    assert costs(entries, off) == costs(
-        entries, exclude_layers(load_policy("sevenfold"), ["compaction"])
-    )
-    assert costs(entries, off) == costs(
-        entries, replace(load_policy("sevenfold"), compactions="recorded")
-    )
+    assert costs(entries, off) == costs(entries, exclude_layers(load_policy("sevenfold"), ["compaction"]))
+    assert costs(entries, off) == costs(entries, replace(load_policy("sevenfold"), compactions="recorded"))
 
 
 def test_keeping_warm_for_ever_ends_when_somebody_speaks(tmp_path: Path) -> None:

@@ -67,9 +67,7 @@ def words(needs: tuple[ReplyNeed, ...]) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("number", ["", "   12→", "12\t", "12:", "7-"])
-def test_a_line_that_is_replaced_was_needed_from_where_it_was_read(
-    session: Recorded, number: str
-) -> None:
+def test_a_line_that_is_replaced_was_needed_from_where_it_was_read(session: Recorded, number: str) -> None:
     session.result("r1", f"{number}    {LINE}\n13→}}")
     session.result("r2", "something else altogether")
     edit = session.edits(f"    {LINE}")
@@ -77,9 +75,7 @@ def test_a_line_that_is_replaced_was_needed_from_where_it_was_read(
     assert lines(session.needs(edit)) == [("r1",)]
 
 
-def test_every_line_of_an_edit_counts_and_short_ones_could_come_from_anywhere(
-    session: Recorded,
-) -> None:
+def test_every_line_of_an_edit_counts_and_short_ones_could_come_from_anywhere(session: Recorded) -> None:
     session.result("r1", "    first_line_of_it()\n}\nreturn x")
     session.result("r2", "    second_line_of_it()\n}")
     edit = session.edits("first_line_of_it()\nsecond_line_of_it()\n}\nreturn x")

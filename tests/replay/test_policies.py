@@ -45,9 +45,7 @@ def test_the_others_differ_from_it_as_their_names_say() -> None:
     assert load_policy("clear-every-10").clear == ClearRule(every=10, keep=5)
     assert load_policy("summarise-at-80").auto_compact_percent == 80
     assert load_policy("claude-code").micro.policy == "plain"
-    assert not any(
-        load_policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold"
-    )
+    assert not any(load_policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold")
     quiet = load_policy("append-only").flags
     assert {quiet.tool_results, quiet.micro_cost, quiet.micro_time, quiet.notes} == {False}
 
@@ -55,8 +53,7 @@ def test_the_others_differ_from_it_as_their_names_say() -> None:
 def test_a_file_of_ones_own_is_laid_over_what_the_product_does(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'cacheTtl = "1h"\nkeepWarm = 2\n[micro]\nkeepRecent = 9\n[flags]\nnotes = false\n',
-        encoding="utf-8",
+        'cacheTtl = "1h"\nkeepWarm = 2\n[micro]\nkeepRecent = 9\n[flags]\nnotes = false\n', encoding="utf-8"
     )
 
     mine = load_policy(str(path))
@@ -72,11 +69,7 @@ def test_a_file_of_ones_own_is_laid_over_what_the_product_does(tmp_path: Path) -
         ("[micro]\n\nkeepRecnt = 3\n", 3, "micro.keepRecnt is not a key.*'keepRecent'"),
         ("[notes]\n[mirco]\n", 2, "mirco is not a key of a policy; did you mean 'micro'"),
         ("[micro]\nkeepRecent = 'x'\n", 2, "micro.keepRecent: expected int, got str"),
-        (
-            "# a\ncacheTtl = '9m'\n",
-            2,
-            "cacheTtl: invalid enum value '9m'; it may be 1h, 5m, recorded",
-        ),
+        ("# a\ncacheTtl = '9m'\n", 2, "cacheTtl: invalid enum value '9m'; it may be 1h, 5m, recorded"),
         ("[[micro]]\nkeepRecent = 1\n", 1, "micro: expected object, got array"),
         ("[clear]\nkeep = 5\n", 1, "clear: it never clears anything: say every or tokens"),
         ("[clear]\nevery = -1\n", 2, "clear.every: expected int >= 0"),
@@ -84,9 +77,7 @@ def test_a_file_of_ones_own_is_laid_over_what_the_product_does(tmp_path: Path) -
         ("a = \n", 1, "not valid TOML"),
     ],
 )
-def test_a_mistake_is_named_by_file_and_line(
-    text: str, line: int, why: str, tmp_path: Path
-) -> None:
+def test_a_mistake_is_named_by_file_and_line(text: str, line: int, why: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
 
@@ -124,14 +115,9 @@ def test_without_compaction_the_recorded_ones_are_carried_out() -> None:
 
 
 def test_the_name_says_that_notes_go_with_compaction_where_there_were_any() -> None:
-    names = [
-        exclude_layers(load_policy(p), ["compaction"]).name for p in ("sevenfold", "append-only")
-    ]
+    names = [exclude_layers(load_policy(p), ["compaction"]).name for p in ("sevenfold", "append-only")]
 
-    assert names == [
-        "sevenfold without compaction and with it notes",
-        "append-only without compaction",
-    ]
+    assert names == ["sevenfold without compaction and with it notes", "append-only without compaction"]
     both = exclude_layers(load_policy("sevenfold"), ["compaction", "notes"])
     assert both.name == "sevenfold without compaction, notes"
 

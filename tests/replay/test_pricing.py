@@ -20,15 +20,9 @@ def session(*models: str, prompt: int = 1_000) -> list[Entry]:
 
 
 def test_the_model_that_answered_most_is_the_model() -> None:
-    found = find_session_price(
-        session("gpt-5", "claude-opus-4-5", "claude-opus-4-5", ""), PRICES, None
-    )
+    found = find_session_price(session("gpt-5", "claude-opus-4-5", "claude-opus-4-5", ""), PRICES, None)
 
-    assert (found.model, found.price.model, found.known) == (
-        "claude-opus-4-5",
-        "claude-opus-4-5",
-        True,
-    )
+    assert (found.model, found.price.model, found.known) == ("claude-opus-4-5", "claude-opus-4-5", True)
 
 
 def test_the_price_that_is_asked_for_goes_before_the_models_own() -> None:
@@ -73,9 +67,7 @@ def test_the_window_is_the_models_where_it_has_only_one(
     assert prompt <= (found.window or LARGE)
 
 
-@pytest.mark.parametrize(
-    "model", ["who", "openai:gpt-5", "local:a.gguf", "claude-opus-4-5-20251101"]
-)
+@pytest.mark.parametrize("model", ["who", "openai:gpt-5", "local:a.gguf", "claude-opus-4-5-20251101"])
 def test_layers_decide_by_the_same_price_whatever_the_model_is_called(model: str) -> None:
     found = find_session_price(session(model), PRICES, "claude-opus-4-5")
 

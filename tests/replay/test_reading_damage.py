@@ -14,13 +14,7 @@ from replay import sessions
 
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.recordings.claude_code import ClaudeCodeReader
-from sevenfold.recordings.finder import (
-    READERS,
-    ReplayFile,
-    Unreadable,
-    find_replay_files,
-    read_recording,
-)
+from sevenfold.recordings.finder import READERS, ReplayFile, Unreadable, find_replay_files, read_recording
 from sevenfold.recordings.messages import MessagesReader
 from sevenfold.recordings.reader import make_times_monotonic
 from sevenfold.recordings.recorded import RecordedSession, convert_recording
@@ -72,9 +66,7 @@ def test_a_torn_archive_is_read_up_to_the_tear_which_is_said(name: str, tmp_path
     ],
     ids=["empty", "blank", "binary", "text", "other json", "empty archive"],
 )
-def test_what_is_no_session_is_refused_with_the_reason(
-    data: bytes, why: str, tmp_path: Path
-) -> None:
+def test_what_is_no_session_is_refused_with_the_reason(data: bytes, why: str, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match=why):
         read_recording(found(tmp_path / "file", data))
 

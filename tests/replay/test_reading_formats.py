@@ -118,9 +118,7 @@ def test_cached_tokens_of_a_rollout_are_taken_out_of_its_input_and_said_again_co
 
 
 def test_a_compacted_rollout_goes_on_from_what_was_left() -> None:
-    left = [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "kept"}]}
-    ]
+    left = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "kept"}]}]
     record = {
         "timestamp": sessions.stamp(60),
         "type": "compacted",
@@ -140,11 +138,7 @@ def test_a_rollout_of_the_first_versions_has_no_envelope() -> None:
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a greeting"}]},
         {"type": "local_shell_call", "call_id": "s", "action": {"command": ["ls"]}},
-        {
-            "type": "function_call_output",
-            "call_id": "s",
-            "output": {"content": "x", "success": False},
-        },
+        {"type": "function_call_output", "call_id": "s", "output": {"content": "x", "success": False}},
     ]
     data = sessions.jsonl(records)
 
@@ -231,14 +225,8 @@ def test_blocks_as_the_messages_api_has_them_are_read_too() -> None:
     data = json.dumps(
         [
             {"role": "user", "content": "go"},
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
-            },
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}],
-            },
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
         ]
     ).encode()
 
@@ -270,9 +258,7 @@ def test_a_transcript_of_ours_is_read_with_its_compaction_and_what_it_kept() -> 
     recorded = written(build)
 
     [compaction], [clearing] = recorded.compactions, recorded.clearings
-    assert compaction.what == RecordedCompaction(
-        "Compaction", 0, user("what was said"), kept_from="2"
-    )
+    assert compaction.what == RecordedCompaction("Compaction", 0, user("what was said"), kept_from="2")
     assert clearing.what == RecordedClearing(("nobody",), "Microcompaction")
     view = convert_recording(recorded).view
     assert [placed.message.text for placed in view] == ["what was said", "new"]

@@ -89,9 +89,7 @@ def test_a_wrong_field_in_one_of_our_own_costs_no_words_either(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [10**30, -5])
-def test_usage_that_cannot_be_is_left_out_and_the_rest_is_replayed(
-    number: int, tmp_path: Path
-) -> None:
+def test_usage_that_cannot_be_is_left_out_and_the_rest_is_replayed(number: int, tmp_path: Path) -> None:
     def absurd(record: Json) -> None:
         record["message"]["usage"]["cache_read_input_tokens"] = number
 

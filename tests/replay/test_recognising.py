@@ -69,13 +69,9 @@ def test_a_conversation_in_another_format_is_not_passed_over_in_silence(tmp_path
         read_recording(written(tmp_path, json.dumps(answer).encode("utf-8"), "answer.json"))
 
 
-@pytest.mark.parametrize(
-    "other", [{"name": "x"}, {"users": [{"role": "user"}]}, [1, 2], {"a": LONG}]
-)
+@pytest.mark.parametrize("other", [{"name": "x"}, {"users": [{"role": "user"}]}, [1, 2], {"a": LONG}])
 def test_other_json_in_a_folder_is_passed_over(other: object, tmp_path: Path) -> None:
-    assert (
-        read_recording(written(tmp_path, json.dumps(other).encode("utf-8"), "other.json")) is None
-    )
+    assert read_recording(written(tmp_path, json.dumps(other).encode("utf-8"), "other.json")) is None
 
 
 @pytest.mark.parametrize(
@@ -110,9 +106,7 @@ def test_what_we_keep_about_memories_is_no_session_of_a_folder(tmp_path: Path) -
     assert len(list(find_replay_files([state]))) == 2, "who names it means it"
 
 
-def test_json_that_begins_otherwise_is_passed_over_unless_somebody_talks_in_it(
-    tmp_path: Path,
-) -> None:
+def test_json_that_begins_otherwise_is_passed_over_unless_somebody_talks_in_it(tmp_path: Path) -> None:
     said = b"//\n" + json.dumps(sessions.messages()).encode("utf-8")
 
     assert read_recording(written(tmp_path, LEDGER, "seen.json")) is None

@@ -111,15 +111,11 @@ def test_ids_are_unique_and_every_reference_leads_somewhere(tags: Tags) -> None:
     ids = [str(a["id"]) for _, a in tags.seen if "id" in a]
     assert len(ids) == len(set(ids))
     links = {str(a["href"])[1:] for _, a in tags.seen if "href" in a}
-    labels = {
-        i for _, a in tags.seen if "aria-labelledby" in a for i in str(a["aria-labelledby"]).split()
-    }
+    labels = {i for _, a in tags.seen if "aria-labelledby" in a for i in str(a["aria-labelledby"]).split()}
     assert links | labels <= set(ids)
 
 
-def test_every_drawing_is_named_and_described_and_every_table_has_a_caption(
-    html: str, tags: Tags
-) -> None:
+def test_every_drawing_is_named_and_described_and_every_table_has_a_caption(html: str, tags: Tags) -> None:
     drawings = [a for name, a in tags.seen if name == "svg" and a.get("aria-hidden") != "true"]
     assert drawings
     assert all(a.get("role") == "img" and a.get("aria-labelledby") for a in drawings)
@@ -128,13 +124,7 @@ def test_every_drawing_is_named_and_described_and_every_table_has_a_caption(
 
 
 def test_it_shows_what_the_issue_asks_for(html: str) -> None:
-    for heading in (
-        "Policies",
-        "Cost by layer",
-        "Regret and fidelity",
-        "Sessions",
-        "Context over time",
-    ):
+    for heading in ("Policies", "Cost by layer", "Regret and fidelity", "Sessions", "Context over time"):
         assert f">{heading}</h2>" in html
     for word in ("cache hit", "as recorded", "really paid", "without its layers, estimated"):
         assert word in html
@@ -173,27 +163,18 @@ def test_a_waterfall_goes_from_no_layers_to_what_it_costs_with_them() -> None:
     layers = {"compaction": LayerFigure(2, 500, 900.0, 100.0), "notes": LayerFigure()}
 
     svg = draw_waterfall(
-        "w",
-        "mine",
-        ReplayFigures(cost=ReplayCost(1_000.0), paid=ReplayCost(1_500.0), layers=layers),
+        "w", "mine", ReplayFigures(cost=ReplayCost(1_000.0), paid=ReplayCost(1_500.0), layers=layers)
     )
 
     told = svg.split("<desc")[1].split("</desc>")[0]
-    assert (
-        "without its layers, estimated 1.8k, compaction saves −900, compaction costs +100" in told
-    )
+    assert "without its layers, estimated 1.8k, compaction saves −900, compaction costs +100" in told
     assert "simulated 1k, really paid 1.5k" in told
     assert "notes" not in told
 
 
 def test_numbers_are_short() -> None:
     assert [format_tokens(n) for n in (0, 950, 12_345, 2_000_000)] == ["0", "950", "12.3k", "2M"]
-    assert [format_duration(s) for s in (5, 600, 7_200, 400_000)] == [
-        "5 s",
-        "10 min",
-        "2.0 h",
-        "5 days",
-    ]
+    assert [format_duration(s) for s in (5, 600, 7_200, 400_000)] == ["5 s", "10 min", "2.0 h", "5 days"]
     assert choose_axis_steps(167_000) == [0, 50_000, 100_000, 150_000]
     assert choose_axis_steps(0) == [0]
     assert format_cost(ReplayCost(5_000.0)) == "5k"
@@ -202,11 +183,7 @@ def test_numbers_are_short() -> None:
 
 def test_what_is_saved_stands_under_what_it_would_cost_and_not_under_what_was_paid() -> None:
     one = ReplayFigures(
-        cost=ReplayCost(80.0),
-        paid=ReplayCost(100.0),
-        compared=ReplayCost(80.0),
-        files=1,
-        paid_files=1,
+        cost=ReplayCost(80.0), paid=ReplayCost(100.0), compared=ReplayCost(80.0), files=1, paid_files=1
     )
 
     html = format_page(

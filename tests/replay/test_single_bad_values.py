@@ -47,9 +47,7 @@ def changed(data: bytes, wanted: Callable[[Json], bool], change: Callable[[Json]
     [{"input_tokens": -5}, {"input_tokens": "many"}, {"output_tokens": 1.5},
      {"cached_input_tokens": 9_000_000}],
 )  # fmt: skip
-def test_usage_of_a_rollout_that_cannot_be_is_said_and_left_out(
-    wrong: Json, tmp_path: Path
-) -> None:
+def test_usage_of_a_rollout_that_cannot_be_is_said_and_left_out(wrong: Json, tmp_path: Path) -> None:
     def counts(record: Json) -> bool:
         return bool(record["payload"].get("info"))
 
@@ -85,14 +83,10 @@ def test_times_of_a_rollout_that_nobody_can_read_are_said(tmp_path: Path) -> Non
 
     recorded = recorded_of(tmp_path, data)
 
-    assert recorded.problems[0].why.endswith(
-        "times cannot be read: each counts as the one before it"
-    )
+    assert recorded.problems[0].why.endswith("times cannot be read: each counts as the one before it")
 
 
-def test_a_session_of_a_tool_that_dates_everything_and_is_not_dated_is_wrong(
-    tmp_path: Path,
-) -> None:
+def test_a_session_of_a_tool_that_dates_everything_and_is_not_dated_is_wrong(tmp_path: Path) -> None:
     records = [json.loads(line) for line in sessions.claude_code().splitlines()]
     one = [record | {"timestamp": "then"} if n == 3 else record for n, record in enumerate(records)]
     every = [record | {"timestamp": "then"} for record in records]
@@ -101,9 +95,7 @@ def test_a_session_of_a_tool_that_dates_everything_and_is_not_dated_is_wrong(
     some = recorded_of(tmp_path, sessions.jsonl(one))
     none = replay_file(ReplayJob(0, ReplayFile(str(tmp_path / "every.jsonl")), ()))
 
-    assert [p.why for p in some.problems] == [
-        "1 time cannot be read: each counts as the one before it"
-    ]
+    assert [p.why for p in some.problems] == ["1 time cannot be read: each counts as the one before it"]
     assert none.errors[0].startswith("no times are recorded that can be read")
 
 
@@ -192,9 +184,7 @@ def test_a_session_that_begins_with_a_reply_has_all_its_requests(tmp_path: Path)
     records = [json.loads(line) for line in sessions.claude_code().splitlines()]
     (tmp_path / "a.jsonl").write_bytes(sessions.jsonl(records[1:]))
 
-    done = replay_file(
-        ReplayJob(0, ReplayFile(str(tmp_path / "a.jsonl")), (load_policy("append-only"),))
-    )
+    done = replay_file(ReplayJob(0, ReplayFile(str(tmp_path / "a.jsonl")), (load_policy("append-only"),)))
 
     figures = done.by_policy["append-only"]
     assert figures.turns == figures.paid_requests == 4

@@ -56,11 +56,7 @@ def peak() -> int:
     """The most bytes this process has held. What the one that started it held is not among them."""
     status = Path("/proc/self/status")
     if status.exists():
-        [line] = [
-            one
-            for one in status.read_text(encoding="utf-8").splitlines()
-            if one.startswith("VmHWM")
-        ]
+        [line] = [one for one in status.read_text(encoding="utf-8").splitlines() if one.startswith("VmHWM")]
         return int(line.split()[1]) << 10
     return _largest(resource.RUSAGE_SELF)
 

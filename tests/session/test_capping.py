@@ -55,9 +55,7 @@ async def test_what_was_asked_is_put_down_at_what_it_cost(tmp_path: Path) -> Non
     assert asking.spending.today.by == {"notes": pytest.approx(price.cost(USED))}
 
 
-async def test_when_the_days_money_is_gone_nothing_is_sent_and_that_is_said_once(
-    tmp_path: Path,
-) -> None:
+async def test_when_the_days_money_is_gone_nothing_is_sent_and_that_is_said_once(tmp_path: Path) -> None:
     asking = Asking(tmp_path, 0.06, SAID)
     await asking.ask()
     for _ in range(2):

@@ -50,9 +50,7 @@ def talked() -> Transcript:
     """Three turns, as a session writes them."""
     log = Transcript(FakeClock().now)
     log.add(Mark("session", {"id": "s"}), Mark("frame", {"model": MODEL}), by="session")
-    log.add(
-        user("<context>\nDate: today\n</context>"), Mark("surroundings", {"a": "1"}), by="session"
-    )
+    log.add(user("<context>\nDate: today\n</context>"), Mark("surroundings", {"a": "1"}), by="session")
     for n, said in enumerate(("build it", "test it in /srv/app/check.py", "ship it"), 1):
         if n == 3:
             log.add(user("<context>\nthe build is green\n</context>"), by="hooks")
@@ -80,9 +78,7 @@ class Steered:
         clock, emit = FakeClock(), self.events.append
         self.model = ScriptedModel(self.script, self.able, MODEL, self.pause)
         self.ledger = Ledger(Prices.load(), clock, emit)
-        forks = ForkRunner(
-            lambda: self.model, self.ledger, clock, emit, lambda: self.turn.thresholds
-        )
+        forks = ForkRunner(lambda: self.model, self.ledger, clock, emit, lambda: self.turn.thresholds)
         digest = Digest(emit, self.ledger.expect, lambda: None, lambda: self.able)
         known = emit, self.ledger.expect, lambda: None, lambda: self.able
         layer = Compaction(
@@ -235,9 +231,7 @@ async def test_a_model_that_gives_no_summary_leaves_everything_as_it_was() -> No
 
     assert (report.boundary, report.stopped) == (None, False)
     assert list(at.log.view) == list(before)
-    assert [e.text for e in at.events if isinstance(e, Notice)][-1].startswith(
-        "nothing was compacted"
-    )
+    assert [e.text for e in at.events if isinstance(e, Notice)][-1].startswith("nothing was compacted")
 
 
 async def test_stopped_it_leaves_the_view_as_it_was_and_the_conversation_free() -> None:
@@ -277,9 +271,7 @@ def test_going_back_the_view_is_what_it_was_then_and_the_log_keeps_all() -> None
     past = at.steering.rewind(3)
 
     assert past.said == "ship it"
-    assert encode_prefix(at.turn.request) == then, (
-        "what a hook said beside the words has gone with them"
-    )
+    assert encode_prefix(at.turn.request) == then, "what a hook said beside the words has gone with them"
     assert at.log.entries[:-1] == entries
     assert at.log.entries[-1].by == "rewind"
     assert [one.said for one in at.steering.turns] == ["build it", "test it in /srv/app/check.py"]
@@ -382,13 +374,10 @@ def test_notes_are_shown_as_they_are_on_disk(tmp_path: Path) -> None:
 
 def hooks(folder: Path, **commands: str) -> Hooks:
     configured = {
-        event: (HookMatcher(hooks=(HookCommand(command=command),)),)
-        for event, command in commands.items()
+        event: (HookMatcher(hooks=(HookCommand(command=command),)),) for event, command in commands.items()
     }
     path, env = folder / "s.jsonl", {"PATH": "/usr/bin:/bin"}
-    return Hooks(
-        HookEvents(**configured), "s", path, folder, lambda: folder, env, lambda event: None
-    )
+    return Hooks(HookEvents(**configured), "s", path, folder, lambda: folder, env, lambda event: None)
 
 
 async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> None:
@@ -420,9 +409,7 @@ async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> N
 
 async def test_a_hook_adds_instructions_or_refuses(tmp_path: Path) -> None:
     extra = '{"hookSpecificOutput": {"additionalContext": "and the schema"}}'
-    before, after = make_compaction_hooks(
-        hooks(tmp_path, pre_compact=f"echo '{extra}'"), lambda o: None
-    )
+    before, after = make_compaction_hooks(hooks(tmp_path, pre_compact=f"echo '{extra}'"), lambda o: None)
     at = Steered((summary(),), hooks={"before": before, "after": after})
 
     report = await at.compact("keep the ports")

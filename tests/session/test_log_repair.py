@@ -245,9 +245,7 @@ def test_ids_that_damage_made_the_same_do_not_hide_what_is_broken(kept: Kept) ->
 
 
 @pytest.mark.parametrize(
-    "edit",
-    [Results({"a": "[cleared]"}), Replace(2, 4, (user("a summary"),))],
-    ids=["results", "replace"],
+    "edit", [Results({"a": "[cleared]"}), Replace(2, 4, (user("a summary"),))], ids=["results", "replace"]
 )
 def test_a_damaged_edit_shows_what_it_had_taken_out_and_says_what_that_costs(
     kept: Kept, edit: Results | Replace
@@ -272,8 +270,7 @@ def test_an_edit_whose_beginning_is_lost_is_told_not_to_apply(kept: Kept) -> Non
     sendable(view)
     assert "a summary" not in "".join(m.text for m in view.messages)
     assert any(
-        "edits that began or ended at what is lost (1) no longer apply" in text
-        for text in kept.told
+        "edits that began or ended at what is lost (1) no longer apply" in text for text in kept.told
     )
 
 

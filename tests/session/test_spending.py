@@ -45,9 +45,7 @@ def test_no_limit_is_no_limit_and_nothing_is_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"day": 3}', b"\xff"])
-def test_a_damaged_ledger_lets_nothing_be_spent_until_tomorrow(
-    tmp_path: Path, damage: bytes
-) -> None:
+def test_a_damaged_ledger_lets_nothing_be_spent_until_tomorrow(tmp_path: Path, damage: bytes) -> None:
     clock = FakeClock()
     (tmp_path / "spending.json").write_bytes(damage)
     assert not SpendingFile(tmp_path, 1.0, clock).reserve("a", 0.1)

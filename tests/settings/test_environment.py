@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.core.errors import SettingsError
-from sevenfold.settings import (
-    Environment,
-    Settings,
-    explain_memory_off,
-    find_configured_path,
-)
+from sevenfold.settings import Environment, Settings, explain_memory_off, find_configured_path
 from sevenfold.settings.checks import describe_settings
 from sevenfold.settings.reference import write_settings_reference
 from sevenfold.settings.schema import make_settings
@@ -27,9 +22,7 @@ KEYS = {
 def test_an_empty_environment_says_nothing() -> None:
     environment = Environment.read({"HOME": "/home/ada"})
 
-    assert environment == Environment(
-        home=Path("/home/ada/.sevenfold"), variables={"HOME": "/home/ada"}
-    )
+    assert environment == Environment(home=Path("/home/ada/.sevenfold"), variables={"HOME": "/home/ada"})
 
 
 @pytest.mark.parametrize(
@@ -137,11 +130,7 @@ def test_a_tool_gets_a_key_when_the_user_says_so() -> None:
         ({"SEVENFOLD_DISABLE_MEMORY": "1"}, True, "SEVENFOLD_DISABLE_MEMORY is set"),
         ({"SEVENFOLD_DISABLE_MEMORY": "0", "SEVENFOLD_BARE": "1"}, False, None),
         ({"SEVENFOLD_BARE": "1"}, True, "this is a bare session"),
-        (
-            {"SEVENFOLD_REMOTE": "1"},
-            True,
-            "SEVENFOLD_REMOTE is set and SEVENFOLD_REMOTE_MEMORY_DIR is not",
-        ),
+        ({"SEVENFOLD_REMOTE": "1"}, True, "SEVENFOLD_REMOTE is set and SEVENFOLD_REMOTE_MEMORY_DIR is not"),
         ({"SEVENFOLD_REMOTE": "1", "SEVENFOLD_REMOTE_MEMORY_DIR": "/r"}, True, None),
     ],
 )

@@ -97,10 +97,7 @@ class Broken(InMemoryProvider):
         super().__init__({})
 
     def resolve_boolean_details(
-        self,
-        flag_key: str,
-        default_value: bool,
-        evaluation_context: EvaluationContext | None = None,
+        self, flag_key: str, default_value: bool, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[bool]:
         return _fail(flag_key)
 

@@ -28,20 +28,14 @@ def wrong(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            '{\n  "model": "x",\n}',
-            'settings.json:3:1: expected another item, or no comma before "}"',
-        ),
+        ('{\n  "model": "x",\n}', 'settings.json:3:1: expected another item, or no comma before "}"'),
         ('{\n  "model" "x"\n}', 'settings.json:2:11: expected ":", found "\\"x\\""'),
         ("{\n  // mine\n}", "settings.json:2:3: expected a key in double quotes"),
         ("{'model': 1}", "Use double quotes."),
         ('{"memoryEnabled": True}', 'found "True}". Write true.'),
         ('{"maxSteps": NaN}', "settings.json:1:14: expected a value"),
         ('{"maxSteps": 1', 'expected "}" or ",", the file ends here'),
-        (
-            '{"a": "\n"}',
-            "settings.json:1:8: expected a proper value (invalid control character at)",
-        ),
+        ('{"a": "\n"}', "settings.json:1:8: expected a proper value (invalid control character at)"),
         ('{"a": "\\ud800"}', "halves of characters"),
         ('{"a": 1} x', "expected nothing more after the end"),
         ("", "settings.json:1:1: expected a value, the file ends here"),
@@ -60,17 +54,13 @@ def test_a_comment_is_explained() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-9999, 9999) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=12,
 )
 
 
 @given(st.dictionaries(st.text(max_size=4), json_values, max_size=4), st.sampled_from([None, 2]))
-def test_what_the_standard_reader_reads_is_read_the_same(
-    values: object, indent: int | None
-) -> None:
+def test_what_the_standard_reader_reads_is_read_the_same(values: object, indent: int | None) -> None:
     import json
 
     text = json.dumps(values, indent=indent)
@@ -239,9 +229,7 @@ def test_links_out_of_the_project_are_seen(tmp_path: Path) -> None:
 
 def git(folder: Path, *words: str) -> None:
     quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(folder)}
-    quiet |= {
-        f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-    }
+    quiet |= {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     subprocess.run(
         ["git", *words],
         cwd=folder,
@@ -348,9 +336,7 @@ def test_asking_runs_nothing_that_the_repository_names(tmp_path: Path) -> None:
         b"DIRC\0\0\0\x04\0\0\0\x01" + b"\0" * 60 + b"\0\x05" + b"\xff" * 40,
     ],
 )
-def test_an_index_that_cannot_be_read_counts_as_tracking_everything(
-    tmp_path: Path, index: bytes
-) -> None:
+def test_an_index_that_cannot_be_read_counts_as_tracking_everything(tmp_path: Path, index: bytes) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index").write_bytes(index)
 

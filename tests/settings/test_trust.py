@@ -83,9 +83,7 @@ def test_trusting_twice_lists_once(trust: TrustedFolders, tmp_path: Path) -> Non
     assert trust.list() == (project,)
 
 
-def test_folders_that_hold_everything_cannot_be_trusted(
-    trust: TrustedFolders, tmp_path: Path
-) -> None:
+def test_folders_that_hold_everything_cannot_be_trusted(trust: TrustedFolders, tmp_path: Path) -> None:
     user = folder(tmp_path / "user")
     anybody = folder(tmp_path / "anybody")
     anybody.chmod(0o1777)
@@ -111,9 +109,7 @@ def test_what_was_written_into_the_list_by_hand_is_held_to_the_same_rules(
     assert not trust.is_trusted(tmp_path / "project")
 
 
-def test_a_folder_that_is_not_there_cannot_be_trusted(
-    trust: TrustedFolders, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_not_there_cannot_be_trusted(trust: TrustedFolders, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="there is no such folder"):
         trust.add(tmp_path / "none")
     assert not trust.is_trusted(tmp_path / "none")

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.wire import (
-    SMALL,
-    Json,
-    api,
-    assistant,
-    body,
-    refusal,
-    result,
-    split,
-    text,
-    use,
-    user,
-)
+from simulator.wire import SMALL, Json, api, assistant, body, refusal, result, split, text, use, user
 
 PLACEHOLDER = 12
 """Tokens of what stands where a result was."""
@@ -51,11 +39,7 @@ def test_over_the_trigger_all_but_the_newest_results_are_cleared_and_reported() 
     freed = 2 * (1_000 - PLACEHOLDER)
     assert outcome.body["context_management"] == {
         "applied_edits": [
-            {
-                "type": "clear_tool_uses_20250919",
-                "cleared_tool_uses": 2,
-                "cleared_input_tokens": freed,
-            }
+            {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2, "cleared_input_tokens": freed}
         ]
     }
     assert sum(split(outcome)) == whole - freed
@@ -176,11 +160,7 @@ def test_thinking_of_old_turns_goes_and_that_of_the_newest_stays() -> None:
     setting = keeping({"type": "thinking_turns", "value": 2})
     outcome = sim.answer(body(*conversation(5), context_management=setting))
     assert outcome.body["context_management"]["applied_edits"] == [
-        {
-            "type": "clear_thinking_20251015",
-            "cleared_thinking_turns": 3,
-            "cleared_input_tokens": 600,
-        }
+        {"type": "clear_thinking_20251015", "cleared_thinking_turns": 3, "cleared_input_tokens": 600}
     ]
 
 

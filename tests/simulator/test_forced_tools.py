@@ -45,9 +45,7 @@ def test_a_tool_that_is_insisted_on_is_called(replies: Replies) -> None:
 
 
 @pytest.mark.parametrize("replies", [make_echo, encode_reply])
-@pytest.mark.parametrize(
-    "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
-)
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
 def test_a_function_that_is_insisted_on_is_called(replies: Replies, choice: Any) -> None:
     answer = completion(replies, choice)
     assert answer["finish_reason"] == "tool_calls"

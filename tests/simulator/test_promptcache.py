@@ -3,20 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulator.wire import (
-    HOUR,
-    MODEL,
-    SMALL,
-    api,
-    assistant,
-    body,
-    refusal,
-    result,
-    split,
-    text,
-    use,
-    user,
-)
+from simulator.wire import HOUR, MODEL, SMALL, api, assistant, body, refusal, result, split, text, use, user
 
 TOOL = {"name": "Read", "description": "x" * 3_000, "input_schema": {"type": "object"}}
 
@@ -90,9 +77,7 @@ def test_a_changed_system_keeps_the_tools() -> None:
         {"output_config": {"effort": "low"}},
     ],
 )
-def test_a_changed_setting_loses_the_messages_and_keeps_tools_and_system(
-    change: dict[str, object],
-) -> None:
+def test_a_changed_setting_loses_the_messages_and_keeps_tools_and_system(change: dict[str, object]) -> None:
     sim, _ = api()
     request = body(user(text(2_000, mark=SMALL)), system=[text(1_500, "s", SMALL)])
     sim.answer(request)
@@ -116,9 +101,7 @@ def test_the_first_image_loses_the_messages_before_it() -> None:
 
 def test_another_speed_loses_system_and_messages_and_keeps_the_tools() -> None:
     sim, _ = api()
-    request = body(
-        user(text(2_000, mark=SMALL)), tools=[marked_tool()], system=[text(2_000, "s", SMALL)]
-    )
+    request = body(user(text(2_000, mark=SMALL)), tools=[marked_tool()], system=[text(2_000, "s", SMALL)])
     _, written, _ = split(sim.answer(request))
     assert split(sim.answer({**request, "speed": "fast"}))[2] == written - 4_000
 
@@ -214,11 +197,7 @@ def test_the_lookback_sees_twenty_positions_with_the_breakpoint_as_the_first() -
     def turn(extra: int) -> int:
         sim, _ = api()
         sim.answer(body(user(text(1_500, mark=SMALL))))
-        grown = [
-            text(1_500),
-            *(text(5, chr(97 + n)) for n in range(extra - 1)),
-            text(5, "z", SMALL),
-        ]
+        grown = [text(1_500), *(text(5, chr(97 + n)) for n in range(extra - 1)), text(5, "z", SMALL)]
         return split(sim.answer(body(user(*grown))))[2]
 
     assert turn(19) == 1_500
@@ -228,11 +207,7 @@ def test_the_lookback_sees_twenty_positions_with_the_breakpoint_as_the_first() -
 def test_a_second_breakpoint_starts_a_lookback_of_its_own() -> None:
     sim, _ = api()
     sim.answer(body(user(text(1_500, mark=SMALL))))
-    grown = [
-        text(1_500, mark=SMALL),
-        *(text(5, chr(97 + n)) for n in range(25)),
-        text(5, "z", SMALL),
-    ]
+    grown = [text(1_500, mark=SMALL), *(text(5, chr(97 + n)) for n in range(25)), text(5, "z", SMALL)]
     assert split(sim.answer(body(user(*grown))))[2] == 1_500
 
 
@@ -317,10 +292,7 @@ def test_an_hour_before_five_minutes_splits_the_bill() -> None:
     sim, _ = api()
     outcome = sim.answer(body(user(text(1_500, "a", HOUR), text(600, "b", SMALL), text(7))))
     usage = outcome.body["usage"]
-    assert usage["cache_creation"] == {
-        "ephemeral_5m_input_tokens": 600,
-        "ephemeral_1h_input_tokens": 1_500,
-    }
+    assert usage["cache_creation"] == {"ephemeral_5m_input_tokens": 600, "ephemeral_1h_input_tokens": 1_500}
     assert usage["cache_creation_input_tokens"] == 2_100
     assert usage["input_tokens"] == 7
 
@@ -332,9 +304,7 @@ def test_five_minutes_before_an_hour_is_refused() -> None:
     assert said.startswith("messages.0.content.1")
 
 
-def test_what_was_written_for_five_minutes_stays_that_way_when_it_is_read_with_an_hour_mark() -> (
-    None
-):
+def test_what_was_written_for_five_minutes_stays_that_way_when_it_is_read_with_an_hour_mark() -> None:
     sim, clock = api()
     sim.answer(body(user(text(2_000, mark=SMALL))))
     assert split(sim.answer(body(user(text(2_000, mark=HOUR))))) == (0, 0, 2_000)
@@ -420,8 +390,7 @@ def test_the_automatic_mark_is_refused_where_a_mark_of_another_life_stands() -> 
     sim, _ = api()
     said = refusal(sim.answer(body(user(text(2_000, mark=HOUR)), cache_control=SMALL)))
     assert said == (
-        "Top-level cache_control has ttl='5m' but the target block already has cache_control with "
-        "ttl='1h'"
+        "Top-level cache_control has ttl='5m' but the target block already has cache_control with ttl='1h'"
     )
 
 
@@ -491,10 +460,7 @@ def test_a_deleted_result_is_worth_nothing_and_the_prefix_stays() -> None:
     written = split(sim.answer(body(*start)))[1]
     edit = {"type": "cache_edits", "delete": ["t1"]}
     after = body(
-        *start[:2],
-        user(result("t1", "x" * 4_000)),
-        assistant("ok"),
-        user(edit, text(9, "b", SMALL)),
+        *start[:2], user(result("t1", "x" * 4_000)), assistant("ok"), user(edit, text(9, "b", SMALL))
     )
     plain, new, read = split(sim.answer(after))
     assert read == written - 1_000

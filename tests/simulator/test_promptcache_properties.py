@@ -37,32 +37,18 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     for n in range(draw(st.integers(0, 6))):
         ids = [f"t{n}_{i}" for i in range(draw(st.integers(0, 3)))]
         uses = [
-            {"type": "tool_use", "id": id, "name": "tool0", "input": {"q": draw(LETTERS)}}
-            for id in ids
+            {"type": "tool_use", "id": id, "name": "tool0", "input": {"q": draw(LETTERS)}} for id in ids
         ]
         results = [
-            {"type": "tool_result", "tool_use_id": id, "content": draw(LETTERS) * draw(SIZES)}
-            for id in ids
+            {"type": "tool_result", "tool_use_id": id, "content": draw(LETTERS) * draw(SIZES)} for id in ids
         ]
         messages.append(
-            {
-                "role": "assistant",
-                "content": [*draw(st.lists(texts(), min_size=1, max_size=2)), *uses],
-            }
+            {"role": "assistant", "content": [*draw(st.lists(texts(), min_size=1, max_size=2)), *uses]}
         )
         messages.append(
-            {
-                "role": "user",
-                "content": [*results, *draw(st.lists(texts(), min_size=1, max_size=2))],
-            }
+            {"role": "user", "content": [*results, *draw(st.lists(texts(), min_size=1, max_size=2))]}
         )
-    body = {
-        "model": MODEL,
-        "max_tokens": 50,
-        "tools": tools,
-        "system": system,
-        "messages": messages,
-    }
+    body = {"model": MODEL, "max_tokens": 50, "tools": tools, "system": system, "messages": messages}
     blocks = all_blocks(body)
     for at in draw(st.lists(st.integers(0, len(blocks) - 1), max_size=4, unique=True)):
         blocks[at]["cache_control"] = {"type": "ephemeral"}
@@ -97,18 +83,14 @@ def test_nothing_is_read_that_was_not_written(requests: list[dict[str, Any]], pa
         _, _, read = split(sim.answer(request))
         prompt = read_marked_prompt(request)
         if read:
-            assert read in {
-                tokens for digest, tokens in written.items() if digest in set(prompt.digests)
-            }
+            assert read in {tokens for digest, tokens in written.items() if digest in set(prompt.digests)}
         for at, _ in prompt.marks:
             written[prompt.digests[at]] = prompt.upto[at]
         clock.advance(pause)
 
 
 @given(bodies())
-def test_the_same_request_again_reads_all_that_its_marks_could_keep(
-    request: dict[str, Any],
-) -> None:
+def test_the_same_request_again_reads_all_that_its_marks_could_keep(request: dict[str, Any]) -> None:
     sim, clock = api()
     sim.answer(request)
     clock.advance(300)
@@ -120,9 +102,7 @@ def test_the_same_request_again_reads_all_that_its_marks_could_keep(
 
 
 @given(bodies(), st.data())
-def test_a_changed_byte_in_a_block_is_never_read_past(
-    request: dict[str, Any], data: st.DataObject
-) -> None:
+def test_a_changed_byte_in_a_block_is_never_read_past(request: dict[str, Any], data: st.DataObject) -> None:
     sim, _ = api()
     sim.answer(request)
     prompt = read_marked_prompt(request)
@@ -207,11 +187,7 @@ WHOLE: dict[str, Any] = {
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     )
     return [at, *(path for key, item in inner for path in paths(item, (*at, key)))]
 
@@ -232,9 +208,7 @@ def test_whatever_json_comes_it_is_answered_and_never_breaks_the_server(
     sim, _ = api()
     request = WHOLE
     for path, new in changes:
-        with suppress(
-            KeyError, IndexError, TypeError, AttributeError
-        ):  # the first change took it away
+        with suppress(KeyError, IndexError, TypeError, AttributeError):  # the first change took it away
             request = replaced(request, path, new)
     assert sim.answer(request).status in (200, 400)
 

@@ -46,9 +46,7 @@ def prompt(blocks: str, marks: list[tuple[int, int]]) -> CachedPrompt:
     digests = [blocks[: n + 1].encode("utf-8") for n in range(len(blocks))]
     upto = [100 * (n + 1) for n in range(len(blocks))]
     kept = sorted({at: ttl for at, ttl in marks if at < len(blocks)}.items())
-    return CachedPrompt(
-        digests, upto, [("messages", n, 0, "text") for n in range(len(blocks))], kept
-    )
+    return CachedPrompt(digests, upto, [("messages", n, 0, "text") for n in range(len(blocks))], kept)
 
 
 @settings(max_examples=150, deadline=None)

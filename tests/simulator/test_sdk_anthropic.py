@@ -67,9 +67,7 @@ def test_a_tool_round(client: Any, sim: Simulator) -> None:
         ' [{"type": "tool_use", "name": "get_weather", "input": {"place": "Rome"}}]}}',
         '{"reply": {"text": "It is sunny."}}',
     )
-    with client.messages.stream(
-        model=MODEL, max_tokens=500, messages=HELLO, tools=[WEATHER]
-    ) as stream:
+    with client.messages.stream(model=MODEL, max_tokens=500, messages=HELLO, tools=[WEATHER]) as stream:
         first = stream.get_final_message()
     assert first.stop_reason == "tool_use"
     thinking, call = first.content
@@ -115,11 +113,7 @@ def test_context_management_and_diagnostics_of_the_beta_client(client: Any) -> N
         betas=["context-management-2025-06-27"],
         context_management={"edits": [edit]},
         diagnostics={"previous_message_id": "msg_nobody"},
-        messages=[
-            *HELLO,
-            {"role": "assistant", "content": [call]},
-            {"role": "user", "content": [result]},
-        ],
+        messages=[*HELLO, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}],
     )
     assert message.context_management.applied_edits[0].cleared_tool_uses == 1
     assert message.diagnostics.cache_miss_reason.type == "previous_message_not_found"
@@ -156,9 +150,7 @@ def test_models(client: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_every_class_of_error(
-    client: Any, sim: Simulator, line: str, error: str, streaming: bool
-) -> None:
+def test_every_class_of_error(client: Any, sim: Simulator, line: str, error: str, streaming: bool) -> None:
     script(sim, line)
     from anthropic import _exceptions
 
@@ -170,9 +162,7 @@ def test_every_class_of_error(
 
 def test_the_errors_that_need_no_script(client: Any, sim: Simulator) -> None:
     def ask(**more: Any) -> Any:
-        return client.messages.create(
-            **{"model": MODEL, "max_tokens": 9, "messages": HELLO, **more}
-        )
+        return client.messages.create(**{"model": MODEL, "max_tokens": 9, "messages": HELLO, **more})
 
     with pytest.raises(anthropic.BadRequestError, match="at least one message"):
         ask(messages=[])
@@ -198,17 +188,13 @@ def test_an_error_in_the_middle_of_a_stream(client: Any, sim: Simulator) -> None
     assert caught.value.body["error"]["type"] == "overloaded_error"
 
 
-def test_a_stream_cut_in_the_middle_is_an_error_of_its_transport(
-    client: Any, sim: Simulator
-) -> None:
+def test_a_stream_cut_in_the_middle_is_an_error_of_its_transport(client: Any, sim: Simulator) -> None:
     script(sim, '{"cut": {"after_events": 4}}')
     seen: list[str] = []
     with pytest.raises(Exception, match="peer closed connection"):
         seen.extend(
             event.type
-            for event in client.messages.create(
-                model=MODEL, max_tokens=9, messages=HELLO, stream=True
-            )
+            for event in client.messages.create(model=MODEL, max_tokens=9, messages=HELLO, stream=True)
         )
     assert seen[0] == "message_start"
     assert sim.ledger[-1].fault == "cut"
@@ -233,9 +219,7 @@ async def loop_sim() -> AsyncIterator[Simulator]:
 
 @pytest.mark.anyio
 async def test_the_asynchronous_client(loop_sim: Simulator) -> None:
-    async with anthropic.AsyncAnthropic(
-        base_url=loop_sim.url, api_key="any", max_retries=0
-    ) as client:
+    async with anthropic.AsyncAnthropic(base_url=loop_sim.url, api_key="any", max_retries=0) as client:
         message = await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO)
         assert message.content[0].text == "You said: hello"
         async with client.messages.stream(

@@ -116,9 +116,7 @@ def test_models(client: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_every_class_of_error(
-    client: Any, sim: Simulator, line: str, error: str, streaming: bool
-) -> None:
+def test_every_class_of_error(client: Any, sim: Simulator, line: str, error: str, streaming: bool) -> None:
     script(sim, line)
     with pytest.raises(getattr(openai, error)):
         client.chat.completions.create(model=MODEL, messages=HELLO, stream=streaming)
@@ -127,9 +125,7 @@ def test_every_class_of_error(
 
 def test_the_errors_that_need_no_script(client: Any, sim: Simulator) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(
-            model=MODEL, messages=[{"role": "user", "content": "x" * 600_000}]
-        )
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x" * 600_000}])
     assert caught.value.code == "context_length_exceeded"
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="unknown-1", messages=HELLO)

@@ -73,11 +73,7 @@ async def test_a_stream_has_the_events_of_the_messages_api_in_their_order(
     stream = events(response.text)
     assert all(name == data["type"] for name, data in stream)
     assert [name for name, _ in stream[:3]] == ["message_start", "ping", "content_block_start"]
-    assert [name for name, _ in stream[-3:]] == [
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-    ]
+    assert [name for name, _ in stream[-3:]] == ["content_block_stop", "message_delta", "message_stop"]
     thinking, said, call = assembled(stream)
     assert thinking.pop("signature").startswith("sim-")
     assert [thinking, said, call] == blocks
@@ -99,11 +95,7 @@ def assembled(stream: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
             partial = ""
         elif name == "content_block_delta":
             delta = data["delta"]
-            for kind, key in (
-                ("text", "text"),
-                ("thinking", "thinking"),
-                ("signature", "signature"),
-            ):
+            for kind, key in (("text", "text"), ("thinking", "thinking"), ("signature", "signature")):
                 if delta["type"] == f"{kind}_delta":
                     blocks[-1][key] += delta[key]
             if delta["type"] == "input_json_delta":
@@ -120,9 +112,7 @@ async def test_a_stream_and_a_plain_answer_share_one_cache(client: httpx.AsyncCl
     assert usage["cache_read_input_tokens"] == 2_000
 
 
-async def test_applied_edits_come_with_the_last_delta_of_a_stream(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_applied_edits_come_with_the_last_delta_of_a_stream(client: httpx.AsyncClient) -> None:
     request = body(user("a"), stream=True, context_management={"edits": []})
     stream = events((await client.post("/v1/messages", json=request)).text)
     assert stream[-2][1]["context_management"] == {"applied_edits": []}
@@ -162,9 +152,7 @@ async def test_a_script_can_be_extended_and_replaced(client: httpx.AsyncClient) 
     await scripted(client, {"error": 500}, {"error": 529})
     assert (await client.post("/v1/messages", json=body(user("a")))).status_code == 500
     await scripted(client, {"reply": {"text": "new"}}, replace=True)
-    assert (await client.post("/v1/messages", json=body(user("a")))).json()["content"][0][
-        "text"
-    ] == "new"
+    assert (await client.post("/v1/messages", json=body(user("a")))).json()["content"][0]["text"] == "new"
     wrong = await client.post("/sevenfold/script", json={"items": [{"error": 500}, {"x": 1}]})
     assert wrong.status_code == 400
     assert "step 2: Object contains unknown field `x`" in wrong.text
@@ -190,11 +178,7 @@ async def test_models_are_listed_page_by_page(client: httpx.AsyncClient) -> None
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [
-        ("GET", "/v1/nothing", 404),
-        ("GET", "/v1/messages", 405),
-        ("DELETE", "/sevenfold/ledger", 405),
-    ],
+    [("GET", "/v1/nothing", 404), ("GET", "/v1/messages", 405), ("DELETE", "/sevenfold/ledger", 405)],
 )
 async def test_other_addresses_and_methods_are_refused(
     client: httpx.AsyncClient, method: str, path: str, status: int
@@ -213,9 +197,7 @@ async def test_a_body_that_is_not_json_is_refused_and_in_the_ledger(
     assert sim.ledger[-1].status == 400
 
 
-async def test_a_body_over_32_megabytes_is_too_large(
-    client: httpx.AsyncClient, sim: Simulator
-) -> None:
+async def test_a_body_over_32_megabytes_is_too_large(client: httpx.AsyncClient, sim: Simulator) -> None:
     response = await client.post("/v1/messages", content=b" " * (32 * 1024 * 1024 + 1))
     assert response.status_code == 413
     assert response.json()["error"]["type"] == "request_too_large"
@@ -262,9 +244,7 @@ async def test_a_rate_limit_says_when_to_come_back(client: httpx.AsyncClient) ->
     assert (response.status_code, response.headers["retry-after"]) == (429, "7")
 
 
-async def test_a_stream_can_be_cut_after_so_many_events(
-    client: httpx.AsyncClient, sim: Simulator
-) -> None:
+async def test_a_stream_can_be_cut_after_so_many_events(client: httpx.AsyncClient, sim: Simulator) -> None:
     await scripted(client, {"cut": {"after_events": 3}})
     raw = ""
 

@@ -75,10 +75,7 @@ def test_a_request_that_only_grew_shares_all_of_the_one_before() -> None:
         ({"tools": [{"name": "Bash", "input_schema": {"type": "object"}}]}, "tools[0] Bash"),
         ({"system": "another"}, "system[0] text"),
         ({"tool_choice": {"type": "any"}}, "messages[0].content[0] text (tool_choice changed)"),
-        (
-            {"messages": [user("one"), assistant("TWO"), user("three")]},
-            "messages[1].content[0] text",
-        ),
+        ({"messages": [user("one"), assistant("TWO"), user("three")]}, "messages[1].content[0] text"),
         ({"messages": [user("one")]}, "the end: messages[1].content[0] text is gone"),
         ({"model": "claude-opus-5"}, "model (claude-opus-4-8 -> claude-opus-5)"),
         (

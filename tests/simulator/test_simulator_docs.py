@@ -17,9 +17,7 @@ PAGE = (ROOT / "docs/reference/simulator.md").read_text("utf-8")
 SERVER = (ROOT / "src/sevenfold/simulator/server.py").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "kind", [ScriptStep, ReplyStep, ErrorStep, SlowReply, StreamPoint, StepMatch]
-)
+@pytest.mark.parametrize("kind", [ScriptStep, ReplyStep, ErrorStep, SlowReply, StreamPoint, StepMatch])
 def test_every_key_of_a_script_is_on_the_page(kind: type[msgspec.Struct]) -> None:
     for name in kind.__struct_fields__:
         assert f"`{name}`" in PAGE or f'"{name}"' in PAGE, name

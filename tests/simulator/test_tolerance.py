@@ -81,9 +81,7 @@ def test_blocks_of_kinds_we_do_not_know_are_counted_and_kept() -> None:
     server_use = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": "x"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u"}]}
     strange = {"type": "a_block_of_tomorrow", "payload": "x" * 8_000}
-    request = body(
-        user(strange), assistant(server_use, found, "done"), user("next"), cache_control=SMALL
-    )
+    request = body(user(strange), assistant(server_use, found, "done"), user("next"), cache_control=SMALL)
     written = split(sim.answer(request, HEADERS))[1]
     assert written > 4_000
     assert split(sim.answer(request, HEADERS))[2] == written

@@ -82,19 +82,13 @@ def test_a_result_without_its_use_is_refused() -> None:
 
 def test_a_use_that_comes_twice_is_refused() -> None:
     request = body(
-        user("a"),
-        assistant(use("t1")),
-        user(result("t1")),
-        assistant(use("t1")),
-        user(result("t1")),
+        user("a"), assistant(use("t1")), user(result("t1")), assistant(use("t1")), user(result("t1"))
     )
     assert refusal(answered(request)) == "messages.3.content.0: `tool_use` ids must be unique"
 
 
 def test_a_result_that_comes_twice_is_refused() -> None:
-    said = refusal(
-        answered(body(user("a"), assistant(use("t1")), user(result("t1"), result("t1"))))
-    )
+    said = refusal(answered(body(user("a"), assistant(use("t1")), user(result("t1"), result("t1")))))
     assert "each tool_use must have a single result" in said
 
 

@@ -59,11 +59,7 @@ def split(outcome: ApiOutcome) -> tuple[int, int, int]:
     """Plain input, written, read."""
     assert outcome.status == 200, outcome.body
     usage = outcome.body["usage"]
-    return (
-        usage["input_tokens"],
-        usage["cache_creation_input_tokens"],
-        usage["cache_read_input_tokens"],
-    )
+    return (usage["input_tokens"], usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"])
 
 
 def refusal(outcome: ApiOutcome) -> str:

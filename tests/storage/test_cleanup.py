@@ -19,15 +19,7 @@ from hypothesis import strategies as st
 
 from sevenfold.core.events import Event, Notice
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant
-from sevenfold.core.transcript import (
-    FORMAT,
-    Mark,
-    Pin,
-    Replace,
-    Reply,
-    Results,
-    Transcript,
-)
+from sevenfold.core.transcript import FORMAT, Mark, Pin, Replace, Reply, Results, Transcript
 from sevenfold.session.session import Session
 from sevenfold.storage.cleanup import (
     DAY,
@@ -180,9 +172,7 @@ def test_what_no_view_points_to_goes_by_age(project: Project) -> None:
     assert done.sessions == ()
 
 
-def test_over_the_quota_the_oldest_go_first_whichever_session_they_are_of(
-    project: Project,
-) -> None:
+def test_over_the_quota_the_oldest_go_first_whichever_session_they_are_of(project: Project) -> None:
     one = project.session(1, "a", "b", pointing=False, size=400_000)
     two = project.session(2, "c", "d", pointing=False, size=400_000)
     for days, (session, id) in enumerate([(two, "d"), (one, "b"), (two, "c"), (one, "a")]):
@@ -363,9 +353,7 @@ def test_a_line_that_a_crash_left_torn_is_no_damage(project: Project) -> None:
         b"",
     ],
 )
-def test_a_transcript_that_is_not_ours_stays_with_its_folder(
-    project: Project, first: bytes
-) -> None:
+def test_a_transcript_that_is_not_ours_stays_with_its_folder(project: Project, first: bytes) -> None:
     session = project.session(1, "a", pointing=False, days=400)
     project.transcript(session).write_bytes(first + b"\n")
     before = project.all
@@ -613,12 +601,7 @@ class World:
 
     def session(self, model: ScriptedModel, resume: str | None = None) -> Session:
         return Session(
-            model,
-            self.root,
-            resume=resume,
-            home=self.home,
-            environ=self.environ,
-            clock=self.clock,
+            model, self.root, resume=resume, home=self.home, environ=self.environ, clock=self.clock
         )
 
     @property
@@ -646,9 +629,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.anyio
-async def test_a_session_resumed_after_a_clean_up_works_and_its_pointers_still_read(
-    world: World,
-) -> None:
+async def test_a_session_resumed_after_a_clean_up_works_and_its_pointers_still_read(world: World) -> None:
     whole = "".join(f"line {n}\n" for n in range(9_000))
     async with world.session(ScriptedModel(["Hello."])) as session:
         await session.ask("hello")

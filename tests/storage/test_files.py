@@ -81,9 +81,7 @@ def test_a_link_is_written_through_and_stays_a_link(tmp_path: Path) -> None:
     assert real.read_bytes() == b"new"
 
 
-def test_where_asked_a_link_is_neither_written_nor_read_nor_taken_for_a_folder(
-    tmp_path: Path,
-) -> None:
+def test_where_asked_a_link_is_neither_written_nor_read_nor_taken_for_a_folder(tmp_path: Path) -> None:
     outside, link = tmp_path / "key", tmp_path / "link"
     outside.write_bytes(b"secret")
     link.symlink_to(outside)

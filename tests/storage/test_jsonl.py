@@ -190,10 +190,7 @@ def test_whoever_keeps_a_log_closed_learns_that_it_has_gone(path: Path) -> None:
     with opened_slowly(path, "unopened") as said:
         path.unlink()
         path.touch()
-    assert said == [
-        "StorageFailure",
-        f"{path} could not be opened: it does not exist; check the path",
-    ]
+    assert said == ["StorageFailure", f"{path} could not be opened: it does not exist; check the path"]
     with opened_slowly(path, "unopened") as said:
         pass
     assert said == ["it was mine"]
@@ -210,9 +207,7 @@ def test_a_log_that_must_be_there_is_not_made(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(LINES) + 1))
-def test_torn_at_any_byte_the_lines_before_stay_and_the_fragment_is_kept(
-    path: Path, cut: int
-) -> None:
+def test_torn_at_any_byte_the_lines_before_stay_and_the_fragment_is_kept(path: Path, cut: int) -> None:
     path.parent.mkdir()
     path.write_bytes(LINES[:cut])
     whole, _, fragment = LINES[:cut].rpartition(b"\n")
@@ -234,9 +229,7 @@ def test_torn_at_any_byte_the_lines_before_stay_and_the_fragment_is_kept(
 
 
 @given(
-    lines=st.lists(
-        st.dictionaries(st.text(max_size=5), st.text() | st.integers(), max_size=3), max_size=6
-    ),
+    lines=st.lists(st.dictionaries(st.text(max_size=5), st.text() | st.integers(), max_size=3), max_size=6),
     cut=st.integers(0, 10_000),
     nuls=st.sampled_from([0, 1, 511, 70_000]),
 )
@@ -345,8 +338,7 @@ def kill_while_writing(path: Path, seed: int) -> None:
     start = 0
     for life in range(4):
         with subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(path), str(seed + life), str(start)],
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", _WRITER, str(path), str(seed + life), str(start)], stdout=subprocess.PIPE
         ) as child:
             assert child.stdout
             acknowledged = start - 1
@@ -436,9 +428,7 @@ def test_a_write_cut_short_by_a_limit_leaves_no_half_line_and_appending_goes_on(
 def small_disk(at: Path) -> Iterator[Path]:
     at.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(at)],
-        capture_output=True,
-        check=False,
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(at)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("a small disk can only be mounted by root")

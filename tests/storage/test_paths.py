@@ -38,9 +38,7 @@ ME = Path("/home/me")
     ],
 )
 def test_a_place_that_could_swallow_too_much_is_refused_by_name(bad: str) -> None:
-    with pytest.raises(
-        SettingsError, match=r"^memoryDirectory cannot be .*; give the absolute path"
-    ):
+    with pytest.raises(SettingsError, match=r"^memoryDirectory cannot be .*; give the absolute path"):
         check_folder_setting(bad, "memoryDirectory", ME)
 
 

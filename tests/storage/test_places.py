@@ -168,9 +168,7 @@ def test_a_forged_worktree_folder_is_ignored_and_reported(tmp_path: Path) -> Non
     assert "does not know of it" in found.note
 
 
-def test_a_forged_repository_that_names_another_folder_as_its_own_gains_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_forged_repository_that_names_another_folder_as_its_own_gains_nothing(tmp_path: Path) -> None:
     victim = repository(tmp_path / "victim")
     evil = claims(tmp_path / "evil", "gitdir: shared/worktrees/w\n")
     own = evil / "shared/worktrees/w"
@@ -181,9 +179,7 @@ def test_a_forged_repository_that_names_another_folder_as_its_own_gains_nothing(
     assert places(evil, tmp_path).root == evil / "shared"
 
 
-def test_a_git_file_that_names_the_folder_of_another_repository_is_reported(
-    tmp_path: Path,
-) -> None:
+def test_a_git_file_that_names_the_folder_of_another_repository_is_reported(tmp_path: Path) -> None:
     victim = repository(tmp_path / "victim")
     evil = claims(tmp_path / "evil", f"gitdir: {victim / '.git'}\n")
     found = places(evil, tmp_path)
@@ -194,9 +190,7 @@ def test_a_git_file_that_names_the_folder_of_another_repository_is_reported(
 @pytest.mark.parametrize(
     "text", ["", "gitdir:\n", "nonsense", "gitdir: /nowhere/at/all\n", "gitdir: a\0b", "x" * 99_999]
 )
-def test_a_git_file_that_makes_no_sense_ends_the_search_and_is_reported(
-    tmp_path: Path, text: str
-) -> None:
+def test_a_git_file_that_makes_no_sense_ends_the_search_and_is_reported(tmp_path: Path, text: str) -> None:
     """It must not pass for a part of the repository around it."""
     around = repository(tmp_path / "around")
     found = places(claims(around / "vendor/odd", text), tmp_path)
@@ -204,9 +198,7 @@ def test_a_git_file_that_makes_no_sense_ends_the_search_and_is_reported(
     assert "ignored" in found.note
 
 
-def test_a_worktree_that_was_moved_by_hand_is_its_own_project_until_git_knows(
-    tmp_path: Path,
-) -> None:
+def test_a_worktree_that_was_moved_by_hand_is_its_own_project_until_git_knows(tmp_path: Path) -> None:
     main = repository(tmp_path / "repo")
     worktree(main, tmp_path / "feature").rename(tmp_path / "moved")
     found = places(tmp_path / "moved", tmp_path)
@@ -281,13 +273,9 @@ def test_the_hash_is_the_32_bit_one_in_base_36(text: str, expected: str) -> None
 
 def test_a_long_slug_is_cut_and_told_apart_by_its_hash() -> None:
     one, two = Path("/" + "x" * 250 + "/a"), Path("/" + "x" * 250 + "/b")
+    assert make_path_slug(one)[:LONGEST_SLUG] == make_path_slug(two)[:LONGEST_SLUG] == "-" + "x" * 199
     assert (
-        make_path_slug(one)[:LONGEST_SLUG] == make_path_slug(two)[:LONGEST_SLUG] == "-" + "x" * 199
-    )
-    assert (
-        make_path_slug(one)
-        == f"{make_path_slug(one)[:200]}-{hash_text(str(one))}"
-        != make_path_slug(two)
+        make_path_slug(one) == f"{make_path_slug(one)[:200]}-{hash_text(str(one))}" != make_path_slug(two)
     )
     assert make_path_slug(Path("/" + "x" * 199)) == "-" + "x" * 199
 
@@ -316,9 +304,7 @@ def test_two_projects_with_the_same_slug_get_folders_of_their_own(tmp_path: Path
     assert stat.S_IMODE((first.project / "root.json").stat().st_mode) == 0o600
 
 
-def test_looking_writes_nothing_and_a_project_that_was_faster_keeps_its_folder(
-    tmp_path: Path,
-) -> None:
+def test_looking_writes_nothing_and_a_project_that_was_faster_keeps_its_folder(tmp_path: Path) -> None:
     one, two = tmp_path / "my.app", tmp_path / "my-app"
     one.mkdir()
     two.mkdir()
@@ -377,22 +363,7 @@ def test_session_ids_sort_by_time_and_are_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [
-        "",
-        "..",
-        ".",
-        "a/b",
-        "../x",
-        "a\\b",
-        "-rf",
-        ".hidden",
-        "a\0",
-        "x" * 129,
-        "memory",
-        "CON",
-        "a.",
-    ],
+    "bad", ["", "..", ".", "a/b", "../x", "a\\b", "-rf", ".hidden", "a\0", "x" * 129, "memory", "CON", "a."]
 )
 def test_an_id_that_could_name_another_file_is_refused(tmp_path: Path, bad: str) -> None:
     (tmp_path / "p").mkdir()
@@ -432,18 +403,8 @@ def test_sessions_are_listed_newest_first_with_what_they_are_about(project: Proj
     (project.project / "one.jsonl.torn").touch()
     (project.project / "link.jsonl").symlink_to(project.session_file("one"))
     found = list_sessions(project)
-    assert [(s.id, s.at) for s in found] == [
-        ("two", 300),
-        ("three", 200),
-        ("one", 100),
-        ("empty", 50),
-    ]
-    assert [s.title for s in found] == [
-        "Refactor the parser",
-        "x" * 99 + "…",
-        "fix the failing test",
-        "",
-    ]
+    assert [(s.id, s.at) for s in found] == [("two", 300), ("three", 200), ("one", 100), ("empty", 50)]
+    assert [s.title for s in found] == ["Refactor the parser", "x" * 99 + "…", "fix the failing test", ""]
     assert found[2].size == project.session_file("one").stat().st_size
 
 

@@ -96,9 +96,7 @@ def test_hostile_ids_each_have_a_file_of_their_own_in_the_folder(store: ResultSt
         assert store.find(id) == fresh.find(id) == path
 
 
-def test_names_are_safe_where_case_does_not_count_and_devices_have_names(
-    store: ResultStore,
-) -> None:
+def test_names_are_safe_where_case_does_not_count_and_devices_have_names(store: ResultStore) -> None:
     stems = [make_file_stem(id) for id in HOSTILE]
     for stem in stems:
         assert stem.lower().partition(".")[0] not in {"con", "nul", "com1"}
@@ -155,16 +153,7 @@ def test_one_id_never_finds_the_files_of_another(store: ResultStore) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "\0\0",
-        "a\r\nb\rc\n",
-        "工具" * 5_000,
-        "🧵" * 3_000,
-        "x" * 100_000,
-        "\ufeffbom",
-        "\x85\u2028",
-    ],
+    ["", "\0\0", "a\r\nb\rc\n", "工具" * 5_000, "🧵" * 3_000, "x" * 100_000, "\ufeffbom", "\x85\u2028"],
 )
 def test_what_is_kept_comes_back_to_the_byte(store: ResultStore, text: str) -> None:
     assert sha(store.keep("id", text).read_bytes()) == sha(text.encode("utf-8"))
@@ -257,9 +246,7 @@ def test_a_link_or_a_pipe_with_the_name_of_a_result_is_left_alone(store: ResultS
     assert victim.read_bytes() == b"text"
 
 
-def test_a_file_left_half_written_by_a_crash_is_not_taken_for_the_result(
-    store: ResultStore,
-) -> None:
+def test_a_file_left_half_written_by_a_crash_is_not_taken_for_the_result(store: ResultStore) -> None:
     store.folder.mkdir(parents=True)
     (store.folder / "a.txt").write_bytes(b"the who")
     path = store.keep("a", "the whole")

@@ -172,9 +172,7 @@ def test_tokens_time_price_and_hit_rate_are_measured(recording: Recording) -> No
     recording.see(*TURN)
 
     metrics = recording.metrics()
-    tokens = {
-        p.attributes["gen_ai.token.type"]: p.sum for p in metrics["gen_ai.client.token.usage"]
-    }
+    tokens = {p.attributes["gen_ai.token.type"]: p.sum for p in metrics["gen_ai.client.token.usage"]}
     assert tokens == {"input": 100, "output": 5}
     assert metrics["gen_ai.client.operation.duration"][0].sum == 1.5
     assert metrics["sevenfold.cache_hit_rate"][0].sum == 0.7
@@ -193,8 +191,7 @@ def test_what_goes_wrong_is_counted(recording: Recording) -> None:
     counted = {
         name: (points[0].value, dict(points[0].attributes))
         for name, points in metrics.items()
-        if name.startswith("sevenfold.")
-        and name not in ("sevenfold.cost", "sevenfold.cache_hit_rate")
+        if name.startswith("sevenfold.") and name not in ("sevenfold.cost", "sevenfold.cache_hit_rate")
     }
     assert counted == {
         "sevenfold.denials": (1, {"gen_ai.tool.name": "Write"}),
@@ -214,16 +211,10 @@ def test_what_layers_do_to_results_is_counted(recording: Recording) -> None:
     )
 
     counted = {name: points[0].value for name, points in recording.metrics().items()}
-    assert counted == {
-        "sevenfold.results_stored": 1,
-        "sevenfold.results_cleared": 2,
-        "sevenfold.regret": 1,
-    }
+    assert counted == {"sevenfold.results_stored": 1, "sevenfold.results_cleared": 2, "sevenfold.regret": 1}
 
 
-def test_compactions_are_counted_by_kind_and_their_fidelity_is_measured(
-    recording: Recording,
-) -> None:
+def test_compactions_are_counted_by_kind_and_their_fidelity_is_measured(recording: Recording) -> None:
     recording.see(
         Compacted("summary", "manual", 90_000, 9_000, 0.9),
         Compacted("summary", "manual", 90_000, 9_000, 0.7),
@@ -260,9 +251,7 @@ def test_a_fork_beside_the_turn_has_its_own_span(recording: Recording) -> None:
 
 
 def test_a_request_that_never_came_back_ends_with_its_turn(recording: Recording) -> None:
-    recording.see(
-        Started("s1", MODEL, "startup"), Asked("x"), sending(), Ended("failed", 0, Usage())
-    )
+    recording.see(Started("s1", MODEL, "startup"), Asked("x"), sending(), Ended("failed", 0, Usage()))
 
     chat, turn = recording.span(f"chat {MODEL}"), recording.span("invoke_agent sevenfold")
     for span in (chat, turn):

@@ -228,9 +228,7 @@ async def test_looking_at_a_hostile_repository_runs_nothing_of_it(run: Run, proj
     assert not (project / "PWNED").exists()
 
 
-async def test_without_bash_the_message_says_what_is_missing(
-    run: Run, workspace: Workspace
-) -> None:
+async def test_without_bash_the_message_says_what_is_missing(run: Run, workspace: Workspace) -> None:
     workspace.environment = {"PATH": "/nonexistent"}
 
     result = await run("Bash", command="true")
@@ -296,9 +294,7 @@ async def test_output_that_is_not_utf8_is_shown_all_the_same(run: Run) -> None:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-async def test_a_command_that_never_ends_is_stopped_with_all_it_started(
-    run: Run, project: Path
-) -> None:
+async def test_a_command_that_never_ends_is_stopped_with_all_it_started(run: Run, project: Path) -> None:
     command = (
         "sleep 1000 & echo $! >> pids; (sleep 1000 & echo $! >> pids; wait) &"
         " echo $$ >> pids; echo began; wait"
@@ -307,16 +303,12 @@ async def test_a_command_that_never_ends_is_stopped_with_all_it_started(
     result = await run("Bash", command=command, timeout=2000)
 
     assert result.is_error
-    assert result.text.startswith(
-        "began\n[stopped after 2 seconds, with everything it had started;"
-    )
+    assert result.text.startswith("began\n[stopped after 2 seconds, with everything it had started;")
     assert await ended(*await numbers(project / "pids", 3))
 
 
 async def test_a_child_that_ignores_the_polite_request_is_killed(run: Run, project: Path) -> None:
-    command = (
-        "trap '' TERM; (trap '' TERM; sleep 1000) & echo $! $$ > pids; while :; do sleep 1; done"
-    )
+    command = "trap '' TERM; (trap '' TERM; sleep 1000) & echo $! $$ > pids; while :; do sleep 1; done"
 
     result = await run("Bash", command=command, timeout=2000)
 
@@ -326,8 +318,7 @@ async def test_a_child_that_ignores_the_polite_request_is_killed(run: Run, proje
 
 async def test_cancelling_ends_the_whole_group(toolbox: Toolbox, project: Path) -> None:
     command = (
-        "(trap '' TERM; sleep 1000) & echo $! > pids; sleep 1000 & echo $! >> pids;"
-        " echo $$ >> pids; wait"
+        "(trap '' TERM; sleep 1000) & echo $! > pids; sleep 1000 & echo $! >> pids; echo $$ >> pids; wait"
     )
 
     async with anyio.create_task_group() as tasks:
@@ -339,9 +330,7 @@ async def test_cancelling_ends_the_whole_group(toolbox: Toolbox, project: Path) 
     assert await ended(*pids)
 
 
-async def test_cancelling_when_the_shell_is_gone_ends_what_it_left(
-    toolbox: Toolbox, project: Path
-) -> None:
+async def test_cancelling_when_the_shell_is_gone_ends_what_it_left(toolbox: Toolbox, project: Path) -> None:
     async with anyio.create_task_group() as tasks:
         command = "sleep 1000 & echo $! $$ > pids"
         tasks.start_soon(toolbox.call, ToolUse("u", "Bash", {"command": command}))
@@ -366,13 +355,9 @@ async def test_a_daemon_that_holds_the_output_does_not_hold_the_call(
     assert await ended(pid)
 
 
-async def test_a_daemon_in_a_session_of_its_own_does_not_hold_the_call(
-    run: Run, project: Path
-) -> None:
+async def test_a_daemon_in_a_session_of_its_own_does_not_hold_the_call(run: Run, project: Path) -> None:
     with anyio.fail_after(20):
-        result = await run(
-            "Bash", command="setsid sh -c 'echo $$ > pids; exec sleep 1000' & echo started"
-        )
+        result = await run("Bash", command="setsid sh -c 'echo $$ > pids; exec sleep 1000' & echo started")
 
     (pid,) = await numbers(project / "pids", 1)
     assert result.text.startswith("started\n")
@@ -422,9 +407,7 @@ async def test_a_background_command_returns_at_once_and_its_output_can_be_read(
     assert output.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_background_command_can_be_stopped_as_its_answer_says(
-    run: Run, project: Path
-) -> None:
+async def test_a_background_command_can_be_stopped_as_its_answer_says(run: Run, project: Path) -> None:
     said = await run("Bash", command="sleep 1000 & echo $! > pids; wait", run_in_background=True)
     pid, _ = started(said.text)
     children = await numbers(project / "pids", 1)
@@ -434,9 +417,7 @@ async def test_a_background_command_can_be_stopped_as_its_answer_says(
     assert await ended(pid, *children)
 
 
-async def test_closing_ends_every_background_command(
-    run: Run, project: Path, workspace: Workspace
-) -> None:
+async def test_closing_ends_every_background_command(run: Run, project: Path, workspace: Workspace) -> None:
     pids = []
     for i in range(3):
         command = f"trap '' TERM; echo $$ > pid{i}; while :; do sleep 1; done"

@@ -98,9 +98,7 @@ async def test_other_commands_do_not(project: Path, command: str) -> None:
 
 
 async def test_what_it_reads_does_not_count_as_read_in_the_conversation(project: Path) -> None:
-    parent = Workspace(
-        project / "project", project, {"PATH": os.defpath}, project / "shells", FakeClock()
-    )
+    parent = Workspace(project / "project", project, {"PATH": os.defpath}, project / "shells", FakeClock())
     tools = ConfinedTools(project / "kept", parent, PermissionRules())
     await call(tools, "Read", file_path=str(project / "kept" / "a.md"))
     assert parent.seen == {}

@@ -57,9 +57,7 @@ async def test_a_file_that_was_read_is_replaced_and_keeps_its_mode(run: Run, pro
     assert leftovers(project) == []
 
 
-async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
-    run: Run, project: Path
-) -> None:
+async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(run: Run, project: Path) -> None:
     path = project / "a.txt"
     path.write_text("aaaa", "utf-8")
     await run("Read", file_path="a.txt")
@@ -82,9 +80,7 @@ async def test_a_file_that_was_only_touched_counts_as_unchanged(run: Run, projec
     assert not (await run("Write", file_path="a.txt", content="new")).is_error
 
 
-async def test_no_write_leaves_the_project_through_a_link(
-    run: Run, project: Path, tmp_path: Path
-) -> None:
+async def test_no_write_leaves_the_project_through_a_link(run: Run, project: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "a.txt").write_text("theirs", "utf-8")
@@ -155,9 +151,7 @@ async def test_a_read_only_file_is_not_replaced_behind_its_back(run: Run, projec
     assert path.read_text("utf-8") == "old"
 
 
-async def test_a_file_where_a_folder_is_needed_is_told_in_one_sentence(
-    run: Run, project: Path
-) -> None:
+async def test_a_file_where_a_folder_is_needed_is_told_in_one_sentence(run: Run, project: Path) -> None:
     (project / "a").write_text("x", "utf-8")
 
     below = await run("Write", file_path="a/b.txt", content="x")
@@ -201,9 +195,7 @@ async def test_an_exact_piece_is_replaced(run: Run, project: Path) -> None:
     assert path.read_text("utf-8") == "a = 1\nb = 20\nc = 3\n"
 
 
-async def test_signs_of_regular_expressions_and_templates_mean_nothing(
-    run: Run, project: Path
-) -> None:
+async def test_signs_of_regular_expressions_and_templates_mean_nothing(run: Run, project: Path) -> None:
     path = project / "a.txt"
     path.write_text(r"x = (a|b)*[c] \1 $1", "utf-8")
 
@@ -212,9 +204,7 @@ async def test_signs_of_regular_expressions_and_templates_mean_nothing(
     assert path.read_text("utf-8") == r"x = \g<0> \\1 $& {}"
 
 
-async def test_a_piece_that_occurs_twice_is_refused_unless_all_are_meant(
-    run: Run, project: Path
-) -> None:
+async def test_a_piece_that_occurs_twice_is_refused_unless_all_are_meant(run: Run, project: Path) -> None:
     path = project / "a.txt"
     path.write_text("x\ny\nx\n", "utf-8")
 
@@ -310,17 +300,9 @@ async def test_encoding_and_byte_order_mark_are_kept(run: Run, project: Path) ->
             ", but lines 1-2 differ only in blanks:\ndef f():\n\treturn 1",
         ),
         ("    x = 1\n", "x  =  1", ", but line 1 differs only in blanks:\n    x = 1"),
-        (
-            "alpha\nbeta\n",
-            "1\talpha\n2\tbeta",
-            "; it holds the line numbers that Read puts in front",
-        ),
+        ("alpha\nbeta\n", "1\talpha\n2\tbeta", "; it holds the line numbers that Read puts in front"),
         ("say “hello”\n", 'say "hello"', "differs only in quotes, dashes or special blanks"),
-        (
-            "first line\nother\n",
-            "first line\nsecond",
-            "'first line' is there (line 1), but what follows",
-        ),
+        ("first line\nother\n", "first line\nsecond", "'first line' is there (line 1), but what follows"),
         ("nothing alike\n", "entirely different", "; Read it again and copy the text exactly"),
         ("the replacement was made here\n", "gone", "new_string is there already, at line 1"),
     ],

@@ -84,9 +84,7 @@ async def test_a_rule_that_denies_is_never_asked_about(workspace: Workspace) -> 
     assert person.asked == []
 
 
-async def test_with_nobody_there_the_answer_names_the_rule_that_would_help(
-    workspace: Workspace,
-) -> None:
+async def test_with_nobody_there_the_answer_names_the_rule_that_would_help(workspace: Workspace) -> None:
     said = await gate(workspace)(bash("npm test"))
     quoted = await gate(workspace)(bash("echo 'a' > x"))
 
@@ -130,9 +128,7 @@ async def test_a_call_approved_elsewhere_is_not_asked_about_but_still_denied_by_
     assert await asking(bash("npm test", "a")) is not None  # approved once, not for ever
 
 
-async def test_a_call_to_be_confirmed_is_asked_about_even_if_rules_allow_it(
-    workspace: Workspace,
-) -> None:
+async def test_a_call_to_be_confirmed_is_asked_about_even_if_rules_allow_it(workspace: Workspace) -> None:
     person = Person(True)
     asking, alone = gate(workspace, person), gate(workspace)
     asking.confirm("u", "a hook wants it confirmed")
@@ -146,9 +142,7 @@ async def test_a_call_to_be_confirmed_is_asked_about_even_if_rules_allow_it(
     )
 
 
-async def test_a_search_leaves_out_what_may_not_be_read(
-    workspace: Workspace, project: Path
-) -> None:
+async def test_a_search_leaves_out_what_may_not_be_read(workspace: Workspace, project: Path) -> None:
     for name in ("a.txt", "private.txt", ".env", "key.pem"):
         (project / name).write_text("needle\n", "utf-8")
     events: list[Event] = []

@@ -30,13 +30,7 @@ def place(tmp_path: Path) -> Workspace:
         (tmp_path / name).mkdir()
     for name in ("project/a.txt", "project/src/b.py", "project/.env", "project/secrets/key.txt"):
         (tmp_path / name).write_text("x", "utf-8")
-    for name in (
-        "other/x.txt",
-        "home/.ssh/id_rsa",
-        "home/notes/n.md",
-        "memory/m.md",
-        "stored/r.txt",
-    ):
+    for name in ("other/x.txt", "home/.ssh/id_rsa", "home/notes/n.md", "memory/m.md", "stored/r.txt"):
         (tmp_path / name).write_text("x", "utf-8")
     project = tmp_path / "project"
     (project / "out").symlink_to(tmp_path / "other")
@@ -316,9 +310,7 @@ allow ¦ default ¦ +WebFetch(domain:*.example.com) ¦ WebFetch ¦ https://a.exa
     ("expected", "mode", "rules", "name", "what"),
     table(WITHOUT_RULES) + table(COMMANDS) + table(DENIED) + table(ALLOWED),
 )
-def test_the_table(
-    place: Workspace, expected: str, mode: Mode, rules: str, name: str, what: str
-) -> None:
+def test_the_table(place: Workspace, expected: str, mode: Mode, rules: str, name: str, what: str) -> None:
     sorted_rules: dict[str, list[str]] = {"+": [], "?": [], "-": []}
     # A rule may hold a semicolon itself, so only one before a sign separates.
     for rule in rules.replace(";+", "\n+").replace(";?", "\n?").replace(";-", "\n-").split("\n"):

@@ -59,13 +59,7 @@ def place(tmp_path: Path) -> Workspace:
     for name in ("project/src/deep", "home/.ssh", "other"):
         (tmp_path / name).mkdir(parents=True)
     project = tmp_path / "project"
-    for name in (
-        "project/.env",
-        "home/.ssh/id_rsa",
-        "other/x.txt",
-        "project/src/key.pem",
-        "up.txt",
-    ):
+    for name in ("project/.env", "home/.ssh/id_rsa", "other/x.txt", "project/src/key.pem", "up.txt"):
         (tmp_path / name).write_text("TOPSECRET\n", "utf-8")
     (project / "link").symlink_to(project / ".env")
     (project / "out").symlink_to(tmp_path / "other")

@@ -124,9 +124,7 @@ def test_what_reaches_a_secret_is_asked_about(place: Workspace, command: str) ->
 
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
 @pytest.mark.parametrize("command", NAMED)
-def test_what_is_denied_is_denied_however_it_is_written(
-    place: Workspace, command: str, mode: Mode
-) -> None:
+def test_what_is_denied_is_denied_however_it_is_written(place: Workspace, command: str, mode: Mode) -> None:
     assert decided(place, command.replace("@", str(place.home)), mode=mode, deny=DENIED) == "deny"
 
 
@@ -178,9 +176,7 @@ def test_what_only_bash_can_tell_is_never_allowed_without_a_question(
         "git status && git diff",
     ],
 )
-def test_ordinary_commands_run_unasked_in_a_folder_that_is_trusted(
-    place: Workspace, command: str
-) -> None:
+def test_ordinary_commands_run_unasked_in_a_folder_that_is_trusted(place: Workspace, command: str) -> None:
     place.trusted = True
 
     assert decided(place, command) == "allow"

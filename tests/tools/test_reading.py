@@ -112,9 +112,7 @@ async def test_a_long_line_is_cut_and_the_next_one_is_whole(run: Run, project: P
     assert lines[3] == "[2 long lines are cut; Grep or `cut -c` shows other parts]"
 
 
-async def test_a_file_of_a_hundred_megabytes_is_paged_in_bounded_memory(
-    run: Run, project: Path
-) -> None:
+async def test_a_file_of_a_hundred_megabytes_is_paged_in_bounded_memory(run: Run, project: Path) -> None:
     block = b"".join(b"line %07d\n" % n for n in range(10_000))
     with (project / "big.log").open("wb") as file:
         for _ in range(800):
@@ -164,13 +162,7 @@ async def test_an_image_is_shown_whatever_its_name(run: Run, project: Path) -> N
 
     assert result.content == (
         Text(f"picture.dat: image/png, {len(png())} bytes"),
-        Image(
-            {
-                "type": "base64",
-                "media_type": "image/png",
-                "data": base64.b64encode(png()).decode(),
-            }
-        ),
+        Image({"type": "base64", "media_type": "image/png", "data": base64.b64encode(png()).decode()}),
     )
 
 
@@ -200,8 +192,7 @@ async def test_an_image_too_large_for_the_wire_is_refused(run: Run, project: Pat
 
     assert result.is_error
     assert (
-        result.text
-        == "x.png is an image of 3.8 MB; at most 3.8 MB can be shown, so make it smaller first"
+        result.text == "x.png is an image of 3.8 MB; at most 3.8 MB can be shown, so make it smaller first"
     )
 
 

@@ -78,8 +78,7 @@ def test_a_rule_made_to_take_for_ever_answers_or_is_refused(
 
 
 @pytest.mark.parametrize(
-    "rule",
-    ["Read(" + "{a,b}" * 5 + ")", "Edit(" + "**/" * 2 + "a/**/" * 4 + ")", "Read({a}****/*/*/*/*)"],
+    "rule", ["Read(" + "{a,b}" * 5 + ")", "Edit(" + "**/" * 2 + "a/**/" * 4 + ")", "Read({a}****/*/*/*/*)"]
 )
 def test_a_rule_with_too_many_patterns_says_how_to_write_it(rule: str) -> None:
     with pytest.raises(SettingsError, match="too many patterns; write several rules"):
@@ -87,8 +86,7 @@ def test_a_rule_with_too_many_patterns_says_how_to_write_it(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule",
-    ["Read(**/src/**/*.py)", "Read({a,b}/{c,d}/*.py)", "Edit(*a*b*c*d*e*f)", "Read(**/.env*)"],
+    "rule", ["Read(**/src/**/*.py)", "Read({a,b}/{c,d}/*.py)", "Edit(*a*b*c*d*e*f)", "Read(**/.env*)"]
 )
 def test_rules_that_people_write_are_taken(rule: str) -> None:
     assert PermissionRule.parse(rule).text == rule

@@ -53,9 +53,7 @@ def sample(project: Path) -> Path:
     return project
 
 
-async def test_files_with_matches_are_listed_without_what_nobody_means(
-    run: Run, sample: Path
-) -> None:
+async def test_files_with_matches_are_listed_without_what_nobody_means(run: Run, sample: Path) -> None:
     result = await run("Grep", pattern="needle")
 
     assert result.text.split("\n") == [
@@ -91,11 +89,7 @@ async def test_context_lines_are_told_apart_and_gaps_are_marked(run: Run, projec
 async def test_counts_are_of_matching_lines(run: Run, sample: Path) -> None:
     result = await run("Grep", pattern="needle", output_mode="count", path="src", ignore_case=True)
 
-    assert sorted(result.text.split("\n")) == [
-        "src/b.py: 1",
-        "src/deep/c.ts: 2",
-        "src/only_here.txt: 1",
-    ]
+    assert sorted(result.text.split("\n")) == ["src/b.py: 1", "src/deep/c.ts: 2", "src/only_here.txt: 1"]
 
 
 async def test_case_is_ignored_on_request(run: Run, sample: Path) -> None:
@@ -122,10 +116,7 @@ async def test_a_limit_says_how_much_is_left_out(run: Run, project: Path) -> Non
     lines = (await run("Grep", pattern="x", output_mode="content", limit=3)).text.split("\n")
 
     assert files[0] == "000.txt"
-    assert files[99:] == [
-        "099.txt",
-        "[the first 100 of 150 files; narrow the search, or raise limit]",
-    ]
+    assert files[99:] == ["099.txt", "[the first 100 of 150 files; narrow the search, or raise limit]"]
     assert lines == [
         "000.txt",
         "1: x",
@@ -168,15 +159,11 @@ async def test_files_that_may_hold_secrets_are_left_out_and_named(run: Run, proj
     folder = await run("Grep", pattern="needle", output_mode="content")
     named = await run("Grep", pattern="needle", path=".env", output_mode="content")
 
-    assert folder.text == (
-        "a.txt\n1: needle\n[left out because they may hold secrets or are denied: .env]"
-    )
+    assert folder.text == ("a.txt\n1: needle\n[left out because they may hold secrets or are denied: .env]")
     assert named.text == ".env\n1: KEY=needle"
 
 
-async def test_links_are_not_followed_out_of_the_folder(
-    run: Run, project: Path, tmp_path: Path
-) -> None:
+async def test_links_are_not_followed_out_of_the_folder(run: Run, project: Path, tmp_path: Path) -> None:
     fill(tmp_path / "outside", {"a.txt": "needle"})
     (project / "folder").symlink_to(tmp_path / "outside")
     (project / "file").symlink_to(tmp_path / "outside/a.txt")
@@ -385,9 +372,7 @@ def test_the_walk_agrees_with_git_about_what_is_ignored(sample: Path) -> None:
     ).stdout.split("\n")
     theirs = {name for name in listed if name and "node_modules" not in name}
 
-    ours = {
-        walk.find_relative_path(entry.path, str(sample)) for entry in walk.walk_files(str(sample))
-    }
+    ours = {walk.find_relative_path(entry.path, str(sample)) for entry in walk.walk_files(str(sample))}
 
     assert ours == theirs
 

@@ -34,9 +34,7 @@ def line(number: int) -> str:
 @pytest.fixture(
     params=[
         "ours",
-        pytest.param(
-            "rg", marks=pytest.mark.skipif(not shutil.which("rg"), reason="ripgrep is optional")
-        ),
+        pytest.param("rg", marks=pytest.mark.skipif(not shutil.which("rg"), reason="ripgrep is optional")),
     ]
 )
 def either(request: pytest.FixtureRequest, workspace: Workspace) -> None:
@@ -61,9 +59,7 @@ async def test_a_large_file_that_is_named_is_searched(run: Run, large: Path) -> 
     content = await run("Grep", pattern="needle", path="large.txt", output_mode="content")
     files = await run("Grep", pattern="needle", path=str(large))
     count = await run("Grep", pattern="NEEDLE", path="large.txt", output_mode="count")
-    either = await run(
-        "Grep", pattern="NEEDLE", path="large.txt", output_mode="count", ignore_case=True
-    )
+    either = await run("Grep", pattern="NEEDLE", path="large.txt", output_mode="count", ignore_case=True)
 
     found = "\n--\n".join(f"{n}: {line(n)}" for n in (40_000, 80_000, 120_000))
     assert content.text == f"large.txt\n{found}"
@@ -72,9 +68,7 @@ async def test_a_large_file_that_is_named_is_searched(run: Run, large: Path) -> 
 
 
 @pytest.mark.usefixtures("either")
-async def test_lines_around_a_match_in_a_large_file_have_their_numbers(
-    run: Run, large: Path
-) -> None:
+async def test_lines_around_a_match_in_a_large_file_have_their_numbers(run: Run, large: Path) -> None:
     args = {"path": "large.txt", "output_mode": "content"}
 
     near = await run("Grep", pattern="^0007999[69]|^00120000", context=2, **args)
@@ -154,8 +148,7 @@ async def test_a_file_that_is_too_large_even_so_is_refused_with_another_way(
     assert fits.text == "No matches."
     assert refused.is_error
     assert refused.text == (
-        "my log has 65.0 MB and Grep searches files up to 64.0 MB;"
-        " use Bash: grep -n 'pattern' 'my log'"
+        "my log has 65.0 MB and Grep searches files up to 64.0 MB; use Bash: grep -n 'pattern' 'my log'"
     )
 
 
@@ -197,9 +190,7 @@ def make_large(path: Path, head: bytes = b"needle\n") -> None:
 
 
 @pytest.mark.usefixtures("either")
-async def test_files_left_out_of_a_folder_for_their_size_are_mentioned(
-    run: Run, project: Path
-) -> None:
+async def test_files_left_out_of_a_folder_for_their_size_are_mentioned(run: Run, project: Path) -> None:
     make_large(project / "data/one.csv")
     make_large(project / "two.log")
     make_large(project / "image.bin", b"\0\1")
@@ -271,8 +262,7 @@ async def test_what_ripgrep_found_before_it_failed_is_not_counted_twice(
 # --- one way of reading against another -----------------------------------------------------------------
 
 TEXTS = st.lists(
-    st.sampled_from([b"a", b"b", b"\n", b"\n", b"\r\n", "ü".encode(), b"\xff", b"x" * 5_000]),
-    max_size=40,
+    st.sampled_from([b"a", b"b", b"\n", b"\n", b"\r\n", "ü".encode(), b"\xff", b"x" * 5_000]), max_size=40
 ).map(b"".join)
 PATTERNS = st.sampled_from(["a", "b$", "^a", "^$", "ü", "a.b", "(?<=a)b", "x{3}a", "�", r"\r"])
 

@@ -90,8 +90,7 @@ def test_a_pathological_command_gets_an_answer(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["ls -la", "find . -name '*.md' | head -3", "grep -rn foo . 2>/dev/null", "cat a && wc -l a"],
+    "command", ["ls -la", "find . -name '*.md' | head -3", "grep -rn foo . 2>/dev/null", "cat a && wc -l a"]
 )
 def test_commands_on_the_given_list_pass(command: str) -> None:
     assert classify_within(command, EXTRACTION).read_only
@@ -373,12 +372,7 @@ def test_what_is_judged_read_only_changes_nothing_when_it_runs(sample: Path) -> 
 def test_the_run_would_notice_a_change(sample: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(sample, copy)
-    for command in [
-        "touch a.txt",
-        "find . -name b.txt -delet?",
-        "sort -o a.txt a.txt",
-        "uniq a.txt out",
-    ]:
+    for command in ["touch a.txt", "find . -name b.txt -delet?", "sort -o a.txt a.txt", "uniq a.txt out"]:
         before = _snapshot(copy)
         _run(command, copy)
         assert _snapshot(copy) != before, command

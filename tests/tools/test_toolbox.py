@@ -66,25 +66,14 @@ def test_the_schemas_never_change(tmp_path: Path) -> None:
 
 
 async def test_the_tools_and_their_fields_are_those_that_models_know(toolbox: Toolbox) -> None:
-    fields = {
-        schema["name"]: list(schema["input_schema"]["properties"]) for schema in toolbox.schemas
-    }
+    fields = {schema["name"]: list(schema["input_schema"]["properties"]) for schema in toolbox.schemas}
 
     assert fields == {
         "Read": ["file_path", "offset", "limit"],
         "Write": ["file_path", "content"],
         "Edit": ["file_path", "old_string", "new_string", "replace_all"],
         "Bash": ["command", "timeout", "run_in_background", "description"],
-        "Grep": [
-            "pattern",
-            "path",
-            "glob",
-            "output_mode",
-            "ignore_case",
-            "context",
-            "limit",
-            "multiline",
-        ],
+        "Grep": ["pattern", "path", "glob", "output_mode", "ignore_case", "context", "limit", "multiline"],
         "Glob": ["pattern", "path"],
     }
 
@@ -135,9 +124,7 @@ async def test_an_unknown_tool_brings_the_names_of_those_there_are(run: Run) -> 
     result = await run("WebSearch", query="x")
 
     assert result.is_error
-    assert result.text == (
-        "there is no tool WebSearch; the tools are: Read, Write, Edit, Bash, Grep, Glob"
-    )
+    assert result.text == ("there is no tool WebSearch; the tools are: Read, Write, Edit, Bash, Grep, Glob")
 
 
 async def test_a_schema_that_does_not_forbid_other_fields_allows_them() -> None:

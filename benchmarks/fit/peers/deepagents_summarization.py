@@ -10,14 +10,8 @@ import tempfile
 from typing import Any
 
 from deepagents.backends import FilesystemBackend  # type: ignore[import-not-found]
-from deepagents.middleware.summarization import (  # type: ignore[import-not-found]
-    create_summarization_middleware,
-)
-from langchain.agents.middleware.types import (  # type: ignore[import-not-found]
-    ExtendedModelResponse,
-    ModelRequest,
-    ModelResponse,
-)
+from deepagents.middleware.summarization import create_summarization_middleware  # type: ignore[import-not-found]
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse  # type: ignore[import-not-found]
 from langchain_core.messages import AIMessage  # type: ignore[import-not-found]
 
 from benchmarks.fit.peers.driving import main

@@ -78,12 +78,7 @@ async def through(talk: Talk, messages: list[Json]) -> Json:
             prompt = record.request(talk.sent(outcome))
             used = (round(prompt), round(tokens_in(canonical(message))))
         talk.hear(message, used)
-    return {
-        "seconds": took,
-        "sizes": record.sizes,
-        "requests": record.requests,
-        "calls": talk.calls(),
-    }
+    return {"seconds": took, "sizes": record.sizes, "requests": record.requests, "calls": talk.calls()}
 
 
 def after(talk: Talk, messages: list[Json]) -> Talk:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain.agents.middleware import (  # type: ignore[import-not-found]
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-)
-from langchain.agents.middleware.types import (  # type: ignore[import-not-found]
-    ModelRequest,
-    ModelResponse,
-)
+from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware  # type: ignore[import-not-found]
+from langchain.agents.middleware.types import ModelRequest, ModelResponse  # type: ignore[import-not-found]
 from langchain_core.messages import AIMessage  # type: ignore[import-not-found]
 
 from benchmarks.fit.peers.driving import main

@@ -6,11 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.language_models.chat_models import BaseChatModel  # type: ignore[import-not-found]
-from langchain_core.messages import (  # type: ignore[import-not-found]
-    AIMessage,
-    HumanMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # type: ignore[import-not-found]
 from langchain_core.outputs import ChatGeneration, ChatResult  # type: ignore[import-not-found]
 
 from benchmarks.fit.peers.driving import SUMMARY
@@ -55,11 +51,7 @@ def _reply(blocks: list[Json], own: str, usage: tuple[int, int]) -> Any:
             for b in blocks
             if b["type"] == "tool_use"
         ],
-        usage_metadata={
-            "input_tokens": prompt,
-            "output_tokens": output,
-            "total_tokens": prompt + output,
-        },
+        usage_metadata={"input_tokens": prompt, "output_tokens": output, "total_tokens": prompt + output},
         response_metadata={"model_provider": PROVIDER},
     )
 

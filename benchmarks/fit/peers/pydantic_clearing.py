@@ -12,10 +12,7 @@ from pydantic_ai.messages import (  # type: ignore[import-not-found]
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import (  # type: ignore[import-not-found]
-    ModelRequestContext,
-    ModelRequestParameters,
-)
+from pydantic_ai.models import ModelRequestContext, ModelRequestParameters  # type: ignore[import-not-found]
 from pydantic_ai.models.test import TestModel  # type: ignore[import-not-found]
 from pydantic_ai.tools import RunContext  # type: ignore[import-not-found]
 from pydantic_ai.usage import RequestUsage, RunUsage  # type: ignore[import-not-found]
@@ -53,9 +50,7 @@ class Conversation:
                 self.names[block["id"]] = block["name"]
                 parts.append(ToolCallPart(block["name"], block["input"], block["id"]))
         prompt, output = usage
-        return ModelResponse(
-            parts=parts, usage=RequestUsage(input_tokens=prompt, output_tokens=output)
-        )
+        return ModelResponse(parts=parts, usage=RequestUsage(input_tokens=prompt, output_tokens=output))
 
     async def step(self) -> Any:
         request = ModelRequestContext(
@@ -84,10 +79,7 @@ def _ours(message: Any) -> Json:
             blocks.append({"type": "tool_use", **use})
         else:
             blocks.append({"type": "text", "text": part.content})
-    return {
-        "role": "assistant" if isinstance(message, ModelResponse) else "user",
-        "content": blocks,
-    }
+    return {"role": "assistant" if isinstance(message, ModelResponse) else "user", "content": blocks}
 
 
 if __name__ == "__main__":

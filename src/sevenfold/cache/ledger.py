@@ -204,9 +204,7 @@ class Ledger:
         if found is not None and request.source.startswith(FORK):
             cached = min(cached, found.shared)  # it may have left before all of it was sent
         missing = cached - usage.cache_read
-        if usage.cache_read >= BROKEN_BELOW * cached or missing < scale_constant(
-            BROKEN_BY, self.window
-        ):
+        if usage.cache_read >= BROKEN_BELOW * cached or missing < scale_constant(BROKEN_BY, self.window):
             return ""
         expected = self._expected.get(request.source, "")
         why = expected or (found.why if found else "") or _told(reply)

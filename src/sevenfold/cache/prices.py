@@ -19,9 +19,7 @@ TABLE: Final = Path(__file__).with_name("prices.toml")
 
 _PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
 """What clouds and our own settings write before a model's name."""
-_SNAPSHOT: Final = re.compile(
-    r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?|:thinking|\[1m\])*$"
-)
+_SNAPSHOT: Final = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?|:thinking|\[1m\])*$")
 """What may follow a name without making it another model."""
 
 
@@ -104,10 +102,7 @@ class Prices:
     """Every price we know, found by the name of the model."""
 
     def __init__(
-        self,
-        table: Mapping[str, Price],
-        aliases: Mapping[str, str],
-        own: Mapping[str, ModelLimits] = {},
+        self, table: Mapping[str, Price], aliases: Mapping[str, str], own: Mapping[str, ModelLimits] = {}
     ) -> None:
         """`own`: what the user's file says about the size of a model, by its name in the table."""
         self._table, self._own = dict(table), dict(own)
@@ -208,12 +203,7 @@ def _price(name: str, raw: dict[str, Any], path: Path) -> Price:
     fields.pop("aliases", None)
     family = fields.pop("family", None)
     key = f"models.{name}"
-    _expect(
-        family is None or family in raw["families"],
-        path,
-        f"{key}.family",
-        f"is unknown: {family!r}",
-    )
+    _expect(family is None or family in raw["families"], path, f"{key}.family", f"is unknown: {family!r}")
     top = {k: raw[k] for k in ("currency", "as_of", "source") if k in raw}
     merged = {**_FALLBACK, **top, **raw["families"].get(family, {}), **fields, "model": name}
     if not isinstance(merged["as_of"], str):  # TOML has dates of its own

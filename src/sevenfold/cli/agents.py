@@ -13,9 +13,7 @@ _PLAIN: Final[dict[str, Any]] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 agents = typer.Typer(
-    name="agents",
-    help="Kinds of agents, and who can be written to. Without a command: list.",
-    **_PLAIN,
+    name="agents", help="Kinds of agents, and who can be written to. Without a command: list.", **_PLAIN
 )
 Kind: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="A kind of agent.")]
 Who: TypeAlias = Annotated[
@@ -23,8 +21,7 @@ Who: TypeAlias = Annotated[
 ]
 Words: TypeAlias = Annotated[list[str], typer.Argument(metavar="TEXT…", help="What to say.")]
 Summary: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--summary", metavar="TEXT", help="What it is about; else how it begins."),
+    str | None, typer.Option("--summary", metavar="TEXT", help="What it is about; else how it begins.")
 ]
 
 Accept: TypeAlias = Annotated[bool, typer.Option("--accept", help="Take it over.")]
@@ -51,9 +48,7 @@ def show(shared: CommonOptions, name: Kind) -> int:
 
 @agents.command("snapshot")
 @add_common_options
-def snapshot(
-    shared: CommonOptions, name: Kind, accept: Accept = False, decline: Decline = False
-) -> int:
+def snapshot(shared: CommonOptions, name: Kind, accept: Accept = False, decline: Decline = False) -> int:
     """The memory that this project hands an agent of yours.
 
     It is taken over only when you say so. Files that were changed here stay, and the new ones are put

@@ -22,8 +22,7 @@ Now: TypeAlias = Annotated[
     bool, typer.Option("--now", help="Whatever the gates say: also when it is too early.")
 ]
 Preview: TypeAlias = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Show what would change, and change nothing."),
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
 ]
 Review: TypeAlias = Annotated[
     bool,

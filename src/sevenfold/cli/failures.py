@@ -34,9 +34,7 @@ def report_errors(*, as_json: bool) -> Iterator[CommandEnd]:
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal that knows fewer characters than we do
+            stream.reconfigure(errors="replace")  # a terminal that knows fewer characters than we do
     try:
         yield end
     except (KeyboardInterrupt, typer.Abort):

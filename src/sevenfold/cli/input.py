@@ -240,9 +240,7 @@ class TrustQuestions:
             return []
 
 
-async def ask_trust(
-    prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path
-) -> bool:
+async def ask_trust(prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path) -> bool:
     """Default no, also at the end of the input and after Ctrl-C."""
     listed = "\n".join(f"  {line}" for line in list_ignored_settings(ignored, tree))
     print(

@@ -131,10 +131,7 @@ def _version(ctx: typer.Context, wanted: bool) -> None:
 def _sevenfold(
     as_json: Annotated[bool, typer.Option("--json", is_eager=True, hidden=True)] = False,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Say which version it is."
-        ),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version it is.")
     ] = False,
 ) -> None:
     """Options that stand before a command; the shared ones may stand there too."""
@@ -375,8 +372,7 @@ def _options(params: list[Any]) -> str:
     if not params:
         return ""
     rows = [
-        f"| `{_written(param)}` | {(param.help or '').replace('|', chr(92) + '|')} |"
-        for param in params
+        f"| `{_written(param)}` | {(param.help or '').replace('|', chr(92) + '|')} |" for param in params
     ]
     return "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
 

@@ -187,9 +187,7 @@ def diff(
 
 @memory.command("undo")
 @add_common_options
-def undo(
-    shared: CommonOptions, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None
-) -> int:
+def undo(shared: CommonOptions, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None) -> int:
     """Undo the last change, of one memory or of all. That can be undone, too."""
     from sevenfold.cli.commands.memory_search import run_undo as run
 

@@ -36,9 +36,7 @@ JsonFlag: TypeAlias = Annotated[
 HomeDir: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        "--home",
-        metavar="DIR",
-        help="Where everything is kept, instead of SEVENFOLD_HOME or ~/.sevenfold.",
+        "--home", metavar="DIR", help="Where everything is kept, instead of SEVENFOLD_HOME or ~/.sevenfold."
     ),
 ]
 ProjectDir: TypeAlias = Annotated[
@@ -47,9 +45,7 @@ ProjectDir: TypeAlias = Annotated[
 Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="No messages apart from warnings and errors.")
 ]
-NoColor: TypeAlias = Annotated[
-    bool, typer.Option("--no-color", help="Plain text: no colours, no drawing.")
-]
+NoColor: TypeAlias = Annotated[bool, typer.Option("--no-color", help="Plain text: no colours, no drawing.")]
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {
     "json": (JsonFlag, False),
@@ -62,16 +58,12 @@ FLAGS: Final = frozenset({"--json", "-q", "--quiet", "--no-color"})
 WITH_VALUE: Final = frozenset({"--home", "--project"})
 
 
-def add_common_options(
-    function: Callable[Concatenate[CommonOptions, P], int],
-) -> Callable[..., int]:
+def add_common_options(function: Callable[Concatenate[CommonOptions, P], int]) -> Callable[..., int]:
     """The command with the options that all have; the function is handed them as one value."""
     own = inspect.signature(function, eval_str=True)
     _first, *rest = own.parameters.values()
     more = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-        )
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in _SHARED.items()
     ]
 
@@ -137,15 +129,12 @@ OutputFormat: TypeAlias = Annotated[
     typer.Option(
         "--output-format",
         metavar="text|json|stream-json",
-        help="How the answer to a prompt is printed: the text, one JSON object, or one JSON event "
-        "a line.",
+        help="How the answer to a prompt is printed: the text, one JSON object, or one JSON event a line.",
     ),
 ]
 MaxSteps: TypeAlias = Annotated[
     int | None,
-    typer.Option(
-        "--max-steps", min=1, metavar="N", help="How often the model may answer in one turn."
-    ),
+    typer.Option("--max-steps", min=1, metavar="N", help="How often the model may answer in one turn."),
 ]
 Allow: TypeAlias = Annotated[
     list[str] | None,
@@ -214,8 +203,7 @@ SessionId: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="The session; the beginning of its id is enough.")
 ]
 SessionOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--session", metavar="ID", help="The session; the newest without it."),
+    str | None, typer.Option("--session", metavar="ID", help="The session; the newest without it.")
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Days: TypeAlias = Annotated[
@@ -224,26 +212,20 @@ Days: TypeAlias = Annotated[
         "--days", min=1, metavar="N", help="How long to keep things; the settings say it otherwise."
     ),
 ]
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Only list what would be removed.")
-]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
 Port: TypeAlias = Annotated[
     int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: one that is free.")
 ]
 ScriptFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--script", metavar="FILE", help="What to answer and what to get wrong."),
+    Path | None, typer.Option("--script", metavar="FILE", help="What to answer and what to get wrong.")
 ]
 ServedModel: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="Serve only this model; any without it."),
+    str | None, typer.Option("--model", metavar="NAME", help="Serve only this model; any without it.")
 ]
 ClockKind: TypeAlias = Annotated[
     ClockOption,
     typer.Option(
-        "--clock",
-        metavar="real|manual",
-        help="'manual' stands still until POST /sevenfold/clock moves it.",
+        "--clock", metavar="real|manual", help="'manual' stands still until POST /sevenfold/clock moves it."
     ),
 ]
 TrustPath: TypeAlias = Annotated[
@@ -268,10 +250,7 @@ class SelectorOption(StrEnum):
 
 
 Name: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="The memory: its name, its file, or the beginning of either."
-    ),
+    str, typer.Argument(metavar="NAME", help="The memory: its name, its file, or the beginning of either.")
 ]
 SomeName: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="NAME", help="One memory; all of them without it.")
@@ -325,8 +304,7 @@ NewDescription: TypeAlias = Annotated[
     str | None, typer.Option("--description", metavar="TEXT", help="Another description.")
 ]
 Body: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--body", metavar="TEXT", help="The text. Without it: --file, or stdin."),
+    str | None, typer.Option("--body", metavar="TEXT", help="The text. Without it: --file, or stdin.")
 ]
 BodyFile: TypeAlias = Annotated[
     Path | None, typer.Option("--file", metavar="FILE", help="The text, from a file; '-': stdin.")
@@ -335,8 +313,7 @@ Team: TypeAlias = Annotated[
     bool, typer.Option("--team", help="Into the memory of the team, where there is one.")
 ]
 New: TypeAlias = Annotated[
-    bool,
-    typer.Option("--new", help="A memory of its own, also where one that is there says the same."),
+    bool, typer.Option("--new", help="A memory of its own, also where one that is there says the same.")
 ]
 Query: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="QUERY", help="A question, in the words you would use.")
@@ -380,8 +357,5 @@ OfAgent: TypeAlias = Annotated[
     ),
 ]
 Number: TypeAlias = Annotated[
-    int,
-    typer.Argument(
-        metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it."
-    ),
+    int, typer.Argument(metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it.")
 ]

@@ -227,9 +227,7 @@ class EventNarrator:
             case Denied(use, reason):
                 self._denied.add(use.id)
                 return [
-                    StatusLine(
-                        f"✗ {format_call(use)} · not allowed: {to_one_line(reason, 400)}", "warning"
-                    )
+                    StatusLine(f"✗ {format_call(use)} · not allowed: {to_one_line(reason, 400)}", "warning")
                 ]
             case Acted():
                 return self._acted(event)
@@ -264,9 +262,7 @@ class EventNarrator:
         if event.expected or announced or event.cost <= WORTH_SAYING:
             return []
         lost = format_tokens(max(0, event.before - event.after))
-        return [
-            StatusLine(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")
-        ]
+        return [StatusLine(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")]
 
 
 def _told(event: Event) -> StatusLine | None:
@@ -278,23 +274,17 @@ def _told(event: Event) -> StatusLine | None:
         case Cleared(why=why):
             return StatusLine(why, "progress")
         case Compacted() if event.trigger not in BY_HAND and event.by not in TELL_THEMSELVES:
-            sizes = (
-                f"{format_tokens(event.tokens_before)} → {format_tokens(event.tokens_after)} tokens"
-            )
+            sizes = f"{format_tokens(event.tokens_before)} → {format_tokens(event.tokens_after)} tokens"
             score = "" if event.fidelity is None else f", fidelity {format_percent(event.fidelity)}"
             why = ", because it pays (compaction.byPrice turns it off)"
             why = why if event.trigger == "price" else ""
             return StatusLine(f"the older part was compacted ({event.by}): {sizes}{score}{why}")
         case ReadAgain(_, what):
-            return StatusLine(
-                f"asked for again after it was cleared: {to_one_line(what, 120)}", "progress"
-            )
+            return StatusLine(f"asked for again after it was cleared: {to_one_line(what, 120)}", "progress")
         case Notice(text, level):
             return StatusLine(text, "warning" if level != "info" else "info")
         case Failed(by, cause) if by != "dream":
-            return StatusLine(
-                f"{by} failed and was passed over: {to_one_line(cause, 200)}", "warning"
-            )
+            return StatusLine(f"{by} failed and was passed over: {to_one_line(cause, 200)}", "warning")
         case Retrying(cause, attempt, wait):
             again = f"trying again in {format_duration(wait)} (attempt {attempt + 1})"
             return StatusLine(f"{to_one_line(_without_advice(cause), 160)}; {again}", "warning")
@@ -308,9 +298,7 @@ def _of_hook(event: HookRan) -> StatusLine:
     text = f"hook {event.hook} ({to_one_line(event.command, 40)}): {event.outcome}"
     if event.outcome != "blocked":  # what it says to the user comes in a notice, whole
         return StatusLine(text, "progress")
-    return StatusLine(
-        f"{text}: {to_one_line(event.message, 120)}" if event.message else text, "warning"
-    )
+    return StatusLine(f"{text}: {to_one_line(event.message, 120)}" if event.message else text, "warning")
 
 
 def _of_memory(event: Event) -> StatusLine | None:
@@ -337,9 +325,7 @@ def _of_agents(event: Event) -> StatusLine | None:
                 f"agent {name} is {status}: {did}", "info" if status != "idle" else "progress"
             )
         case Mail(sender, summary):
-            return StatusLine(
-                f"a message from {to_one_line(sender, 60)}: {to_one_line(summary, 200)}"
-            )
+            return StatusLine(f"a message from {to_one_line(sender, 60)}: {to_one_line(summary, 200)}")
         case _:
             return None
 
@@ -460,7 +446,4 @@ def list_tasks(session: Session) -> list[BackgroundTaskRow]:
         heard = _heard[session] = _LastProgress()
         session.subscribe(heard)
     names = [_NAMES.get(name, format_work_name(name)) for name in session.tray.running]
-    return [
-        BackgroundTaskRow(name, heard.last.get(name, "").removeprefix("dreaming: "))
-        for name in names
-    ]
+    return [BackgroundTaskRow(name, heard.last.get(name, "").removeprefix("dreaming: ")) for name in names]

@@ -37,8 +37,7 @@ Without: TypeAlias = Annotated[
     ),
 ]
 Compare: TypeAlias = Annotated[
-    bool,
-    typer.Option("--compare", help="Policies side by side: those named, or all that we have."),
+    bool, typer.Option("--compare", help="Policies side by side: those named, or all that we have.")
 ]
 PriceModel: TypeAlias = Annotated[
     str | None,
@@ -49,16 +48,12 @@ PriceModel: TypeAlias = Annotated[
     ),
 ]
 HtmlFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", help="Write a report that a browser shows offline."),
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows offline.")
 ]
 Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--jobs",
-        metavar="N",
-        min=1,
-        help="So many sessions at a time; one for each core without it.",
+        "--jobs", metavar="N", min=1, help="So many sessions at a time; one for each core without it."
     ),
 ]
 

@@ -13,13 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from sevenfold.cli.options import ChatOptions, CommonOptions
-from sevenfold.cli.output import (
-    format_count,
-    make_printable,
-    print_message,
-    print_result,
-    to_one_line,
-)
+from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
 from sevenfold.cli.surroundings import (
     CommandContext,
     find_chosen_session,
@@ -120,9 +114,7 @@ WIDEST: Final = 100
 MOST_VALUES: Final = 20
 """Lines for one setting; how many more there are is said."""
 _FILES: Final = ("settings.json", "settings.local.json")
-_OLD_NAMES: Final[dict[KeyPath, KeyPath]] = {
-    ("permissions", "defaultMode"): ("permissions", "mode"),
-}
+_OLD_NAMES: Final[dict[KeyPath, KeyPath]] = {("permissions", "defaultMode"): ("permissions", "mode")}
 
 
 def list_ignored_settings(ignored: Iterable[str], tree: Path) -> Iterator[str]:
@@ -203,9 +195,7 @@ def run_trust(shared: CommonOptions, path: Path | None, revoke: bool) -> int:
 def _revoke(shared: CommonOptions, known: TrustedFolders, root: Path) -> int:
     known.revoke(root)
     if (wider := known.covering(root)) is not None:
-        raise Mistake(
-            f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}"
-        )
+        raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
     print_message(shared, f"{root} is not trusted; its settings can only restrict")
     return _told(shared, known, root, trusted=False)
 

@@ -39,9 +39,7 @@ class CommandContext(msgspec.Struct, frozen=True):
         return find_places(self.start, self.home, scope)
 
     def settings(self, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
-        return load_settings(
-            self.places.tree, self.environment, overrides or {}, trusted=self.trusted
-        )
+        return load_settings(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
 
 
 def read_environment(shared: CommonOptions) -> Environment:
@@ -67,9 +65,7 @@ def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
         return find_session(places, session)
     known = list_sessions(places)
     if not known:
-        raise SessionNotFound(
-            f"there is no session of {places.root} yet; 'sevenfold chat' starts one"
-        )
+        raise SessionNotFound(f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
     return known[0].path
 
 

@@ -131,9 +131,7 @@ def _said(shared: CommonOptions, synced: SyncResult, done: str = "") -> int:
 
     for line in list_remarks(synced):
         (print_warning if line != synced.note else partial(print_message, shared))(line)
-    (print_warning if synced.offline is not None else partial(print_message, shared))(
-        describe_sync(synced)
-    )
+    (print_warning if synced.offline is not None else partial(print_message, shared))(describe_sync(synced))
     if done and synced.offline is None:
         print_message(shared, done)
     print_result(shared, "", synced)

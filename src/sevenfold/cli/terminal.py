@@ -22,16 +22,7 @@ from sevenfold.cli.output import (
     make_printable,
     to_one_line,
 )
-from sevenfold.core.events import (
-    Asked,
-    Delta,
-    Ended,
-    Event,
-    Progress,
-    Replied,
-    Sending,
-    ToolStarted,
-)
+from sevenfold.core.events import Asked, Delta, Ended, Event, Progress, Replied, Sending, ToolStarted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderResult

@@ -115,27 +115,20 @@ class AnthropicFormat:
             ttl,
         )
 
-    def request(
-        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
-    ) -> Json:
+    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
         frame, mark = request.frame, MARKS[request.frame.ttl]
         before = MARKS[frame.head_ttl]
         places, room = place_marks(request)
         for at in places:
             _mark(written.messages, written.ends[at - 1] if at else 0, written.ends[at], mark)
-        out: Json = {
-            "model": to_wire_name(frame.model),
-            "max_tokens": choose_max_tokens(request, most),
-        }
+        out: Json = {"model": to_wire_name(frame.model), "max_tokens": choose_max_tokens(request, most)}
         if system := _system(asked.system):
             for at in choose_marked_parts(len(system), room):
                 if is_markable(parse_block(system[at])):
                     system[at] = {**system[at], MARK: dict(before)}
             out["system"] = system
         if asked.tools:
-            out["tools"] = [
-                tool if _is_ready(tool) else _tool(tool, "tools") for tool in asked.tools
-            ]
+            out["tools"] = [tool if _is_ready(tool) else _tool(tool, "tools") for tool in asked.tools]
         out["messages"] = written.messages
         out.update({key: value for key, value in asked.params.items() if key != MARK})
         return _with_betas(out, frame, asked)
@@ -167,9 +160,7 @@ def _instead(wire: Json, new: Block) -> Json:
         return to_fresh_json(encode_block(new))  # type: ignore[no-any-return]
     content = new.content
     shown = (
-        content
-        if isinstance(content, str)
-        else to_fresh_json([encode_block(block) for block in content])
+        content if isinstance(content, str) else to_fresh_json([encode_block(block) for block in content])
     )
     return {**wire, "content": shown}
 

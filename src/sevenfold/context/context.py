@@ -133,10 +133,7 @@ class Context(EventSource):
     def _open_turn(self, stored: Frame | None) -> None:
         latched = Flags.latch(self.settings.flags, emit=self.emit)
         session = self.view.marks.get("session")
-        self.flags, self._begun = (
-            latched.as_begun(session, self.emit),
-            latched.all_as_begun(session),
-        )
+        self.flags, self._begun = (latched.as_begun(session, self.emit), latched.all_as_begun(session))
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
         self.ledger.window = self.model.capabilities.window
         self.store = ResultStore(self._kept.results)
@@ -206,10 +203,7 @@ class Context(EventSource):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -239,9 +233,7 @@ class Context(EventSource):
         self._accounts.before(request)
         following = self._following
         following.catch_up()
-        written = self._writer.write(
-            request.view, following.history.groups, following.known, given[lead:]
-        )
+        written = self._writer.write(request.view, following.history.groups, following.known, given[lead:])
         self._sent_at = perf_counter()
         return self._form.request(asked, request, written, self._able().max_output)
 
@@ -249,9 +241,7 @@ class Context(EventSource):
         """Take in what the model answered: an SDK's response, the same as a dict, or a `Reply`."""
         self._check_open()
         if self._sent is None:
-            raise Mistake(
-                "nothing was asked yet: record() takes the response to what prepare() made"
-            )
+            raise Mistake("nothing was asked yet: record() takes the response to what prepare() made")
         took = perf_counter() - self._sent_at
         reply = response if isinstance(response, Reply) else self._read_reply(response)
         self._following.record(reply)
@@ -347,9 +337,7 @@ class Context(EventSource):
         if self._closed:
             raise Mistake(f"the Context {self.id} is closed: make another one with the same id")
 
-    def _read_request(
-        self, leading: list[Any], system: Any, tools: Any, params: Json
-    ) -> CallerRequest:
+    def _read_request(self, leading: list[Any], system: Any, tools: Any, params: Json) -> CallerRequest:
         return CallerRequest(
             str(params.get("model") or self.model.name),
             tuple(leading),

@@ -125,9 +125,7 @@ class MessageFollower:
         if same and self.known[same - 1].uses:  # its answers belong to what is read now
             same -= 1
             start = self.known.start(same)
-        return MessageChanges(
-            same, group_messages(said[start:], self._form, first + start), first + start
-        )
+        return MessageChanges(same, group_messages(said[start:], self._form, first + start), first + start)
 
     def follow(self, news: MessageChanges) -> None:
         """Write down what the caller changed, then what it said."""
@@ -146,9 +144,7 @@ class MessageFollower:
             self._add(Undo(frozenset({self.history.awaited})))
         if not reply.message.says_something:
             return
-        message = rename_tool_ids(
-            reply.message, self._free_ids(u.id for u in reply.message.tool_uses), ()
-        )
+        message = rename_tool_ids(reply.message, self._free_ids(u.id for u in reply.message.tool_uses), ())
         self._add(msgspec.structs.replace(reply, message=message), by="model")
 
     def catch_up(self) -> None:
@@ -184,9 +180,7 @@ class MessageFollower:
         """Apply a step at this group; returns the next group and how many are dealt with, -1: the end."""
         if step.kind == "keep":
             heard = news.rest[step.new]
-            heard.message = (
-                copy_tool_ids(heard.message, self.history.groups[at].shown) or heard.message
-            )
+            heard.message = copy_tool_ids(heard.message, self.history.groups[at].shown) or heard.message
             self.known.set(at, heard)
             return at + 1, step.new + 1
         number = news.number + sum(len(heard.seen) for heard in news.rest[: step.new])
@@ -209,9 +203,7 @@ class MessageFollower:
     def _in_view(self, first: int, last: int) -> bool:
         """Whether all of these are in the view; else a summary that tells of them stands there."""
         view = self._log.view
-        return all(
-            view.where(group.id) is not None for group in self.history.groups[first : last + 1]
-        )
+        return all(view.where(group.id) is not None for group in self.history.groups[first : last + 1])
 
     def _change(self, number: int, what: What, by: str = BY, source: str = "") -> None:
         self._add(what, by=by, source=source)
@@ -245,8 +237,7 @@ class MessageFollower:
             return message
         results = iter(self._taken_in(message.results))
         return Message(
-            message.role,
-            tuple(next(results) if isinstance(b, ToolResult) else b for b in message.content),
+            message.role, tuple(next(results) if isinstance(b, ToolResult) else b for b in message.content)
         )
 
     def _with_ids_of_the_view(self, heard: CallerGroup) -> Message:
@@ -281,6 +272,4 @@ def _next(names: list[str]) -> str:
 def _can_swap(group: LoggedGroup, heard: CallerGroup) -> bool:
     """Whether one may stand in the other's place as it is: calls and answers hang together."""
     old = group.shown
-    return (
-        old.role == heard.message.role and heard.is_plain and not old.tool_uses and not old.results
-    )
+    return old.role == heard.message.role and heard.is_plain and not old.tool_uses and not old.results

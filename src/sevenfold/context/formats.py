@@ -75,9 +75,7 @@ class WireFormat(Protocol):
         """What the provider's cache depends on, of what the caller asks for."""
         ...
 
-    def request(
-        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
-    ) -> Json:
+    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
         """What goes into the SDK's call; `most` is the longest reply the model can give."""
         ...
 
@@ -140,9 +138,7 @@ def _told(value: Any) -> Any:
     """An object of an SDK as that SDK would send it."""
     if callable(dump := getattr(value, "model_dump", None)):
         left_out = getattr(value, "__api_exclude__", None)
-        return dump(
-            mode="json", by_alias=True, exclude_unset=True, exclude=left_out, warnings=False
-        )
+        return dump(mode="json", by_alias=True, exclude_unset=True, exclude=left_out, warnings=False)
     tell = getattr(value, "to_dict", None)
     return tell() if callable(tell) else None
 
@@ -182,9 +178,7 @@ def strip_cache_marks(message: Json) -> Json:
     out = message
     content = message.get("content")
     if isinstance(content, list):
-        blocks = [
-            strip_cache_marks(block) if isinstance(block, dict) else block for block in content
-        ]
+        blocks = [strip_cache_marks(block) if isinstance(block, dict) else block for block in content]
         if not all(map(_is, blocks, content)):
             out = {**message, "content": blocks}
     if MARK in out:

@@ -443,9 +443,7 @@ class GroupCache:
                 continue
             heard = self[at]
             looks = (
-                match_changed_group(now, heard, form, first + start)
-                if len(now) == end - start
-                else None
+                match_changed_group(now, heard, form, first + start) if len(now) == end - start else None
             )
             if looks is None:
                 return at

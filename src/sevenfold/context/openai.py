@@ -17,17 +17,7 @@ from sevenfold.context.formats import (
     to_plain_json,
 )
 from sevenfold.core.errors import Mistake
-from sevenfold.core.messages import (
-    Block,
-    Image,
-    Json,
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-)
+from sevenfold.core.messages import Block, Image, Json, Message, Opaque, Text, Thinking, ToolResult, ToolUse
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import to_wire_name
@@ -61,9 +51,7 @@ class OpenAiFormat:
         if role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
         if role == "assistant":
-            return SpokenMessage(
-                "assistant", (*_thoughts(message), *_said(message, where)), "model"
-            )
+            return SpokenMessage("assistant", (*_thoughts(message), *_said(message, where)), "model")
         blocks = tuple(_parts(message.get("content"), where))
         if role != "tool":
             by = "system" if role in INSTRUCTIONS else "tools" if role == "function" else "user"
@@ -104,16 +92,12 @@ class OpenAiFormat:
             ttl,
         )
 
-    def request(
-        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
-    ) -> Json:
+    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
         first = [{"role": "system", "content": asked.system}] if asked.system else []
         leading = [to_plain_json(message, "messages") for message in asked.leading]
         out: Json = {"model": to_wire_name(request.frame.model)}
         if asked.tools:
-            out["tools"] = [
-                t if type(t) is dict else to_plain_json(t, "tools") for t in asked.tools
-            ]
+            out["tools"] = [t if type(t) is dict else to_plain_json(t, "tools") for t in asked.tools]
         out["messages"] = [*first, *leading, *written.messages]
         return {**out, **asked.params}
 
@@ -207,11 +191,7 @@ def _arguments(function: Json) -> Json:
     if isinstance(given, dict):  # as Ollama has it
         return given
     try:
-        return (
-            decode_json_object(given or "{}")
-            if isinstance(given, str | None)
-            else {"arguments": given}
-        )
+        return decode_json_object(given or "{}") if isinstance(given, str | None) else {"arguments": given}
     except NotJson:  # a model's slip: it is sent as it is, and measured
         return {"arguments": given}
 
@@ -231,9 +211,7 @@ def _instructions(asked: CallerRequest) -> Iterator[str]:
     """The system prompt, in parts: what was given beside the messages, then what leads them."""
     if asked.system:
         if not isinstance(asked.system, str):
-            raise Mistake(
-                "system must be a text here; give parts as a message of the role 'system'"
-            )
+            raise Mistake("system must be a text here; give parts as a message of the role 'system'")
         yield asked.system
     for message in asked.leading:
         told = to_plain_json(message, "messages")
@@ -258,9 +236,7 @@ def _tool(tool: Json) -> Json:
         "name": function.get("name"),
         "description": function.get("description", ""),
         "input_schema": function.get("parameters") or {},
-        "extra": {
-            k: v for k, v in function.items() if k not in ("name", "description", "parameters")
-        },
+        "extra": {k: v for k, v in function.items() if k not in ("name", "description", "parameters")},
     }
 
 

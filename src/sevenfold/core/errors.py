@@ -103,9 +103,7 @@ class ModelFailure(Failure):
 class PromptTooLong(ModelFailure):
     """The provider refused the request because it was too long."""
 
-    def __init__(
-        self, message: str, *, tokens: int | None = None, limit: int | None = None
-    ) -> None:
+    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
         super().__init__(message)
         self.tokens, self.limit = tokens, limit
 

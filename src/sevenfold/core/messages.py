@@ -40,9 +40,7 @@ class ToolUse(msgspec.Struct, frozen=True, tag="tool_use", tag_field="type", omi
     extra: Json = {}
 
 
-class ToolResult(
-    msgspec.Struct, frozen=True, tag="tool_result", tag_field="type", omit_defaults=True
-):
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", tag_field="type", omit_defaults=True):
     tool_use_id: str
     content: str | tuple[Block, ...] = ""
     is_error: bool = False
@@ -79,9 +77,7 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque", tag_field="type", omit_d
     raw: str
 
 
-Block: TypeAlias = (
-    Text | Thinking | RedactedThinking | ToolUse | ToolResult | Image | Document | Opaque
-)
+Block: TypeAlias = Text | Thinking | RedactedThinking | ToolUse | ToolResult | Image | Document | Opaque
 THOUGHTS: Final = (Thinking, RedactedThinking)
 
 
@@ -97,8 +93,7 @@ class Message(msgspec.Struct, frozen=True, tag="message"):
     def says_something(self) -> bool:
         """Thinking alone is not an answer, and providers refuse it when it comes back."""
         return any(
-            b.text.strip() if isinstance(b, Text) else not isinstance(b, THOUGHTS)
-            for b in self.content
+            b.text.strip() if isinstance(b, Text) else not isinstance(b, THOUGHTS) for b in self.content
         )
 
     @property
@@ -161,9 +156,7 @@ def parse_block(raw: bytes | Mapping[str, Any]) -> Block:
 def _known_block(kind: str, fields: Mapping[str, Any]) -> Block:
     struct, names = _KNOWN[kind]
     ours = {k: v for k, v in fields.items() if k in names and v is not None}
-    extra = {
-        k: v for k, v in fields.items() if k not in names and k not in ("type", "cache_control")
-    }
+    extra = {k: v for k, v in fields.items() if k not in names and k not in ("type", "cache_control")}
     content = ours.pop("content", None) if isinstance(ours.get("content"), list | tuple) else None
     block: Block = msgspec.convert({"type": kind, "extra": extra, **ours}, struct)
     if content is not None and isinstance(block, ToolResult):

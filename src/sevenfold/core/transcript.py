@@ -265,9 +265,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     def since(self, id: Id | None) -> Sequence[PlacedMessage]:
         """The messages after this one; all of them when it is not in the view any more."""
         at = None if id is None else self.where(id)
-        return cast(
-            Sequence[PlacedMessage], self.buffer.items[0 if at is None else at + 1 : self.length]
-        )
+        return cast(Sequence[PlacedMessage], self.buffer.items[0 if at is None else at + 1 : self.length])
 
     def upto(self, length: int) -> View:
         """Its first so many messages, as they were sent then; what was counted since is not known."""
@@ -324,9 +322,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
             came = self.size - self.reported.size
             learned = learned.learn(came, reply.usage.prompt - self.reported.tokens)
         grown = replace(
-            self._append(entry.id, reply.message, "model"),
-            replied_at=entry.at,
-            calibration=learned,
+            self._append(entry.id, reply.message, "model"), replied_at=entry.at, calibration=learned
         )
         if not reply.usage.total:
             return grown
@@ -391,9 +387,7 @@ def _without_thinking(placed: PlacedMessage) -> PlacedMessage:
 class Transcript:
     """The log. `write` is where a batch of lines goes to disk, in one write."""
 
-    def __init__(
-        self, now: Callable[[], float], write: Callable[[bytes], object] | None = None
-    ) -> None:
+    def __init__(self, now: Callable[[], float], write: Callable[[bytes], object] | None = None) -> None:
         self.entries: list[Entry] = []
         self.view = self._base = View()
         self.problems: list[Problem] = []
@@ -430,10 +424,7 @@ class Transcript:
 
     @classmethod
     def load(
-        cls,
-        lines: bytes,
-        now: Callable[[], float],
-        write: Callable[[bytes], object] | None = None,
+        cls, lines: bytes, now: Callable[[], float], write: Callable[[bytes], object] | None = None
     ) -> Transcript:
         """Read a log back. A line that cannot be read is a problem to report, never the end."""
         new = cls(now, write)
@@ -450,10 +441,7 @@ class Transcript:
 
     @classmethod
     def on(
-        cls,
-        view: View,
-        now: Callable[[], float],
-        write: Callable[[bytes], object] | None = None,
+        cls, view: View, now: Callable[[], float], write: Callable[[bytes], object] | None = None
     ) -> Transcript:
         """A child on this view: shares every byte; only what it adds is its own to write."""
         child = cls(now, write)

@@ -29,13 +29,10 @@ MOST_TOLD: Final = 100_000
 class HookCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One command of the user's."""
 
-    type: Annotated[str, Meta(description="Only `command` is run.", examples=["command"])] = (
-        "command"
-    )
+    type: Annotated[str, Meta(description="Only `command` is run.", examples=["command"])] = "command"
     command: Annotated[str, Meta(description="Run by `sh -c`.", examples=["./check.sh"])] = ""
     timeout: Annotated[
-        float,
-        Meta(gt=0, description="Seconds; then it and all it started are ended.", examples=[60]),
+        float, Meta(gt=0, description="Seconds; then it and all it started are ended.", examples=[60])
     ] = TIMEOUT
 
 
@@ -74,32 +71,23 @@ class HookEvents(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omi
 
     session_start: Annotated[
         Matchers,
-        _moment(
-            "A session opens; matched on `startup`, `resume`, `clear` or `compact`. Adds context."
-        ),
+        _moment("A session opens; matched on `startup`, `resume`, `clear` or `compact`. Adds context."),
     ] = ()
     user_prompt_submit: Annotated[
         Matchers, _moment("The user said something. Adds context, or refuses the prompt.")
     ] = ()
     pre_tool_use: Annotated[
-        Matchers,
-        _moment("Before a tool; matched on its name. Allows, asks, refuses or changes the input."),
+        Matchers, _moment("Before a tool; matched on its name. Allows, asks, refuses or changes the input.")
     ] = ()
     post_tool_use: Annotated[
-        Matchers,
-        _moment("After a tool that worked; matched on its name. Adds to what the model reads."),
+        Matchers, _moment("After a tool that worked; matched on its name. Adds to what the model reads.")
     ] = ()
     pre_compact: Annotated[
-        Matchers,
-        _moment("Before a compaction; matched on `manual` or `auto`. Adds to it or refuses."),
+        Matchers, _moment("Before a compaction; matched on `manual` or `auto`. Adds to it or refuses.")
     ] = ()
-    post_compact: Annotated[
-        Matchers, _moment("After a compaction; matched on `manual` or `auto`.")
-    ] = ()
+    post_compact: Annotated[Matchers, _moment("After a compaction; matched on `manual` or `auto`.")] = ()
     stop: Annotated[Matchers, _moment("A turn is about to end. Refusing makes it go on.")] = ()
-    subagent_stop: Annotated[
-        Matchers, _moment("The same for a sub-agent; matched on its type.")
-    ] = ()
+    subagent_stop: Annotated[Matchers, _moment("The same for a sub-agent; matched on its type.")] = ()
     session_end: Annotated[Matchers, _moment("A session closes; matched on the reason.")] = ()
     notification: Annotated[
         Matchers, _moment("The user is told something; matched on the kind of notification.")
@@ -172,9 +160,7 @@ def combine_outcomes(outcomes: list[HookOutcome]) -> HookOutcome:
         contexts=tuple(text for o in outcomes for text in o.contexts),
         permission=permission,
         permission_reason="\n".join(
-            o.permission_reason
-            for o in outcomes
-            if o.permission == permission and o.permission_reason
+            o.permission_reason for o in outcomes if o.permission == permission and o.permission_reason
         ),
         updated_input=changed[-1].updated_input if changed else None,
         messages=tuple(text for o in outcomes for text in o.messages),
@@ -249,9 +235,7 @@ def judge_hook_run(event: str, hook: HookCommand, ran: HookRun) -> tuple[str, Ho
         if event not in _CAN_REFUSE:
             return "failed", HookOutcome(messages=(f"{event} hook: {why}",))
         if event == "PreToolUse":
-            return "blocked", HookOutcome(
-                block=True, reason=why, permission="deny", permission_reason=why
-            )
+            return "blocked", HookOutcome(block=True, reason=why, permission="deny", permission_reason=why)
         return "blocked", HookOutcome(block=True, reason=why)
     if ran.code != 0:
         said = f"{event} hook failed with exit code {ran.code}: {shorten_message(ran.err or hook.command)}"

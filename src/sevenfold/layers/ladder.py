@@ -42,16 +42,8 @@ from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.fold import Collapse, Snip, UnlessCollapsing
 from sevenfold.layers.l4_compaction.server import Ask, RequestedCompaction, ServerCompaction
-from sevenfold.layers.l4_compaction.summary_ahead import (
-    PrecomputedSummary,
-    SummaryAhead,
-    WarmSummary,
-)
-from sevenfold.layers.l5_durable_memory.extraction import (
-    Extraction,
-    ExtractionParts,
-    LateExtraction,
-)
+from sevenfold.layers.l4_compaction.summary_ahead import PrecomputedSummary, SummaryAhead, WarmSummary
+from sevenfold.layers.l5_durable_memory.extraction import Extraction, ExtractionParts, LateExtraction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l5_durable_memory.selection import RecallParts
 from sevenfold.layers.l6_dreaming.dream_run import DreamRunner

@@ -50,9 +50,7 @@ def redirect_write(
     return None if there else _merged(store, file, data, now)
 
 
-def _merged(
-    store: MemoryStore, file: str, data: bytes, now: float
-) -> tuple[Saved | None, str] | None:
+def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Saved | None, str] | None:
     new = read_topic(finish_text(read_topic(data, file), None, now, _origin(store, now)), file)
     like = find_similar_in_store(store, new)
     if like is None:
@@ -79,9 +77,7 @@ def prepare_write(store: MemoryStore, path: Path, data: bytes, now: float) -> Pr
     after = read_topic(done, file)
     said = [describe_resolved_dates(_text(new), _text(after))]
     if old is None and (like := find_similar_in_store(store, after)) is not None:
-        said.append(
-            f"{like.topic.file} is close to this: if it is the same fact, keep one of the two."
-        )
+        said.append(f"{like.topic.file} is close to this: if it is the same fact, keep one of the two.")
     return PreparedWrite(done, " ".join(filter(None, said)))
 
 

@@ -72,9 +72,7 @@ class SnapshotMerge(msgspec.Struct, frozen=True):
             f"{len(self.new)} new" if self.new else "",
             f"{len(self.replaced)} replaced" if self.replaced else "",
             f"{len(self.removed)} removed" if self.removed else "",
-            f"kept yours and put the new text beside it: {', '.join(self.beside)}"
-            if self.beside
-            else "",
+            f"kept yours and put the new text beside it: {', '.join(self.beside)}" if self.beside else "",
             f"held back: {'; '.join(self.refused)}" if self.refused else "",
         ]
         return "; ".join(filter(None, parts)) or "nothing had to change"
@@ -105,9 +103,7 @@ class SnapshotMerger:
         if INDEX_NAME not in self._desk.ledger.rows and INDEX_NAME in texts:
             self._take_index(texts[INDEX_NAME])
         if self._changes:
-            apply_changes(
-                self._desk, self._changes, self._author, f"took over a snapshot of {self._date}"
-            )
+            apply_changes(self._desk, self._changes, self._author, f"took over a snapshot of {self._date}")
         return SnapshotMerge(
             new=self._noted("new"),
             replaced=self._noted("replaced"),
@@ -163,10 +159,7 @@ class SnapshotMerger:
             beside = path.with_name(f"{path.stem}-snapshot-{self._date}{more}.md").as_posix()
             if beside in self._desk.ledger.rows and self._digest(beside) == digest_bytes(new):
                 return
-            if (
-                make_file_key(beside) not in self._desk.listing.taken
-                and beside not in self._changes
-            ):
+            if make_file_key(beside) not in self._desk.listing.taken and beside not in self._changes:
                 self._changes[beside] = new
                 self._note("beside", beside)
                 return
@@ -247,9 +240,7 @@ class _DamagedSnapshot(Exception):
 class AgentSnapshots:
     """The snapshot of one project for one kind of agent, and the user's memory that it may go into."""
 
-    def __init__(
-        self, kind: str, store: MemoryStore, tree: Path, clock: Clock, *, trusted: bool
-    ) -> None:
+    def __init__(self, kind: str, store: MemoryStore, tree: Path, clock: Clock, *, trusted: bool) -> None:
         """`store` is of the agent's memory in the scope `user`. Untrusted, there is nothing to do."""
         self._kind, self._store, self._tree = kind, store, tree
         self._clock, self._trusted = clock, trusted
@@ -341,13 +332,9 @@ class AgentSnapshots:
             raise _DamagedSnapshot(_bad(path, "it is not JSON with a text 'updatedAt'")) from error
         when = _moment(head.updated)
         if when is None:
-            raise _DamagedSnapshot(
-                _bad(path, "its 'updatedAt' is no date such as 2026-03-01T09:00:00Z")
-            )
+            raise _DamagedSnapshot(_bad(path, "its 'updatedAt' is no date such as 2026-03-01T09:00:00Z"))
         if when > self._clock.now() + _AHEAD:
-            raise _DamagedSnapshot(
-                _bad(path, f"its 'updatedAt', {head.updated[:40]}, is yet to come")
-            )
+            raise _DamagedSnapshot(_bad(path, f"its 'updatedAt', {head.updated[:40]}, is yet to come"))
         return head
 
     def _texts(self, at: OpenFolder) -> dict[str, bytes]:

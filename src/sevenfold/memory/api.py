@@ -27,12 +27,7 @@ from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.memory.store import MemoryStore, ignore_event
 from sevenfold.settings import load_settings
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.place import (
-    MemoryPlace,
-    TrustedFolders,
-    claim_memory_place,
-    find_memory_place,
-)
+from sevenfold.settings.place import MemoryPlace, TrustedFolders, claim_memory_place, find_memory_place
 from sevenfold.storage.places import find_places
 
 PATIENCE: Final = 20.0
@@ -93,16 +88,11 @@ class Memory(MemoryStore):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
-    def recall(
-        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()
-    ) -> list[Recalled]:
+    def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
         """The memories that answer a question, the best first; `skip` are files not to give.
 
         The first time, and after many were added, it waits a while for what finds them by meaning.
@@ -123,9 +113,7 @@ def _rewritten(desk: FolderTransaction, author: Author, asked: str, data: bytes)
     file = find_meant_file(asked, desk.names)
     old = load_for_update(desk, file)
     if why := explain_not_text(data):
-        raise Mistake(
-            f"{desk.folder / file} was not changed: what was to be written is no text ({why})"
-        )
+        raise Mistake(f"{desk.folder / file} was not changed: what was to be written is no text ({why})")
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
     return write_file(desk, author, file, data, "updated", f"edited {old.name}")

@@ -114,17 +114,13 @@ def _guarded(
             yield CheckFinding(seen.kind, file, f"{seen.what} in {seen.where}", fixes[seen.kind])
 
 
-def _named(
-    topics: Sequence[Topic], scan: Callable[[str], Iterable[GuardHit]]
-) -> Iterator[CheckFinding]:
+def _named(topics: Sequence[Topic], scan: Callable[[str], Iterable[GuardHit]]) -> Iterator[CheckFinding]:
     """Secrets in the names of files: lists, messages and the history show those."""
     for topic in topics:
         for seen in scan(topic.file):
             if seen.kind == "secret":
                 fix = "renew the secret, rename the file, and purge the old name from the history"
-                yield CheckFinding(
-                    "secret", topic.file, f"{seen.what} in the name of the file", fix
-                )
+                yield CheckFinding("secret", topic.file, f"{seen.what} in the name of the file", fix)
 
 
 def _personal(topic: Topic) -> Iterator[CheckFinding]:
@@ -183,19 +179,13 @@ def _within(part: FolderPart, topic: Topic) -> Topic:
     return msgspec.structs.replace(topic, file=part.inner(topic.file)) if part.folder else topic
 
 
-def _crowded(
-    pointers: Sequence[IndexPointer], lines: Sequence[str], file: str
-) -> Iterator[CheckFinding]:
+def _crowded(pointers: Sequence[IndexPointer], lines: Sequence[str], file: str) -> Iterator[CheckFinding]:
     """Pointers that stand twice, and lines that say too much."""
     counted = Counter(make_file_key(one.file) for one in pointers)
     for name, count in counted.items():
         if count > 1:
-            numbers = ", ".join(
-                str(one.line) for one in pointers if make_file_key(one.file) == name
-            )
-            yield CheckFinding(
-                "twice", file, f"{name} stands in lines {numbers}", "keep one of them"
-            )
+            numbers = ", ".join(str(one.line) for one in pointers if make_file_key(one.file) == name)
+            yield CheckFinding("twice", file, f"{name} stands in lines {numbers}", "keep one of them")
     long = sorted({one.line for one in pointers if len(lines[one.line - 1].rstrip()) > HOOK})
     if long:
         which = "line is" if len(long) == 1 else "lines are"
@@ -240,11 +230,7 @@ def _names(topics: Sequence[Topic]) -> set[str]:
 
 
 def _links(topic: Topic, names: set[str]) -> Iterator[CheckFinding]:
-    broken = [
-        one
-        for one in topic.links
-        if make_file_key(one) not in names and make_slug(one) not in names
-    ]
+    broken = [one for one in topic.links if make_file_key(one) not in names and make_slug(one) not in names]
     if broken:
         yield CheckFinding(
             "link",
@@ -266,9 +252,7 @@ def _stale(topic: Topic, modified: Mapping[str, float], now: float) -> Iterator[
 
 
 def _duplicates(every: Sequence[Topic]) -> Iterator[CheckFinding]:
-    topics = sorted(
-        every, key=lambda one: is_copy(one.file)
-    )  # what a clash left goes into the memory
+    topics = sorted(every, key=lambda one: is_copy(one.file))  # what a clash left goes into the memory
     first: dict[str, str] = {}
     for topic in topics:
         other = first.setdefault(make_file_key(topic.name), topic.file)

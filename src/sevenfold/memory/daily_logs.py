@@ -53,9 +53,7 @@ def is_append_only(old: bytes, new: bytes) -> bool:
 def append_note(data: bytes, text: str, at: float) -> bytes:
     """The bytes of a log with one note more; what was there is the beginning, byte for byte."""
     nl = detect_line_break(data[:4096].decode("utf-8", "replace"))
-    lines = (
-        strip_broken_characters(text).replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
-    )
+    lines = strip_broken_characters(text).replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
     moment = _local(at)
     note = nl.join([f"- {moment:%H:%M} {lines[0]}", *(f"  {line}".rstrip() for line in lines[1:])])
     lead = f"# {moment:%Y-%m-%d}{nl}{nl}" if not data.strip() else ""
@@ -96,9 +94,7 @@ class DailyLogs:
         """The days that have a log, oldest first."""
         try:
             with self._files.opened() as folder:
-                return sorted(
-                    day for file in list_folder(folder).files if (day := parse_log_day(file))
-                )
+                return sorted(day for file in list_folder(folder).files if (day := parse_log_day(file)))
         except FileNotFoundError:
             return []
 

@@ -11,9 +11,7 @@ from sevenfold.memory.guard.text import GuardFinding, GuardVerdict, format_quara
 class Guarded(Refused):
     """The guard held a text back. Neither the message nor the findings hold what it found."""
 
-    def __init__(
-        self, verdict: GuardVerdict, *, quarantined: int | None = None, agent: str = ""
-    ) -> None:
+    def __init__(self, verdict: GuardVerdict, *, quarantined: int | None = None, agent: str = "") -> None:
         """`agent`: whose memory it was meant for, where that is not the project's."""
         self.findings: tuple[GuardFinding, ...] = verdict.findings
         self.explanation = verdict.explanation

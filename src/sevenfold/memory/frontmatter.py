@@ -132,9 +132,7 @@ def _check_aliases(events: list[Event]) -> None:
     """`*important*` at the start of a value is an alias to YAML; one that leads nowhere is none."""
     from yaml.events import AliasEvent
 
-    anchors = {
-        getattr(event, "anchor", None) for event in events if not isinstance(event, AliasEvent)
-    }
+    anchors = {getattr(event, "anchor", None) for event in events if not isinstance(event, AliasEvent)}
     for event in events:
         if isinstance(event, AliasEvent) and event.anchor not in anchors:
             raise FrontmatterError(f"'*{event.anchor}' refers to nothing")
@@ -158,9 +156,7 @@ def _document(text: str, events: Iterator[Event]) -> tuple[FrontmatterEntry, ...
     raise FrontmatterError("it is not one list of keys and values")
 
 
-def _mapping(
-    text: str, events: Iterator[Event], depth: int, *, flow: bool
-) -> tuple[FrontmatterEntry, ...]:
+def _mapping(text: str, events: Iterator[Event], depth: int, *, flow: bool) -> tuple[FrontmatterEntry, ...]:
     from yaml.events import MappingEndEvent, ScalarEvent
 
     entries: list[FrontmatterEntry] = []
@@ -212,18 +208,14 @@ def _scalar(text: str, event: ScalarEvent, key: str, flow: bool) -> tuple[str, i
     if key.casefold() not in PROSE or flow or event.style not in {None, ""}:
         return value, end
     if event.tag is not None:
-        value = text[
-            start:end
-        ]  # "!important: …" is a tag to YAML and an exclamation to everybody else
+        value = text[start:end]  # "!important: …" is a tag to YAML and an exclamation to everybody else
     tail = _TAIL.match(text, end)
     if tail is not None and value:
         return value + tail.group().rstrip(), tail.end()  # "fixed in #12" goes on behind the "#"
     return value, end
 
 
-def _end_of(
-    text: str, end: int, inner: tuple[FrontmatterEntry, ...], bracket: str, flow: bool
-) -> int:
+def _end_of(text: str, end: int, inner: tuple[FrontmatterEntry, ...], bracket: str, flow: bool) -> int:
     last = max((one.end for one in inner), default=end)
     if not flow:
         return last
@@ -279,8 +271,7 @@ _KEY: Final = re.compile(
     r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
 )
 _KNOWN: Final = re.compile(
-    r"""[ \t]*(?P<quote>["']?)(?P<key>name|description|type|metadata)(?P=quote)[ \t]*[:：]""",
-    re.IGNORECASE,
+    r"""[ \t]*(?P<quote>["']?)(?P<key>name|description|type|metadata)(?P=quote)[ \t]*[:：]""", re.IGNORECASE
 )
 _BLOCK: Final = re.compile(r"[|>][+-]?\d?[+-]?[ \t]*(?:#.*)?")
 _PAIR: Final = re.compile(r"""["']?(\w[\w-]{0,60})["']?\s*:\s*([^,{}\[\]\r\n]*)""")
@@ -300,9 +291,7 @@ def count_indent(line: str) -> int:
 
 def read_loose(text: str, depth: int = 0) -> tuple[FrontmatterEntry, ...]:
     """The entries of a block, whatever its state; never raises."""
-    return tuple(
-        entry for part, at in _parts(text) if (entry := _entry(part, at, depth)) is not None
-    )
+    return tuple(entry for part, at in _parts(text) if (entry := _entry(part, at, depth)) is not None)
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
@@ -344,9 +333,7 @@ def _scanned(part: str, found: re.Match[str], depth: int) -> FrontmatterEntry:
     if not first and below:
         if depth < DEEPEST:
             inner = tuple(one.moved(first_end) for one in read_loose(below, depth + 1))
-        items = tuple(
-            line.strip()[1:].strip() for line in below.splitlines() if line.strip()[:1] == "-"
-        )
+        items = tuple(line.strip()[1:].strip() for line in below.splitlines() if line.strip()[:1] == "-")
         value = None if inner or items else _plain(below)
     elif _BLOCK.fullmatch(first):
         value = _block(below, folded=first[0] == ">")

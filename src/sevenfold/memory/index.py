@@ -152,9 +152,7 @@ def explain_over_limit(text: str, file: str = INDEX) -> str:
     over = list_exceeded_limits(text)
     if not over:
         return ""
-    lines = [
-        (len(row.text.rstrip("\r\n")), row.number) for row in split_rows(text) if row.count == 1
-    ]
+    lines = [(len(row.text.rstrip("\r\n")), row.number) for row in split_rows(text) if row.count == 1]
     long = sorted((one for one in lines if one[0] > HOOK), reverse=True)[:3]
     longest = ", ".join(f"line {number} ({length:,} characters)" for length, number in long)
     return (
@@ -206,9 +204,7 @@ def _beginning(text: str) -> str:
 
 def _time(row: IndexRow, times: Mapping[str, float]) -> float:
     """When the newest memory of a line was changed."""
-    known = [
-        times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links
-    ]
+    known = [times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links]
     return max((at for at in known if at is not None), default=-math.inf)
 
 
@@ -281,9 +277,7 @@ class _KnownFiles(msgspec.Struct, frozen=True):
     def file(self, link: MarkdownLink, *, by_name: bool) -> str | None:
         if not by_name:
             return self.files.get(make_file_key(link.file))
-        return self.names.get(make_file_key(link.file)) or self.files.get(
-            make_file_key(f"{link.file}.md")
-        )
+        return self.names.get(make_file_key(link.file)) or self.files.get(make_file_key(f"{link.file}.md"))
 
 
 def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[str] = ()) -> str:
@@ -300,9 +294,7 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
     for row in split_rows(text):
         files = [known.file(link, by_name=row.by_name) for link in row.links]
         said = [(file, one) for file, one in zip(files, parse_pointers(row), strict=True) if file]
-        if row.pointing and (
-            not said or all(_repeats(one, seen.get(file, [])) for file, one in said)
-        ):
+        if row.pointing and (not said or all(_repeats(one, seen.get(file, [])) for file, one in said)):
             continue
         for file, one in said:
             seen.setdefault(file, []).extend([one] if row.pointing else [])
@@ -313,9 +305,7 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
 def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
     """Whether it says no more than an earlier one; a file may be listed under two headings by hand."""
     return any(
-        not pointer.hook
-        or pointer.hook == one.hook
-        or pointer.title.casefold() == one.title.casefold()
+        not pointer.hook or pointer.hook == one.hook or pointer.title.casefold() == one.title.casefold()
         for one in earlier
     )
 
@@ -329,9 +319,7 @@ def find_missing_pointers(
     """
     files = list(files)
     known = _known(names, files)
-    found = {
-        known.file(link, by_name=row.by_name) for row in split_rows(text) for link in row.links
-    }
+    found = {known.file(link, by_name=row.by_name) for row in split_rows(text) for link in row.links}
     return [file for file in files if file not in found]
 
 
@@ -392,9 +380,7 @@ def _with(text: str, topics: list[IndexTarget]) -> str:
         return text
     nl = detect_line_break(text)
     lines = text.rstrip().splitlines()
-    bullets = [
-        found[1] for row in split_rows(text) if row.pointing and (found := _BULLET.match(row.text))
-    ]
+    bullets = [found[1] for row in split_rows(text) if row.pointing and (found := _BULLET.match(row.text))]
     last = lines[-1].lstrip("\ufeff") if lines else ""
     if last and not text.endswith(("\n", "\r")):
         text += nl

@@ -109,9 +109,7 @@ class _IndexUpdate:
         files, part = self._desk.ledger.rows, self._part
         return [part.inner(file) for file in files if file.startswith(part.folder)]
 
-    def up_to_date(
-        self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
-    ) -> bytes | None:
+    def up_to_date(self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]) -> bytes | None:
         """The index with the files that are there; None when it is so already."""
         old = self.data()
         if old is None:
@@ -123,11 +121,7 @@ class _IndexUpdate:
         text = self._planned(text, {})
         inner = [self._part.inner(file) for file in created if self._part.holds(file)]
         own = [file for file in inner if self._wanted(file)]
-        if (
-            own
-            and len(own) <= _SWAPPED
-            and (lacking := find_missing_pointers(text, own, self._names()))
-        ):
+        if own and len(own) <= _SWAPPED and (lacking := find_missing_pointers(text, own, self._names())):
             topics = [topic for file in lacking if (topic := self._read(file)) is not None]
             text = self._with_room_for(text, topics) or text
         new = encode_index(text)
@@ -187,9 +181,7 @@ class _IndexUpdate:
         self._full = bool(absent)
         if not absent or not _fits(new):
             return new
-        return self._filled(
-            new, absent, lambda more: reconcile_index(text, [*kept, *own, *more], also)
-        )
+        return self._filled(new, absent, lambda more: reconcile_index(text, [*kept, *own, *more], also))
 
     def _filled(self, text: str, absent: set[str], drawn: Callable[[list[Topic]], str]) -> str:
         """With as many of the missing lines as fit, those of the newest memories."""

@@ -90,9 +90,7 @@ def find_name_links(line: str) -> list[MarkdownLink]:
     """The `[[name]]`s of one line (code already blanked out)."""
     if "[[" not in line:
         return []
-    return [
-        MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in _WIKI.finditer(line)
-    ]
+    return [MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in _WIKI.finditer(line)]
 
 
 def format_link_target(file: str) -> str:

@@ -89,9 +89,7 @@ def _counted(lives: list[_MemoryLife]) -> Pollution:
     )
 
 
-def _oldest_first(
-    newest_first: list[Revision], since: float
-) -> Iterator[tuple[Revision | None, Revision]]:
+def _oldest_first(newest_first: list[Revision], since: float) -> Iterator[tuple[Revision | None, Revision]]:
     """The revisions since then, each with the one before it."""
     for at in reversed(range(len(newest_first))):
         if newest_first[at].at >= since:

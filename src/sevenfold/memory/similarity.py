@@ -63,9 +63,7 @@ class _WordNumbers(dict[str, int]):
         return number
 
 
-def find_similar_pairs(
-    texts: Iterable[tuple[str, str]], threshold: float = ALIKE
-) -> list[SimilarPair]:
+def find_similar_pairs(texts: Iterable[tuple[str, str]], threshold: float = ALIKE) -> list[SimilarPair]:
     """The pairs (earlier, later) of named texts that are nearly the same; each later one once."""
     numbers = _WordNumbers()
     sketches: list[tuple[str, array[int]]] = []
@@ -240,9 +238,7 @@ def _described(topic: Topic) -> str:
 def _core(text: str) -> frozenset[str]:
     """What a statement is about: its words without those in which two of them may differ."""
     told = split_words(_DATE.sub(" ", text))
-    return (
-        frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
-    )
+    return frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
 
 
 def find_similar_in_store(store: MemoryStore, new: Topic) -> SimilarMemory | None:

@@ -143,9 +143,7 @@ class MemoryStore:
         found = self.listing()
         return {file: found.files[file].modified / 1e9 for file in found.topics}
 
-    def recall(
-        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()
-    ) -> list[Recalled]:
+    def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
         """The memories that answer a question, the best first; `skip` are files not to give."""
         found = self._recalling.find(query, limit, skip)
         self._tell()
@@ -351,9 +349,7 @@ class MemoryStore:
     # --- inside ---------------------------------------------------------------------------------------
 
     def changing(
-        self,
-        work: Callable[[FolderTransaction], T],
-        taken: tuple[Author, list[Saved]] | None = None,
+        self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
     ) -> T:
         """Do something with the folder, ours alone and with everything taken in."""
         author, saved = taken or (OTHER, [])
@@ -401,8 +397,6 @@ class MemoryStore:
         try:
             return self.get(name).file
         except NoSuchMemory:
-            if (
-                file := self._past.ask(lambda history: find_file_in_history(history, name))
-            ) is None:
+            if (file := self._past.ask(lambda history: find_file_in_history(history, name))) is None:
                 raise
             return file

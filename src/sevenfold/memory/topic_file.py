@@ -145,9 +145,7 @@ def _flaws(data: bytes, text: str, found: Frontmatter | None) -> list[str]:
     if not text.strip():
         problems.append("it is empty")
     if len(data) > LARGEST:
-        problems.append(
-            f"it has {len(data):,} bytes; only the first {LARGEST:,} are read, so split it up"
-        )
+        problems.append(f"it has {len(data):,} bytes; only the first {LARGEST:,} are read, so split it up")
     if strip_broken_characters(text) != text:
         problems.append("it is not all UTF-8; save it as UTF-8")
     if found is None:
@@ -184,10 +182,7 @@ def _prose(
 def find_type_entries(entries: tuple[FrontmatterEntry, ...]) -> list[FrontmatterEntry]:
     """Where the type is written: at the top, under `metadata`, or both."""
     meta = find_last_entry(entries, "metadata")
-    found = [
-        find_last_entry(entries, "type"),
-        find_last_entry(meta.inner, "type") if meta else None,
-    ]
+    found = [find_last_entry(entries, "type"), find_last_entry(meta.inner, "type") if meta else None]
     return [one for one in found if one is not None]
 
 
@@ -208,9 +203,7 @@ def _type(entries: tuple[FrontmatterEntry, ...], problems: list[str]) -> Type | 
 def find_origin_entry(entries: tuple[FrontmatterEntry, ...]) -> FrontmatterEntry | None:
     """Where the origin is written: under `metadata`, or at the top where that could not be."""
     meta = find_last_entry(entries, "metadata")
-    return (find_last_entry(meta.inner, "origin") if meta else None) or find_last_entry(
-        entries, "origin"
-    )
+    return (find_last_entry(meta.inner, "origin") if meta else None) or find_last_entry(entries, "origin")
 
 
 def _origin(entries: tuple[FrontmatterEntry, ...]) -> Origin | None:
@@ -274,13 +267,7 @@ def change_topic(
 
 
 def encode_new_topic(
-    file: str,
-    *,
-    name: str,
-    description: str,
-    type: Type,
-    body: str,
-    origin: Origin | None = None,
+    file: str, *, name: str, description: str, type: Type, body: str, origin: Origin | None = None
 ) -> bytes:
     """The bytes of a new memory."""
     wanted = Topic(file, b"", _or(name, ""), _or(description, ""), type, trim_body(body), origin)
@@ -304,9 +291,7 @@ def _says(data: bytes, wanted: Topic, keys: list[str]) -> bool:
     new = read_topic(data, wanted.file)
     entries = _block(wanted)
     given = [key for key in ("name", "description") if key in keys or find_last_entry(entries, key)]
-    return all(
-        getattr(new, key) == getattr(wanted, key) for key in [*given, "type", "origin", "body"]
-    )
+    return all(getattr(new, key) == getattr(wanted, key) for key in [*given, "type", "origin", "body"])
 
 
 def _block(topic: Topic) -> tuple[FrontmatterEntry, ...]:
@@ -338,12 +323,8 @@ def _value_edits(text: str, found: Frontmatter, key: str, wanted: Topic) -> list
     if key == "origin" and wanted.origin is not None:
         return [_origin_edit(text, found, wanted.origin)]
     value = str(getattr(wanted, key))
-    places = (
-        find_type_entries(found.entries) if key == "type" else [find_last_entry(found.entries, key)]
-    )
-    edits = [
-        _put(text, place, format_scalar(value, flow=key == "type")) for place in places if place
-    ]
+    places = find_type_entries(found.entries) if key == "type" else [find_last_entry(found.entries, key)]
+    edits = [_put(text, place, format_scalar(value, flow=key == "type")) for place in places if place]
     if edits:
         return edits
     at, margin = found.start, ""
@@ -410,10 +391,7 @@ def _flow(origin: Origin) -> str:
 
 def _known(topic: Topic, nl: str) -> str:
     """The lines of frontmatter that we know how to write."""
-    lines = [
-        f"name: {format_scalar(topic.name)}",
-        f"description: {format_scalar(topic.description)}",
-    ]
+    lines = [f"name: {format_scalar(topic.name)}", f"description: {format_scalar(topic.description)}"]
     if topic.type is not None:
         lines.append(f"type: {topic.type}")
     if topic.origin is not None:

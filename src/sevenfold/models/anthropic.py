@@ -25,14 +25,7 @@ from sevenfold.core.errors import (
 )
 from sevenfold.core.messages import THOUGHTS, Block, Json, Message, Opaque, Text, encode_block
 from sevenfold.core.protocols import Clock
-from sevenfold.core.request import (
-    Frame,
-    Request,
-    Ttl,
-    collect_pins,
-    encode_view,
-    strip_unsigned_thinking,
-)
+from sevenfold.core.request import Frame, Request, Ttl, collect_pins, encode_view, strip_unsigned_thinking
 from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic_stream import AnthropicAssembly
 from sevenfold.models.capabilities import (
@@ -66,10 +59,7 @@ if TYPE_CHECKING:
     import anthropic
 
 MOST_MARKS: Final = 4
-MARKS: Final[dict[Ttl, Json]] = {
-    "5m": {"type": "ephemeral"},
-    "1h": {"type": "ephemeral", "ttl": "1h"},
-}
+MARKS: Final[dict[Ttl, Json]] = {"5m": {"type": "ephemeral"}, "1h": {"type": "ephemeral", "ttl": "1h"}}
 CONTEXT_BETA: Final = "context-management-2025-06-27"
 COMPACT_BETA: Final = "compact-2026-01-12"
 ON_DEMAND_BETA: Final = "compact-2026-09-04"
@@ -99,9 +89,7 @@ def encode_body(
     frame = request.frame
     head: Json = {
         "model": to_wire_name(frame.model),
-        "max_tokens": choose_max_tokens(
-            request, max_output or find_capabilities(frame.model).max_output
-        ),
+        "max_tokens": choose_max_tokens(request, max_output or find_capabilities(frame.model).max_output),
         "stream": True,
         **_params(frame),
     }
@@ -338,9 +326,7 @@ class AnthropicModel:
 def describe_provider(url: str) -> ProviderInfo:
     """Whom the messages of errors speak of."""
     local = is_loopback(url)
-    return ProviderInfo(
-        "Anthropic", parse_host(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local
-    )
+    return ProviderInfo("Anthropic", parse_host(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local)
 
 
 def make_request_headers(request: Request, local: bool) -> dict[str, str]:

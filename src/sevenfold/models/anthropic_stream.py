@@ -23,11 +23,7 @@ from sevenfold.models.jsontext import NotJson, decode_json_object
 
 CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 """Stops after which the last block may be half a block."""
-_APPENDED: Final = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "signature",
-}
+_APPENDED: Final = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
 
 class _BlockStart(msgspec.Struct):
@@ -56,10 +52,7 @@ class _OpenBlock:
         if kind == "input_json_delta":
             self._input = [*(self._input or ()), str(delta.get("partial_json") or "")]
         elif kind == "citations_delta":
-            self.fields["citations"] = [
-                *(self.fields.get("citations") or ()),
-                delta.get("citation"),
-            ]
+            self.fields["citations"] = [*(self.fields.get("citations") or ()), delta.get("citation")]
         else:
             self._merge({k: v for k, v in delta.items() if k != "type"})
         return ""
@@ -116,9 +109,7 @@ class AnthropicAssembly:
         try:
             fields = decode_json_object(event.data)
         except NotJson as error:
-            raise make_protocol_error(
-                self._provider, f"an event that cannot be read ({error})"
-            ) from None
+            raise make_protocol_error(self._provider, f"an event that cannot be read ({error})") from None
         if event.name == PLAIN:
             return self._whole(fields)
         if event.name == "error" and fields.get("type") != "error":
@@ -248,9 +239,7 @@ class AnthropicAssembly:
     def _whole(self, message: Json) -> list[str | Block]:
         """A reply that came in one piece, as if it had been streamed."""
         if message.get("type") == "error" or (message.get("error") and "content" not in message):
-            raise self._mapped(
-                parse_error_body(self._provider, message, status=200, model=self._model)
-            )
+            raise self._mapped(parse_error_body(self._provider, message, status=200, model=self._model))
         content = message.get("content")
         if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
             raise make_no_model_error(self._provider, "other JSON")

@@ -247,11 +247,7 @@ NOTHING_SAID: Final = ModelLimits()
 
 
 def find_capabilities(
-    name: str,
-    *,
-    betas: Iterable[str] = (),
-    window: int | None = None,
-    own: ModelLimits = NOTHING_SAID,
+    name: str, *, betas: Iterable[str] = (), window: int | None = None, own: ModelLimits = NOTHING_SAID
 ) -> Capabilities:
     """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
     if name.startswith(LOCAL):

@@ -221,9 +221,7 @@ def parse_too_long(said: ServerRefusal) -> PromptTooLong | None:
     if not named and found is None:
         return None
     groups = found.groupdict() if found else {}
-    tokens, limit = (
-        int(groups[name]) if groups.get(name) else None for name in ("tokens", "limit")
-    )
+    tokens, limit = (int(groups[name]) if groups.get(name) else None for name in ("tokens", "limit"))
     tokens = tokens if tokens is not None else _count(said.fields.get("n_prompt_tokens"))
     limit = limit if limit is not None else _count(said.fields.get("n_ctx"))
     numbers = f": {tokens:,} tokens, and {limit:,} are allowed" if tokens and limit else ""
@@ -242,9 +240,7 @@ def _count(value: Any) -> int | None:
 # --- how long to wait ---------------------------------------------------------------------------------
 
 
-def parse_retry_after(
-    headers: Mapping[str, str], now: Callable[[], float] | None = None
-) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], now: Callable[[], float] | None = None) -> float | None:
     """Seconds the server asked us to wait. A date is taken against the server's own clock."""
     if (ms := _seconds(headers.get("retry-after-ms"))) is not None:
         return ms / 1000
@@ -289,10 +285,7 @@ _TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
         Unreachable,
         "{name} cannot be reached at {host}; check the network and {url}, or use the model 'offline'",
     ),
-    "ProxyError": (
-        Unreachable,
-        "the proxy on the way to {host} refused; check HTTPS_PROXY and HTTP_PROXY",
-    ),
+    "ProxyError": (Unreachable, "the proxy on the way to {host} refused; check HTTPS_PROXY and HTTP_PROXY"),
     "LocalProtocolError": (
         BadRequest,
         "the request to {host} cannot be sent as it is: check {key}, {url} and the extra headers "
@@ -302,14 +295,8 @@ _TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
         BadRequest,
         "the address in {url} cannot be used: it must begin with https:// or http://",
     ),
-    "InvalidURL": (
-        BadRequest,
-        "the address in {url} cannot be used: set it to one like https://host/path",
-    ),
-    "TooManyRedirects": (
-        BadRequest,
-        "{host} only points elsewhere: set {url} to the final address",
-    ),
+    "InvalidURL": (BadRequest, "the address in {url} cannot be used: set it to one like https://host/path"),
+    "TooManyRedirects": (BadRequest, "{host} only points elsewhere: set {url} to the final address"),
     "DecodingError": (BadReply, _ODD),
     "HTTPStatusError": (BadReply, _ODD),
     "CookieConflict": (BadReply, _ODD),
@@ -332,9 +319,7 @@ def map_transport_error(error: BaseException, provider: ProviderInfo) -> ModelFa
     import socket
     import ssl
 
-    kind, template = next(
-        _TRANSPORT[c.__name__] for c in type(error).__mro__ if c.__name__ in _TRANSPORT
-    )
+    kind, template = next(_TRANSPORT[c.__name__] for c in type(error).__mro__ if c.__name__ in _TRANSPORT)
     who = {"name": provider.name, "host": provider.host, "url": provider.url, "key": provider.key}
     causes = list(_causes(error))
     certificate = next((c for c in causes if isinstance(c, ssl.SSLError)), None)
@@ -344,15 +329,11 @@ def map_transport_error(error: BaseException, provider: ProviderInfo) -> ModelFa
         return mapped
     if any(isinstance(c, socket.gaierror) for c in causes):
         return Unreachable(
-            "there is no host {host}; check the network and {url}, or use the model 'offline'".format(
-                **who
-            )
+            "there is no host {host}; check the network and {url}, or use the model 'offline'".format(**who)
         )
     mapped = kind(template.format(**who))
     if provider.loopback and any(isinstance(c, ConnectionRefusedError) for c in causes):
-        mapped = Unreachable(
-            "nothing listens at {host}: start the server, or mend {url}".format(**who)
-        )
+        mapped = Unreachable("nothing listens at {host}: start the server, or mend {url}".format(**who))
         mapped.retryable = False
     return mapped
 

@@ -202,9 +202,7 @@ class ProviderConnection:
                 if response.status_code != 200:
                     raise await self._refused(response, model)
                 if _is_packed(response):
-                    raise make_protocol_error(
-                        self.provider, "a packed answer, which was not asked for"
-                    )
+                    raise make_protocol_error(self.provider, "a packed answer, which was not asked for")
                 yield HttpReply(self.provider, response)
         except list_transport_errors() as error:
             raise map_transport_error(error, self.provider) from None
@@ -242,9 +240,7 @@ class ProviderConnection:
             )
         body = b""
         async for chunk in response.aiter_raw():
-            if _is_packed(
-                response
-            ):  # the status says enough, and unpacking it could fill the memory
+            if _is_packed(response):  # the status says enough, and unpacking it could fill the memory
                 break
             body += chunk
             if len(body) > MOST_OF_AN_ERROR:

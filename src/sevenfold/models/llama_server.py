@@ -48,9 +48,7 @@ def make_server_params(wanted: ServerConfig) -> Any:
     for cores in (chosen.cpuparams, chosen.cpuparams_batch):
         cores.n_threads = wanted.threads
     chosen.hostnames, chosen.port, chosen.api_keys = ["127.0.0.1"], 0, [wanted.key]
-    chosen.sse_ping_interval = (
-        10  # a long prompt is no silence, and neither is waiting for the slot
-    )
+    chosen.sse_ping_interval = 10  # a long prompt is no silence, and neither is waiting for the slot
     chosen.ui = chosen.endpoint_slots = False
     chosen.offline = chosen.use_jinja = True
     chosen.verbosity = 1  # errors: they are what is shown when it ends

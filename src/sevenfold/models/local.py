@@ -61,9 +61,7 @@ def read_context_length(path: Path) -> int:
     except OSError as error:
         raise UnknownModel(f"{path} cannot be read: {error.strerror or error}") from None
     except (struct.error, ValueError):
-        raise UnknownModel(
-            f"{path} ends or breaks within its head: download it once more"
-        ) from None
+        raise UnknownModel(f"{path} ends or breaks within its head: download it once more") from None
     if found is None:
         raise UnknownModel(
             f"{path} holds no language model (it names no context length): name one that does"
@@ -154,12 +152,7 @@ class LlamaProcess:
         log = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the process
         with anyio.CancelScope(shield=True):  # half a process could not be ended
             process = await anyio.open_process(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    PROGRAM,
-                ],  # -P: nothing is imported from where we stand
+                [sys.executable, "-P", "-m", PROGRAM],  # -P: nothing is imported from where we stand
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -256,9 +249,7 @@ class LocalModel:
     def __init__(self, path: Path, access: ModelAccess, *, clock: Clock | None = None) -> None:
         self._path = path.expanduser().absolute()
         self.name = f"{LOCAL}{self._path}"
-        read_context_length(
-            self._path
-        )  # says what is wrong with the file, before anything is started
+        read_context_length(self._path)  # says what is wrong with the file, before anything is started
         if find_spec(ENGINE) is None:
             raise UnknownModel(f"{self.name} needs llama.cpp: pip install 'sevenfold[local]'")
         self.capabilities = find_user_capabilities(self.name, access)

@@ -135,9 +135,7 @@ def _tool(tool: Json) -> Json:
 def _tool_choice(choice: Any) -> Json:
     if not isinstance(choice, dict):
         return {"tool_choice": choice} if choice else {}
-    out: Json = {
-        "tool_choice": {"any": "required", "none": "none"}.get(choice.get("type", ""), "auto")
-    }
+    out: Json = {"tool_choice": {"any": "required", "none": "none"}.get(choice.get("type", ""), "auto")}
     if choice.get("type") == "tool":
         out["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     elif choice.get("type") == "function":
@@ -343,12 +341,7 @@ def describe_provider(url: str) -> ProviderInfo:
 
 def limit_capabilities(known: Capabilities) -> Capabilities:
     """What a model can do by way of chat completions."""
-    return replace(
-        known,
-        context_management=False,
-        server_compaction=False,
-        binds_thinking=False,
-    )
+    return replace(known, context_management=False, server_compaction=False, binds_thinking=False)
 
 
 def make_request_headers(request: Request, local: bool) -> dict[str, str]:
@@ -366,11 +359,7 @@ def is_official(url: str) -> bool:
 
 
 def _headers(access: ModelAccess) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream",
-        "user-agent": "sevenfold",
-    }
+    headers = {"content-type": "application/json", "accept": "text/event-stream", "user-agent": "sevenfold"}
     if access.openai_key:
         headers["authorization"] = f"Bearer {access.openai_key}"
     return headers
@@ -379,9 +368,7 @@ def _headers(access: ModelAccess) -> dict[str, str]:
 class OpenAiSdk:
     """A model behind an `AsyncOpenAI` client or one of its siblings, which stays yours to close."""
 
-    def __init__(
-        self, client: openai.AsyncOpenAI | Any, model: str, *, window: int | None = None
-    ) -> None:
+    def __init__(self, client: openai.AsyncOpenAI | Any, model: str, *, window: int | None = None) -> None:
         self._client, self.name = client.with_options(max_retries=0), model
         url = str(client.base_url)
         self._local, self._official = is_loopback(url), is_official(url)

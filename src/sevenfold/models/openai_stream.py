@@ -79,9 +79,7 @@ class OpenAiAssembly:
         try:
             fields = decode_json_object(event.data)
         except NotJson as error:
-            raise make_protocol_error(
-                self._provider, f"an event that cannot be read ({error})"
-            ) from None
+            raise make_protocol_error(self._provider, f"an event that cannot be read ({error})") from None
         if event.name == "error" and "error" not in fields:
             fields = {"error": fields}
         if event.name == PLAIN and not fields.get("error") and not fields.get("choices"):

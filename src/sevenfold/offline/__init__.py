@@ -80,9 +80,7 @@ def _tools(body: Json) -> dict[str, Json]:
     return {
         tool["name"]: schema if isinstance(schema := tool.get("input_schema"), dict) else {}
         for tool in _list(body.get("tools"))
-        if isinstance(tool, dict)
-        and isinstance(tool.get("name"), str)
-        and not tool.get("defer_loading")
+        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not tool.get("defer_loading")
     }
 
 

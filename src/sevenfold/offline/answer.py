@@ -328,9 +328,7 @@ _DEEDS: Final = {
     "Read": re.compile(r"\b(?:did|have) you (?:read|open)|你.{0,4}(?:读|打开)", re.I),
     "Bash": re.compile(r"\b(?:did|have) you (?:run|ran|execute)|你.{0,4}(?:运行|执行)", re.I),
     "Edit": re.compile(r"\b(?:did|have) you (?:edit|change)|你.{0,4}(?:修改|改)", re.I),
-    "Write": re.compile(
-        r"\b(?:did|have) you (?:write|written|create|save)|你.{0,4}(?:写|创建)", re.I
-    ),
+    "Write": re.compile(r"\b(?:did|have) you (?:write|written|create|save)|你.{0,4}(?:写|创建)", re.I),
 }
 _NEWEST = re.compile(
     r"\W*what (?:did i|have i|i)(?: just)? (?:say|said|ask|asked|tell you|told you)"
@@ -349,9 +347,7 @@ def _what_was_done(conversation: OfflineConversation, question: str) -> list[str
     return list(dict.fromkeys(describe_call(d.use) for d in made))[-MOST_QUOTES * 2 :]
 
 
-def _newest_words(
-    passages: list[AnswerPassage], ask: PersonRequest, question: str
-) -> list[AnswerPassage]:
+def _newest_words(passages: list[AnswerPassage], ask: PersonRequest, question: str) -> list[AnswerPassage]:
     """What the person said first or last, when the question is about nothing else."""
     which = _NEWEST.fullmatch(question)
     if not which:
@@ -388,9 +384,7 @@ def _from_file(
     return _best(replace(wanted, terms=dict.fromkeys(left, True)), inside, ask)
 
 
-def _best(
-    wanted: _AnswerShape, passages: list[AnswerPassage], ask: PersonRequest
-) -> list[AnswerPassage]:
+def _best(wanted: _AnswerShape, passages: list[AnswerPassage], ask: PersonRequest) -> list[AnswerPassage]:
     """The best passage first, then those that are as good and say something else."""
     found = [(p, hits) for p in passages if (hits := _shared(wanted.terms, p))]
     frequency = Counter(term for _, hits in found for term in hits)
@@ -446,9 +440,7 @@ def _fitness(
         steps = parse_request(passage.text, _ANYBODY)
         if any(isinstance(step, QuestionStep) for step in steps):
             return 0.0
-        asked = {
-            call.name for step in steps if isinstance(step, ToolCallsStep) for call in step.calls
-        }
+        asked = {call.name for step in steps if isinstance(step, ToolCallsStep) for call in step.calls}
         if asked - {"Write", "Edit"}:
             return 0.0
         fitness *= 0.5 if asked else 1.0  # what was to be written may say it
@@ -464,9 +456,7 @@ def _fitness(
     return fitness
 
 
-def _quote(
-    language: Language, phrase: str, passage: AnswerPassage, passages: list[AnswerPassage]
-) -> str:
+def _quote(language: Language, phrase: str, passage: AnswerPassage, passages: list[AnswerPassage]) -> str:
     label = f" ({passage.label})" if passage.kind == "memory" and passage.label else passage.label
     where = format_phrase(language, f"from_{passage.kind}", label=label)
     text = passage.text

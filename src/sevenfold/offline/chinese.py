@@ -93,9 +93,7 @@ def _place(where: str | None, lexed: LexedRequest) -> str | None:
 
 def _find(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     where = m.groupdict().get("where")
-    what = re.sub(
-        r"^(?:(?:所有的?|全部|包含|单词|字符串|文字|词)\s*)+", "", trim_punctuation(m["what"])
-    )
+    what = re.sub(r"^(?:(?:所有的?|全部|包含|单词|字符串|文字|词)\s*)+", "", trim_punctuation(m["what"]))
     if not lexed.alone(what) and is_file_name(what):
         return make_call_step("Glob", pattern=widen_pattern(what), path=_place(where, lexed))
     if not lexed.alone(what) and (files := re.fullmatch(r"(\S*\*\S*?)(?:的?文件)?", what)):
@@ -105,9 +103,7 @@ def _find(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
         scope["glob"] = kind
     elif place := _place(where, lexed):
         scope["path"] = place
-    return make_call_step(
-        "Grep", pattern=make_search_pattern(what, lexed), output_mode="content", **scope
-    )
+    return make_call_step("Grep", pattern=make_search_pattern(what, lexed), output_mode="content", **scope)
 
 
 def _files_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
@@ -153,14 +149,8 @@ RULES: Final[tuple[StepRule, ...]] = tuple(
             build_inspect,
         ),
         (r"(?:告诉我|告诉|说明|解释|回答|总结|概括|描述|汇报|说说)", build_question),
-        (
-            r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)",
-            build_remember,
-        ),
-        (
-            r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$",
-            build_forget,
-        ),
+        (r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)", build_remember),
+        (r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$", build_forget),
         (
             rf"(?:把|将)\s*(?P<file>\S{{1,200}}?){_INSIDE}的?\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
             rf"{_REPLACED}(?P<new>.+)",
@@ -175,10 +165,7 @@ RULES: Final[tuple[StepRule, ...]] = tuple(
             r"(?:把|将)\s*(?P<text>.+?)\s*(?:写入|写到|写进|保存到|保存为|存到|存入|存为)\s*(?:文件)?\s*(?P<file>\S+)$",
             build_write,
         ),
-        (
-            r"(?:写入?|保存)\s*(?P<text>.+?)\s*(?:到|进)\s*(?:文件)?\s*(?P<file>\S+)$",
-            build_write,
-        ),
+        (r"(?:写入?|保存)\s*(?P<text>.+?)\s*(?:到|进)\s*(?:文件)?\s*(?P<file>\S+)$", build_write),
         (
             r"(?:写入|写到|保存到|创建|新建|建立|生成)\s*(?:一个)?\s*(?:新?的?文件)?\s*"
             r"(?P<file>[^\s：:，,]+?)\s*(?:[：:，,]\s*|\s+)(?:里面|文件)?(?:内容)?(?:为|是|写上|包含)?\s*[：:]?\s*"
@@ -208,10 +195,7 @@ RULES: Final[tuple[StepRule, ...]] = tuple(
             r"文件(?:列表)?[。！]?$",
             _list,
         ),
-        (
-            r"(?:有)?(?:哪些|什么)文件(?:名)?\s*(?:匹配|符合|叫)\s*(?P<name>\S+?)\s*[？?]?$",
-            _matching,
-        ),
+        (r"(?:有)?(?:哪些|什么)文件(?:名)?\s*(?:匹配|符合|叫)\s*(?P<name>\S+?)\s*[？?]?$", _matching),
         (r"(?:查找|搜索|寻找|搜一下|找一下|找)\s*(?P<what>\S.*)", _find),
         (r"用\s*(?P<command>.+?)\s*(?:运行|执行|跑)(?:一下)?\s*(?:单元)?测试[。！]?$", _run_with),
         (r"(?:运行|执行|跑一下|跑)\s*(?:一下|命令)?\s*[：:]?\s*(?P<rest>\S.*)", _run),

@@ -64,9 +64,7 @@ class OfflineConversation(msgspec.Struct, frozen=True):
             tuple(p.message for p in placed),
             {str(tool["name"]): tool.get("input_schema") or {} for tool in offered},
             "\n\n".join(request.frame.system),
-            frozenset(
-                i for i, p in enumerate(placed) if p.message.role == "user" and p.by not in TYPED_BY
-            ),
+            frozenset(i for i, p in enumerate(placed) if p.message.role == "user" and p.by not in TYPED_BY),
             request.max_tokens,
             {str(tool["name"]): str(tool.get("description", "")) for tool in offered},
         )
@@ -141,9 +139,7 @@ def _split_piped(text: str) -> tuple[str, list[AddedPart]]:
     opened = re.search(rf"^[ \t]*<{closed['tag']}>\n?", whole, re.MULTILINE)
     if not opened:
         return text, []
-    return text[: opened.start()], [
-        AddedPart(closed["tag"], "", whole[opened.end() : closed.start()])
-    ]
+    return text[: opened.start()], [AddedPart(closed["tag"], "", whole[opened.end() : closed.start()])]
 
 
 _PIPED_END: Final = re.compile(rf"</(?P<tag>{PIPED}-*)>\Z")
@@ -190,9 +186,7 @@ def _ask(conversation: OfflineConversation, at: int, message: Message) -> Person
     text = extract_typed_text(message)
     media = any(isinstance(b, Image | Document) for b in message.content)
     return (
-        PersonRequest(at, text, media=media, piped=extract_piped_text(message))
-        if text or media
-        else None
+        PersonRequest(at, text, media=media, piped=extract_piped_text(message)) if text or media else None
     )
 
 
@@ -223,8 +217,7 @@ def ignore_memory_if_asked(conversation: OfflineConversation) -> OfflineConversa
     if not is_memory_ignored(typed):
         return conversation
     messages = tuple(
-        _without(message) if message.role == "user" else message
-        for message in conversation.messages
+        _without(message) if message.role == "user" else message for message in conversation.messages
     )
     return replace(conversation, messages=messages)
 

@@ -78,9 +78,7 @@ _OFTEN: Final = (
 _I: Final = rf"\bI{_OFTEN}\s+"
 _IM: Final = rf"\b(?:I['’]m|I am){_OFTEN}\s+"
 _IVE: Final = rf"\b(?:I['’]ve|I have){_OFTEN}\s+"
-_WE: Final = (
-    r"\b(?:we|the team|my team|our team)(?:\s+(?:have|all|just|finally|also|already)|['’]ve)*\s+"
-)
+_WE: Final = r"\b(?:we|the team|my team|our team)(?:\s+(?:have|all|just|finally|also|already)|['’]ve)*\s+"
 _VAGUE: Final = (
     r"(?:this|that|it|these|those|them|the (?:idea|sound|plan|look|way|approach)|your|how|what"
     r"|to (?:see|know|hear))\b"
@@ -387,9 +385,7 @@ _DATE_CUES_ZH: Final = (
 _HERE_CUES_ZH: Final = r"这[个次行里]|那[个次行里]|现在|先别|暂时|今天|刚才"
 
 
-def _cues_cues_zh(
-    kind: Kind, *patterns: str, unless: str = "", alone: bool = False
-) -> list[MemoryCue]:
+def _cues_cues_zh(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[MemoryCue]:
     not_when = re.compile(unless) if unless else None
     return [MemoryCue(kind, re.compile(one), not_when, alone) for one in patterns]
 
@@ -404,9 +400,7 @@ CUES_CUES_ZH: Final[tuple[MemoryCue, ...]] = (
         r"^我(?:希望|要求|想让|喜欢)你(?:以后|每次|总是|都|尽量|不要|别|用)\S+",
         unless=_HERE_CUES_ZH,
     ),
-    *_cues_cues_zh(
-        "correction", r"^(?:不要|别)(?!担心|急|客气|忘|说了)\S{2,}", unless=_HERE_CUES_ZH
-    ),
+    *_cues_cues_zh("correction", r"^(?:不要|别)(?!担心|急|客气|忘|说了)\S{2,}", unless=_HERE_CUES_ZH),
     *_cues_cues_zh(
         "confirmation",
         r"(?:就这样|以后(?:都|就)(?:这样|这么)|保持这样|继续这样|就这么(?:做|办)|正是我(?:想)?要的(?:方式|风格|样子))",
@@ -436,8 +430,7 @@ CUES_CUES_ZH: Final[tuple[MemoryCue, ...]] = (
         r"我的?(?:最爱|爱好|偏好|口味)(?:是)?\S+",
     ),
     *_cues_cues_zh(
-        "habit",
-        r"我(?:一般|通常|平时|习惯|总是|经常|从不|从来不|每天|每周|每晚|每个?周末|往往)\S{2,}",
+        "habit", r"我(?:一般|通常|平时|习惯|总是|经常|从不|从来不|每天|每周|每晚|每个?周末|往往)\S{2,}"
     ),
     *_cues_cues_zh(
         "role",

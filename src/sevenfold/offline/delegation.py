@@ -70,9 +70,7 @@ _ASKED: Final = re.compile(
 )
 _ASKED_NAME: Final = rf"\b(?:what|anything)\b.*(?<![\w-]){{name}}(?![\w-]).*{_FINDS}"
 _ASKED_FROM: Final = r"\b(?:news|word|reports?|messages?|letters?)\s+(?:from|of)\s+{name}(?![\w-])"
-_ASKED_ZH: Final = (
-    r"(?<![\w-]){name}\s*.{{0,4}}(?:找到|发现|说|报告|回答|回复|写).{{0,3}}(?:什么|哪些|啥)"
-)
+_ASKED_ZH: Final = r"(?<![\w-]){name}\s*.{{0,4}}(?:找到|发现|说|报告|回答|回复|写).{{0,3}}(?:什么|哪些|啥)"
 
 
 class AgentArrival(msgspec.Struct, frozen=True):
@@ -179,9 +177,7 @@ def _cut(text: str) -> str:
 _KNOWN: Final = ("letter", "agent_done", "agent_failed", "agent_stopped", "agent_idle")
 
 
-def answer_about_agent(
-    conversation: OfflineConversation, question: str, language: Language
-) -> str | None:
+def answer_about_agent(conversation: OfflineConversation, question: str, language: Language) -> str | None:
     """The answer to "what did the agent find?"; None: that is not what was asked, or nobody said."""
     known = [*find_arrivals(conversation), *_answers(conversation)]
     named = {one.who for one in known if _asks_of(question, one.who)}
@@ -203,12 +199,7 @@ def _asks_of(question: str, who: str) -> bool:
 def _answers(conversation: OfflineConversation) -> Iterator[AgentArrival]:
     """What agents said that were waited for: it stands in the results of the calls."""
     for done in iterate_calls(conversation):
-        if (
-            done.use.name == AGENT
-            and done.result
-            and not done.failed
-            and not is_background_start(done)
-        ):
+        if done.use.name == AGENT and done.result and not done.failed and not is_background_start(done):
             who = done.use.input.get("name") or done.use.input.get("description") or AGENT
             yield AgentArrival(done.at, str(who), extract_agent_answer(done), "done")
 
@@ -231,9 +222,7 @@ class DelegatedStep(msgspec.Struct, frozen=True):
     pieces: int
 
 
-def plan_handover(
-    pieces: Sequence[str], lexed: LexedRequest, offer: AgentOffer
-) -> DelegatedStep | None:
+def plan_handover(pieces: Sequence[str], lexed: LexedRequest, offer: AgentOffer) -> DelegatedStep | None:
     """What the first of these pieces hands to others, with the pieces that belong to it."""
     piece = " ".join(pieces[0].split())  # literals are marks here: no space in them is lost
     found = handing_en.parse_handover(piece, lexed, offer)
@@ -265,9 +254,7 @@ def _more(pieces: Sequence[str], begun: bool) -> list[str]:
 def _announced(piece: str, lexed: LexedRequest, offer: AgentOffer) -> AgentTask:
     """How the work below a heading is to be done: read off the heading with some work in it."""
     whole = f"{piece.rstrip()} x"
-    found = handing_en.parse_handover(whole, lexed, offer) or handing_zh.parse_handover(
-        whole, lexed, offer
-    )
+    found = handing_en.parse_handover(whole, lexed, offer) or handing_zh.parse_handover(whole, lexed, offer)
     return found[0] if isinstance(found, list) and found else AgentTask("x")
 
 

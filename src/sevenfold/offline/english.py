@@ -65,9 +65,7 @@ def parse_folder(where: str | None, lexed: LexedRequest) -> str | None:
     """The folder or file that was named; None: everywhere."""
     if not where or _EVERYWHERE.fullmatch(trim_punctuation(where)):
         return None
-    part = re.sub(
-        r"^the\s+|\s+(?:folder|directory|dir|file)$", "", trim_punctuation(where), flags=re.I
-    )
+    part = re.sub(r"^the\s+|\s+(?:folder|directory|dir|file)$", "", trim_punctuation(where), flags=re.I)
     part = re.sub(r"^(?:folder|directory|dir|file)\s+", "", part, flags=re.I)
     return find_file(part, lexed, loosely=True)
 
@@ -183,9 +181,7 @@ def _files_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] |
 
 
 _WHEREIN = r"(?:\s+(?:are\s+)?(?:in|under|inside|of|from)\s+(?P<where>\S.*?))?"
-_FILES_SEARCH = (
-    r"(?:which|what|find|list|show(?:\s+me)?|get)\s+(?:me\s+)?(?:all\s+)?(?:the\s+)?files?\s+"
-)
+_FILES_SEARCH = r"(?:which|what|find|list|show(?:\s+me)?|get)\s+(?:me\s+)?(?:all\s+)?(?:the\s+)?files?\s+"
 
 SEARCH_RULES: Final[tuple[StepRule, ...]] = tuple(
     (re.compile(pattern, re.I), build)
@@ -273,10 +269,7 @@ def _read(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
             window = make_lines_window(lines.groupdict().get("first") or "1", lines["last"])
             rest = rest[: lines.start()] + rest[lines.end() :]
             break
-    for ahead in (
-        r"(?:the\s+)?(?:contents?|text|source|whole)\s+of\s+",
-        r"(?:the\s+)?files?\s+(?=\S)",
-    ):
+    for ahead in (r"(?:the\s+)?(?:contents?|text|source|whole)\s+of\s+", r"(?:the\s+)?files?\s+(?=\S)"):
         rest = re.sub(f"^{ahead}", "", rest.strip(), flags=re.I)
     named = find_files(re.sub(r"^the\s+(?!file)", "", rest, flags=re.I), lexed)
     if not named and m["verb"].lower() == "read" and not _NO_OBJECT.match(rest):
@@ -307,9 +300,7 @@ def _run(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
         step
         for command in find_commands(part, lexed)
         if command
-        for step in make_call_step(
-            "Bash", command=command, run_in_background=bool(background) or None
-        )
+        for step in make_call_step("Bash", command=command, run_in_background=bool(background) or None)
     )
 
 
@@ -325,8 +316,7 @@ def _as_typed(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | N
 
 
 _ANNOUNCED = re.compile(
-    r"(?:the\s+)?(?:following|this)?\s*(?:contents?|text|lines?|code)?\s*[:：]?|(?:内容|如下)*[:：]?",
-    re.I,
+    r"(?:the\s+)?(?:following|this)?\s*(?:contents?|text|lines?|code)?\s*[:：]?|(?:内容|如下)*[:：]?", re.I
 )
 """What stands where a text should be, when the text itself does not follow."""
 
@@ -386,8 +376,7 @@ _NO_MATTER = re.compile(
 _LASTING = re.compile(r"remember|memori[sz]e|don'?t forget|do not forget|[记别不牢]", re.I)
 """What asks for more than to be heard: a note to somebody is no memory."""
 _MEANT = re.compile(
-    rf"(?!(?:what|when|where|who|whom|whose|why|how|which|if|whether)\b)(?:\S+\s+\S|[{CJK}]{{4}})",
-    re.I,
+    rf"(?!(?:what|when|where|who|whom|whose|why|how|which|if|whether)\b)(?:\S+\s+\S|[{CJK}]{{4}})", re.I
 )
 """A statement, as far as its beginning tells."""
 
@@ -433,10 +422,7 @@ _SPOKEN: Final[tuple[StepRule, ...]] = tuple(
             r"(?:\s+file)?(?:\s+(?:say|contain|hold|have|do|mean)\b.*)?[.?!]*$",
             build_inspect,
         ),
-        (
-            r"(?:tell|say|explain|answer|describe|summari[sz]e|report|let me know|count)\b",
-            build_question,
-        ),
+        (r"(?:tell|say|explain|answer|describe|summari[sz]e|report|let me know|count)\b", build_question),
         (
             r"(?:remember|note|memori[sz]e|keep in mind|don'?t forget|do not forget"
             r"|(?:make|take)(?: a)? note)(?:\s+(?:that|of|this|the fact that))?\s*[:,]?\s+(?P<text>.+)",
@@ -503,9 +489,7 @@ _COUNTS: Final = {"two": 2, "both": 2, "three": 3, "four": 4, "five": 5, "six": 
 _BEHIND: Final = r"in\s+(?:the\s+)?background"
 _APART: Final = r"in\s+(?:its|an?)\s+(?:own\s+|new\s+|separate\s+|isolated\s+|git\s+)*work-?tree"
 _NOUN_HANDING_EN: Final = r"(?P<noun>sub-?agent|agent|teammate|fork)"
-_WORD_HANDING_EN: Final = (
-    r"(?!(?:at|the|an?|of|in|on|to|for|with|and|or|look|called|named)\b)[^\s,:：]+"
-)
+_WORD_HANDING_EN: Final = r"(?!(?:at|the|an?|of|in|on|to|for|with|and|or|look|called|named)\b)[^\s,:：]+"
 _NAMED: Final = r"(?:\s*,?\s+(?:called|named)\s+(?P<name>[\w.-]*\w))?"
 _ONE: Final = (
     rf"(?:an?|the|another|one|my|our|some)\s+(?P<kind>(?:{_WORD_HANDING_EN}\s+){{0,3}}?){_NOUN_HANDING_EN}"

@@ -302,9 +302,7 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
         new = _forgotten_learning(one) or _kept(one)
         if new is not None and new.forgets:
             found = [
-                old
-                for old in found
-                if not find_subject_words(new.text) <= find_subject_words(old.text)
+                old for old in found if not find_subject_words(new.text) <= find_subject_words(old.text)
             ]
         fresh = new is not None and not any(_same(new, old) for old in found)
         if new is not None and fresh:
@@ -331,9 +329,7 @@ def _longer(first: ExtractedFact, more: TypedSentence) -> ExtractedFact:
 
 
 def _same(new: ExtractedFact, old: ExtractedFact) -> bool:
-    return new.forgets == old.forgets and find_subject_words(new.text) <= find_subject_words(
-        old.text
-    )
+    return new.forgets == old.forgets and find_subject_words(new.text) <= find_subject_words(old.text)
 
 
 def find_subject_words(text: str) -> frozenset[str]:
@@ -406,9 +402,7 @@ def _fits(cue: MemoryCue, one: TypedSentence) -> bool:
     found = cue.pattern.search(one.core)
     if found is None or (cue.unless and cue.unless.search(one.core)):
         return False
-    if cue.kind not in _ORDERS and (
-        _TASK.match(one.core) or _UNSURE.search(one.core[: found.start()])
-    ):
+    if cue.kind not in _ORDERS and (_TASK.match(one.core) or _UNSURE.search(one.core[: found.start()])):
         return False
     if cue.kind == "correction":
         return _NO.match(one.lead or one.text) is not None
@@ -430,9 +424,7 @@ def _made(one: TypedSentence, kind: Kind, type: Type, text: str) -> ExtractedFac
     if type == "feedback":
         text, why = split_reason(_PLEASE.sub("", text, count=1) if _PLEASE.match(text) else text)
     why = resolve_dates(why, one.day)
-    return ExtractedFact(
-        kind, type, rewrite_statement(text, one.day), one.text, one.day, one.number, why
-    )
+    return ExtractedFact(kind, type, rewrite_statement(text, one.day), one.text, one.day, one.number, why)
 
 
 def _confirmed(one: TypedSentence) -> ExtractedFact | None:
@@ -462,9 +454,7 @@ KNOWN: Final = 0.85
 _MANIFEST: Final = re.compile(
     r'<manifest folder="(?P<folder>[^"\n]+)">\n?(?P<lines>.*?)</manifest>', re.DOTALL
 )
-_LINE: Final = re.compile(
-    r"- \[(?P<type>[\w-]+)\] (?P<file>.+?\.md) \((?P<day>[^()\n]*)\): (?P<text>.*)"
-)
+_LINE: Final = re.compile(r"- \[(?P<type>[\w-]+)\] (?P<file>.+?\.md) \((?P<day>[^()\n]*)\): (?P<text>.*)")
 _SINCE: Final = re.compile(r'<since entry="(\d{1,9})"\s*/>')
 _SESSION: Final = re.compile(r'<session id="([^"\n]*)"(?: date="([^"\n]*)")?')
 _NUMBER: Final = re.compile(r"\d[\d.,:/-]*\d|\d")
@@ -614,10 +604,7 @@ def _said(text: str) -> Blocks:
 
 
 def _input(asked: ExtractionOrder, draft: _MemoryDraft) -> Json:
-    return {
-        "file_path": _path(asked, draft.file),
-        "content": strip_half_characters(draft.content),
-    }
+    return {"file_path": _path(asked, draft.file), "content": strip_half_characters(draft.content)}
 
 
 def _path(asked: ExtractionOrder, file: str) -> str:
@@ -625,9 +612,7 @@ def _path(asked: ExtractionOrder, file: str) -> str:
 
 
 def _reported(written: Sequence[PastCall]) -> str:
-    done = [
-        PurePath(str(one.use.input.get("file_path", ""))).name for one in written if not one.failed
-    ]
+    done = [PurePath(str(one.use.input.get("file_path", ""))).name for one in written if not one.failed]
     failed = len(written) - len(done)
     count = f"{len(done)} memor{'y' if len(done) == 1 else 'ies'}"
     told = f"Saved {count}: {', '.join(done)}." if done else "Saved nothing."
@@ -651,12 +636,7 @@ def _named(one: ExtractedFact, asked: ExtractionOrder) -> ManifestMemory | None:
     """The memory that somebody wants forgotten: the one that has most of the words, if one does."""
     said = find_subject_words(one.text)
     ranked = [
-        (
-            len(
-                said & find_subject_words(f"{known.file.removesuffix(ENDING)} {known.description}")
-            ),
-            known,
-        )
+        (len(said & find_subject_words(f"{known.file.removesuffix(ENDING)} {known.description}")), known)
         for known in asked.known
         if not known.file.startswith(TEAM)
     ]
@@ -742,10 +722,7 @@ def _new(one: ExtractedFact, file: str, asked: ExtractionOrder) -> _MemoryDraft:
 def _changed(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> _MemoryDraft:
     """The new fact in place of the old one, which the history keeps: a reader should find one answer."""
     data = change_topic(
-        old,
-        description=shorten_text(one.text, DESCRIPTION),
-        body=_body(one),
-        origin=_origin(one, asked),
+        old, description=shorten_text(one.text, DESCRIPTION), body=_body(one), origin=_origin(one, asked)
     )
     return _MemoryDraft(old.file, data.decode("utf-8", "replace"))
 

@@ -41,11 +41,7 @@ def make_smallest_call(tool: Json) -> Json:
     """A call of this tool with only what its schema requires. It has no id."""
     schema = tool.get("input_schema")
     given = make_smallest_value(schema, schema) if isinstance(schema, dict) else {}
-    return {
-        "type": "tool_use",
-        "name": tool["name"],
-        "input": given if isinstance(given, dict) else {},
-    }
+    return {"type": "tool_use", "name": tool["name"], "input": given if isinstance(given, dict) else {}}
 
 
 def make_smallest_value(schema: Any, root: Json, depth: int = 0) -> Any:
@@ -64,9 +60,7 @@ def make_smallest_value(schema: Any, root: Json, depth: int = 0) -> Any:
     kind = _kind(schema)
     if kind == "object":
         fields, needed = _dict(schema.get("properties")), _list(schema.get("required"))
-        return {
-            str(name): make_smallest_value(fields.get(name, {}), root, depth + 1) for name in needed
-        }
+        return {str(name): make_smallest_value(fields.get(name, {}), root, depth + 1) for name in needed}
     if kind == "array":
         one = make_smallest_value(schema.get("items") or {}, root, depth + 1)
         return [one] * min(MOST_ITEMS, int(_number_in(schema, "minItems") or 0))
@@ -126,9 +120,7 @@ def _number(kind: str, schema: Json) -> Any:
     high, below = _number_in(schema, "maximum"), _number_in(schema, "exclusiveMaximum")
     if kind == "number" and above is not None and below is not None:
         return (above + below) / 2
-    least = max(
-        (n for n in (low, None if above is None else above + 1) if n is not None), default=0
-    )
+    least = max((n for n in (low, None if above is None else above + 1) if n is not None), default=0)
     value = min(n for n in (least, high, None if below is None else below - 1) if n is not None)
     step = _number_in(schema, "multipleOf")
     return -(-value // step) * step if step else value

@@ -38,12 +38,7 @@ _LITERALS = re.compile(
     rf"|(?P<odd>{MARK})",
     re.DOTALL,
 )
-_KINDS: Final[dict[str, Kind]] = {
-    "fence": "fence",
-    "shell": "shell",
-    "code": "code",
-    "odd": "odd",
-}
+_KINDS: Final[dict[str, Kind]] = {"fence": "fence", "shell": "shell", "code": "code", "odd": "odd"}
 _ONE = re.compile(LITERAL)
 _BULLET = re.compile(r"^\s*(?:\(?\d+[.)、]|[-*•])\s*(?=\S)")
 _HARD = re.compile(

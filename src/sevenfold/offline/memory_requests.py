@@ -39,9 +39,7 @@ def has_daily_log(system: str) -> bool:
     return HEADING in system
 
 
-def plan_log_note(
-    conversation: OfflineConversation, folder: str, text: str
-) -> tuple[ToolCallsStep, ...]:
+def plan_log_note(conversation: OfflineConversation, folder: str, text: str) -> tuple[ToolCallsStep, ...]:
     """The calls that add this to the log of the day; none where nobody said which day it is."""
     days = [day for message in conversation.messages if (day := find_told_day(message))]
     if not days:
@@ -61,9 +59,7 @@ def plan_log_note(
     there = _there(made)
     if there is None:
         return *begun, look
-    after = ToolCallsStep(
-        (ToolCallStep("Write", {"file_path": path, "content": f"{there}{line}"}),)
-    )
+    after = ToolCallsStep((ToolCallStep("Write", {"file_path": path, "content": f"{there}{line}"}),))
     return (*begun, look, after) if begun else (after,)
 
 
@@ -102,9 +98,7 @@ MOST_CHARACTERS: Final = 24
 """The same for a text without spaces."""
 NAMELESS: Final = "remembered"
 
-_FOLDER: Final = re.compile(
-    r"^# Memory\n[^\n]*?folder of markdown files, `([^`\n]+)`", re.MULTILINE
-)
+_FOLDER: Final = re.compile(r"^# Memory\n[^\n]*?folder of markdown files, `([^`\n]+)`", re.MULTILINE)
 _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _CJK: Final = re.compile(rf"[{CJK}]")
 _SMALL: Final = frozenset(
@@ -114,9 +108,7 @@ _SMALL: Final = frozenset(
     )
 )
 _URL: Final = re.compile(r"\bhttps?://([^\s/]*)\S*|\bwww\.\w\S*", re.I)
-_HEADED: Final = re.compile(
-    r"(?:why|how to apply|reason|原因|为什么|如何应用)\s*[:：].*[^?？]", re.I
-)
+_HEADED: Final = re.compile(r"(?:why|how to apply|reason|原因|为什么|如何应用)\s*[:：].*[^?？]", re.I)
 _CODE: Final = re.compile(r"(?=\D*\d)\S{16,}")
 """A long word with digits: whatever it is, it is no name, and it may be a secret."""
 _TO: Final = re.compile(r"to\s+", re.I)
@@ -154,9 +146,7 @@ def plan_memory_write(conversation: OfflineConversation, text: str) -> tuple[Too
     write = ToolCallsStep((ToolCallStep("Write", {"file_path": path, "content": content}),))
     if not _is_there(conversation, file):
         return (write,)
-    return ToolCallsStep(
-        (ToolCallStep("Read", {"file_path": path}),)
-    ), write  # nothing is replaced unseen
+    return ToolCallsStep((ToolCallStep("Read", {"file_path": path}),)), write  # nothing is replaced unseen
 
 
 def _is_there(conversation: OfflineConversation, file: str) -> bool:
@@ -222,9 +212,7 @@ def make_memory_name(text: str) -> str:
 
 LEAST: Final = 0.5
 """The share of the words that a memory must have to be the one that is meant."""
-_ROW: Final = re.compile(
-    r"^- \[(?P<title>[^\]\n]+)\]\((?P<file>[^()\n]+\.md)\)(?P<hook>[^\n]*)", re.M
-)
+_ROW: Final = re.compile(r"^- \[(?P<title>[^\]\n]+)\]\((?P<file>[^()\n]+\.md)\)(?P<hook>[^\n]*)", re.M)
 _DESCRIBED: Final = re.compile(r"^(?:name|description):[ ]*(.+)", re.M)
 
 
@@ -254,9 +242,7 @@ def _closest(text: str, known: dict[str, str]) -> list[str]:
     return [file for file, share in shares.items() if share == best] if best >= LEAST else []
 
 
-def _known(
-    conversation: OfflineConversation, folder: str, before: int
-) -> Iterator[tuple[str, str]]:
+def _known(conversation: OfflineConversation, folder: str, before: int) -> Iterator[tuple[str, str]]:
     """The memories in view: those of the index that opens it, and those that were saved here."""
     for at, message in enumerate(conversation.messages[: before + 1]):
         if at in conversation.added or message.text.lstrip().startswith("<context>"):

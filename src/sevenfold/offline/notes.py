@@ -99,9 +99,7 @@ def reply_to_notes(conversation: OfflineConversation, directive: Directive) -> t
         ToolUse(f"toolu_off_notes_{place}_{n}", "Edit", {"file_path": path[1], **edit})
         for n, edit in enumerate(_edits(shown[1], changed))
     )
-    return tuple(_fitting(calls, conversation.room)) or (
-        Text("There is no room for a single edit."),
-    )
+    return tuple(_fitting(calls, conversation.room)) or (Text("There is no room for a single edit."),)
 
 
 def _open(text: str) -> str:
@@ -122,9 +120,7 @@ def _fitting(calls: Iterator[ToolUse], room: int) -> Iterator[ToolUse]:
 def _limits(asked: str) -> tuple[int, int]:
     """Bytes for a section and for all of them, as the directive says them in tokens."""
     found = _LIMITS.search(asked)
-    said = (
-        [int(number.replace(",", "")) for number in found.groups()] if found else (SECTION, TOTAL)
-    )
+    said = [int(number.replace(",", "")) for number in found.groups()] if found else (SECTION, TOTAL)
     section, total = (int(tokens / TEXT_RATE) for tokens in said)
     return section, min(total, int(TOTAL / TEXT_RATE))
 
@@ -157,9 +153,7 @@ def _edits(notes: str, changed: Sequence[tuple[WrittenSection, str]]) -> Iterato
         start, end = _differing(before, after)
         while start and (start >= end[0] or notes.count("\n".join(before[start : end[0]])) != 1):
             start -= 1
-        old, text = (
-            "\n".join(lines[start:at]) for lines, at in zip((before, after), end, strict=True)
-        )
+        old, text = ("\n".join(lines[start:at]) for lines, at in zip((before, after), end, strict=True))
         notes = notes.replace(old, text, 1)
         yield {"old_string": old, "new_string": text}
 
@@ -185,9 +179,7 @@ def _bodies(
     """The new text of each section, and what stands there where nothing is to be said."""
     kinds = _kinds(sections)
     parts = [_MAKERS.get(kind, (0.0, _as_it_is)) for kind in kinds]
-    rendered = [
-        (weight, make(story, one)) for (weight, make), one in zip(parts, sections, strict=True)
-    ]
+    rendered = [(weight, make(story, one)) for (weight, make), one in zip(parts, sections, strict=True)]
     texts = share_room(rendered, int(room * (1 - NAMES)), most)
     if CODE in kinds:
         at, left = kinds.index(CODE), room - sum(map(count_bytes, texts))
@@ -239,9 +231,7 @@ def _same(old: str, new: str) -> bool:
     if old == new:
         return True
     head, cut, _ = old.partition("[… ")
-    return (
-        bool(cut) and new.startswith(head.strip()) and new.endswith(old.rpartition("…]")[2].strip())
-    )
+    return bool(cut) and new.startswith(head.strip()) and new.endswith(old.rpartition("…]")[2].strip())
 
 
 def _files(story: ConversationStory, section: WrittenSection) -> Render:
@@ -294,10 +284,7 @@ _MAKERS: Final[dict[str, tuple[float, Maker]]] = {
     "errors": (2.0, _adding(retelling.format_errors, retelling.format_corrections)),
     "results": (2.0, _adding(retelling.format_stored_results, retelling.answer_lines)),
     CODE: (0.0, lambda story, section: lambda room: ""),
-    "log": (
-        1.0,
-        _adding(lambda story: [text for part in retelling.format_steps(story) for text in part]),
-    ),
+    "log": (1.0, _adding(lambda story: [text for part in retelling.format_steps(story) for text in part])),
 }
 """What is written where, and how much of the room it gets. To learn from something is not by rule."""
 _TITLES: Final = {

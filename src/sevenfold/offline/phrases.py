@@ -15,10 +15,7 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
         "I can quote what was said and read in this conversation.",
         "我可以引用这次对话中说过和读过的内容。",
     ),
-    "can_call": (
-        "When asked plainly, I can also {verbs}.",
-        "如果说得直白，我还可以：{verbs}。",
-    ),
+    "can_call": ("When asked plainly, I can also {verbs}.", "如果说得直白，我还可以：{verbs}。"),
     "strange_tools": (
         "None of the tools this request offers is one I know, so I cannot read files or run anything.",
         "这次请求提供的工具我都不认识，所以我不能读文件，也不能运行命令。",
@@ -66,10 +63,7 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
         "“{what}” does not say which file is meant, and none was spoken of before.",
         "“{what}”没有说明是哪个文件，之前也没有提到过文件。",
     ),
-    "no_web": (
-        "I cannot search the web: I have no network.",
-        "我不能搜索网络：我不联网。",
-    ),
+    "no_web": ("I cannot search the web: I have no network.", "我不能搜索网络：我不联网。"),
     "too_often": (
         "I made the same call twice and will not make it again for one request: {what}.",
         "同一个调用我已经做了两次，不会为同一个请求再做：{what}。",
@@ -120,14 +114,8 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
     "doing_SendMessage": ("Writing to {what}", "正在发消息给 {what}"),
     "doing_other": ("Calling {what}", "正在调用 {what}"),
     "can_Read": ("read files (“read FILE”)", "读文件（“读取 文件”）"),
-    "can_Write": (
-        'write them (“write "TEXT" to FILE”)',
-        '写文件（“把 "文字" 写入 文件”）',
-    ),
-    "can_Edit": (
-        "edit them (“replace A with B in FILE”)",
-        "改文件（“把 文件 中的 A 替换为 B”）",
-    ),
+    "can_Write": ('write them (“write "TEXT" to FILE”)', '写文件（“把 "文字" 写入 文件”）'),
+    "can_Edit": ("edit them (“replace A with B in FILE”)", "改文件（“把 文件 中的 A 替换为 B”）"),
     "can_Bash": ("run commands (“run `CMD`”)", "运行命令（“运行 `命令`”）"),
     "can_Grep": ("search (“find X in DIR”)", "搜索（“在 目录 中查找 X”）"),
     "can_Glob": ("list files (“list *.py files”)", "列出文件（“列出文件”）"),
@@ -135,10 +123,7 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
         "hand work to others (“ask an agent to X”, “in the background, X”, “fork: X”)",
         "把事情交给别人（“让代理X”、“在后台X”、“分叉：X”）",
     ),
-    "can_SendMessage": (
-        "write to them (“tell NAME that X”)",
-        "给他们发消息（“告诉 名字：X”）",
-    ),
+    "can_SendMessage": ("write to them (“tell NAME that X”)", "给他们发消息（“告诉 名字：X”）"),
     "done_Agent": ("Agent {what} has answered.", "代理 {what} 已回答。"),
     "begun_Agent": ("Agent {what} has begun.", "代理 {what} 已开始。"),
     "done_SendMessage": ("I wrote to {what}.", "已发消息给 {what}。"),

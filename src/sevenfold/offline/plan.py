@@ -17,12 +17,7 @@ import msgspec
 from sevenfold.core.messages import ToolUse
 from sevenfold.offline import chinese as verbs_zh
 from sevenfold.offline import english as verbs
-from sevenfold.offline.conversation import (
-    OfflineConversation,
-    PastCall,
-    PersonRequest,
-    iterate_calls,
-)
+from sevenfold.offline.conversation import OfflineConversation, PastCall, PersonRequest, iterate_calls
 from sevenfold.offline.delegation import plan_handover
 from sevenfold.offline.language import LexedRequest, lex_request, split_soft_parts
 from sevenfold.offline.memory_requests import gather_reasons, plan_forget
@@ -186,9 +181,7 @@ def plan_steps(
             steps.extend(saving)
             continue
         if isinstance(step, ForgetStep):
-            steps.extend(
-                plan_forget(conversation, step.text, ask.at) if save else (Statement(step.text),)
-            )
+            steps.extend(plan_forget(conversation, step.text, ask.at) if save else (Statement(step.text),))
             continue
         if isinstance(step, ToolCallsStep):
             last = last or (_last_file(conversation, ask.at) if _says_it(step) else None)
@@ -242,18 +235,13 @@ def _seen(
     ]
     known += [d.use for d in iterate_calls(conversation, 0, before) if d.result and not d.failed]
     return any(
-        c.name in ("Read", "Write", "Edit") and _norm(c.input.get("file_path")) == path
-        for c in known
+        c.name in ("Read", "Write", "Edit") and _norm(c.input.get("file_path")) == path for c in known
     )
 
 
-def _refused(
-    step: ToolCallsStep, conversation: OfflineConversation, asked: int
-) -> Iterator[PlanStep]:
+def _refused(step: ToolCallsStep, conversation: OfflineConversation, asked: int) -> Iterator[PlanStep]:
     """A call that was refused since its file had not been read; then the read, before it is made again."""
-    made = {
-        make_call_key(d.use) for d in iterate_calls(conversation, asked + 1) if is_refused_unread(d)
-    }
+    made = {make_call_key(d.use) for d in iterate_calls(conversation, asked + 1) if is_refused_unread(d)}
     for call in step.calls:
         if make_call_key(call) in made and "Read" in conversation.tools:
             yield ToolCallsStep((call,))
@@ -321,10 +309,7 @@ _ABOUT: Final = ("file_path", "command", "pattern", "description", "to")
 
 def describe_call(call: ToolCallStep | ToolUse) -> str:
     """A call in a few words: the tool and what it is about."""
-    about = next(
-        (v for k in _ABOUT if isinstance(v := call.input.get(k), str)),
-        "",
-    )
+    about = next((v for k in _ABOUT if isinstance(v := call.input.get(k), str)), "")
     short = " ".join(about.split())
     if not short:
         return call.name

@@ -21,13 +21,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.messages import Block, Text, ToolUse, strip_half_characters
 from sevenfold.models.directives import Directive
-from sevenfold.offline.answer import (
-    describe_calls,
-    find_answer,
-    has_own_words,
-    report_calls,
-    report_piped,
-)
+from sevenfold.offline.answer import describe_calls, find_answer, has_own_words, report_calls, report_piped
 from sevenfold.offline.conversation import (
     OfflineConversation,
     PastCall,
@@ -174,9 +168,7 @@ def _arrived(conversation: OfflineConversation, ask: PersonRequest | None) -> Bl
     return _text(_cut("\n\n".join(describe_arrival(language, one) for one in new))) if new else ()
 
 
-def _directed(
-    conversation: OfflineConversation, directive: Directive, rules: EngineRules
-) -> Blocks:
+def _directed(conversation: OfflineConversation, directive: Directive, rules: EngineRules) -> Blocks:
     if work := rules.directives.get(directive.kind):
         return work(conversation, directive)
     return _text(format_phrase("en", "no_directive", kind=directive.kind, id=directive.id))
@@ -247,9 +239,7 @@ def _continued(conversation: OfflineConversation, ask: PersonRequest, rules: Eng
         origin = find_ask(conversation, origin.at)
     if origin is None or origin.directive:
         return _text(format_phrase(_language(ask), "nothing_left"))
-    state = compare_progress(
-        conversation, plan_steps(conversation, origin, rules.save), origin.at, ask.at
-    )
+    state = compare_progress(conversation, plan_steps(conversation, origin, rules.save), origin.at, ask.at)
     if state.now or any(d.at > ask.at for d in state.done):
         return _replied(conversation, origin, ask.at, rules)
     rest = _rest_of_cut(conversation, origin, ask, rules)
@@ -276,9 +266,7 @@ def _unasked(conversation: OfflineConversation) -> str:
     """There is no request in view: say what the last calls gave, or what this is."""
     made = tuple(iterate_calls(conversation))
     if made:
-        return "\n\n".join(
-            report_calls("en", tuple(d for d in made if d.at == made[-1].at), brief=False)
-        )
+        return "\n\n".join(report_calls("en", tuple(d for d in made if d.at == made[-1].at), brief=False))
     return "\n\n".join([format_phrase("en", "nothing_asked"), describe_engine("en", conversation)])
 
 
@@ -302,9 +290,7 @@ def _closing(
     if state.undone:
         said.append(
             format_phrase(
-                language,
-                "not_done",
-                what=join_phrases(language, [describe_call(c) for c in state.undone]),
+                language, "not_done", what=join_phrases(language, [describe_call(c) for c in state.undone])
             )
         )
     said += [text for step in steps if (text := _remark(language, step, steps))]
@@ -325,9 +311,7 @@ def _remark(language: Language, step: PlanStep, steps: list[PlanStep]) -> str | 
             return format_phrase(language, "kept", what=_short(text))
         case Statement() if all(isinstance(s, Statement) for s in steps):
             whole = " ".join(s.text for s in steps if isinstance(s, Statement))
-            return (
-                format_phrase(language, "heard", what=_short(whole)) if step is steps[0] else None
-            )
+            return format_phrase(language, "heard", what=_short(whole)) if step is steps[0] else None
         case UnclearStep(_, "who"):
             return None  # what it is follows anyway
         case UnclearStep(text, why):
@@ -339,9 +323,7 @@ def _is_lost(
     steps: list[PlanStep], answers: list[str | None], state: PlanProgress, described: bool
 ) -> bool:
     """Whether to say what this engine is: it could not do what was asked of it."""
-    puzzled = any(
-        isinstance(s, UnclearStep) and s.why in ("no_rule", "who", "hello") for s in steps
-    )
+    puzzled = any(isinstance(s, UnclearStep) and s.why in ("no_rule", "who", "hello") for s in steps)
     useful = bool(state.done) or described
     idle = not useful and not any(
         isinstance(s, ToolCallsStep | RememberStep | Statement | UnclearStep) for s in steps

@@ -62,9 +62,7 @@ class UnclearStep(msgspec.Struct, frozen=True):
     why: str = "no_rule"
 
 
-PlanStep: TypeAlias = (
-    ToolCallsStep | QuestionStep | RememberStep | ForgetStep | Statement | UnclearStep
-)
+PlanStep: TypeAlias = ToolCallsStep | QuestionStep | RememberStep | ForgetStep | Statement | UnclearStep
 StepBuilder: TypeAlias = Callable[[re.Match[str], LexedRequest], "tuple[PlanStep, ...] | None"]
 StepRule: TypeAlias = tuple[re.Pattern[str], StepBuilder]
 """A pattern over the skeleton of a sentence, and what it asks for; None: it was something else."""
@@ -144,17 +142,13 @@ def find_files(part: str, lexed: LexedRequest, *, loosely: bool = False) -> list
 def make_reads(files: list[str], **window: int) -> tuple[PlanStep, ...] | None:
     if not files:
         return None
-    calls = tuple(
-        ToolCallStep("Read", {"file_path": name, **window}) for name in dict.fromkeys(files)
-    )
+    calls = tuple(ToolCallStep("Read", {"file_path": name, **window}) for name in dict.fromkeys(files))
     return (ToolCallsStep(calls),)
 
 
 def make_call_step(name: str, **fields: object) -> tuple[PlanStep, ...]:
     """A step of one call; fields that are not set are left out."""
-    return (
-        ToolCallsStep((ToolCallStep(name, {k: v for k, v in fields.items() if v is not None}),)),
-    )
+    return (ToolCallsStep((ToolCallStep(name, {k: v for k, v in fields.items() if v is not None}),)),)
 
 
 def make_lines_window(first: str, last: str) -> dict[str, int]:

@@ -302,9 +302,7 @@ def format_requests(story: ConversationStory) -> list[str]:
     said = story.said
     if begun := _BEGUN.search(story.earlier):
         return [begun[1], *format_wanted(story)]
-    first = [
-        f"Asked for at the beginning: “{to_bounded_line(text, QUOTE // 2)}”" for text in said[:1]
-    ]
+    first = [f"Asked for at the beginning: “{to_bounded_line(text, QUOTE // 2)}”" for text in said[:1]]
     return first if len(said) < 2 else [*first, *format_wanted(story)]
 
 
@@ -369,8 +367,7 @@ def answer_lines(story: ConversationStory) -> list[str]:
 
 def format_stored_results(story: ConversationStory) -> list[str]:
     return [
-        f"`{one.call}`{MORE}{to_bounded_line(one.path, LONGEST_PATH)}"
-        for one in story.facts.kept[-20:]
+        f"`{one.call}`{MORE}{to_bounded_line(one.path, LONGEST_PATH)}" for one in story.facts.kept[-20:]
     ]
 
 
@@ -382,9 +379,7 @@ def format_steps(story: ConversationStory) -> tuple[list[str], list[str]]:
         if step is story.steps[-1] and step.text.rstrip("…") in told:
             continue  # told as the last words
         asked = step.asked if step.asked < len(said) else 0
-        known = out.setdefault(
-            asked, [f"For “{to_bounded_line(said[asked], 80)}”:"] if asked else []
-        )
+        known = out.setdefault(asked, [f"For “{to_bounded_line(said[asked], 80)}”:"] if asked else [])
         known.append(step.text)
     now = out.pop(len(said) - 1, [])
     return [text for lines in out.values() for text in lines], now
@@ -459,9 +454,7 @@ def _both(old: str, new: str) -> str:
     one, two = _FILE.fullmatch(old), _FILE.fullmatch(new)
     if not one or not two:
         return old if old.startswith(f"{new}: ") else new
-    changes, reads = (
-        max(int(one[kind] or 0), int(two[kind] or 0)) for kind in ("changes", "reads")
-    )
+    changes, reads = (max(int(one[kind] or 0), int(two[kind] or 0)) for kind in ("changes", "reads"))
     known = [name for found in (two, one) for name in (found["names"] or "").split(", ") if name]
     return _file(FileFact(two["about"], reads, changes), list(dict.fromkeys(known))[:20])
 
@@ -479,19 +472,14 @@ def parse_told_names(lines: Iterable[str]) -> list[str]:
     """The names that came up in an earlier telling."""
     told = (text.removeprefix("- ") for text in lines)
     return [
-        name
-        for text in told
-        if text.startswith(CAME_UP)
-        for name in text.removeprefix(CAME_UP).split(", ")
+        name for text in told if text.startswith(CAME_UP) for name in text.removeprefix(CAME_UP).split(", ")
     ]
 
 
 def _kind(text: str) -> str:
     if found := _CALL.match(text):
         rest = text[found.end() :]
-        return (
-            "errors" if rest.startswith(GAVE) else "stored" if rest.startswith(MORE) else "commands"
-        )
+        return "errors" if rest.startswith(GAVE) else "stored" if rest.startswith(MORE) else "commands"
     if _FILE.fullmatch(text):
         return "files"
     found = _QUOTED.match(text)
@@ -640,9 +628,7 @@ def _bodies(story: ConversationStory, room: int, wants: Sequence[str]) -> list[s
         (1.5, partial(format_list, _retelling_state(story))),
         (0.2, partial(format_list, read_next_lines(story))),
     ]
-    said = format_quotes(
-        story.said, int(room * SAID_SUMMARISING), "<said>", "</said>", QUOTE_SUMMARISING
-    )
+    said = format_quotes(story.said, int(room * SAID_SUMMARISING), "<said>", "</said>", QUOTE_SUMMARISING)
     left = room - count_bytes(said)
     told = share_room(parts, int(left * (1 - NAMES_SUMMARISING)), int(room * SECTION))
     request, files_, errors, *solved, pending, doing, state, following = told
@@ -662,9 +648,7 @@ def _stretch(conversation: OfflineConversation, asked: str) -> tuple[int, int]:
     return (start, end) if start < end else (0, last)
 
 
-def _starting(
-    conversation: OfflineConversation, words: str, places: Sequence[int]
-) -> Iterator[int]:
+def _starting(conversation: OfflineConversation, words: str, places: Sequence[int]) -> Iterator[int]:
     """Where messages are that start so, or make such a call."""
     for at in places:
         message = conversation.messages[at]

@@ -191,10 +191,7 @@ def read_compaction(record: ClaudeCodeRecord) -> RecordedCompaction:
 def read_clearing(record: ClaudeCodeRecord) -> RecordedClearing:
     facts = record.microcompactMetadata or _ClaudeCodeBoundary()
     return RecordedClearing(
-        tuple(facts.compactedToolIds),
-        facts.trigger or "",
-        facts.preTokens or 0,
-        facts.tokensSaved or 0,
+        tuple(facts.compactedToolIds), facts.trigger or "", facts.preTokens or 0, facts.tokensSaved or 0
     )
 
 
@@ -379,13 +376,9 @@ class RecordChain:
             self._results(line, record, message, notes)
         self.pending.clear()
         self.order.sort(key=lambda node: node.line)
-        return tuple(
-            _said(node, self._parent(i, node, elsewhere)) for i, node in enumerate(self.order)
-        )
+        return tuple(_said(node, self._parent(i, node, elsewhere)) for i, node in enumerate(self.order))
 
-    def _results(
-        self, line: int, record: ClaudeCodeRecord, message: Message, notes: ToolNotes
-    ) -> None:
+    def _results(self, line: int, record: ClaudeCodeRecord, message: Message, notes: ToolNotes) -> None:
         """Put results right behind the reply that asked for them."""
         answer: _SpokenNode | None = None
         for result in message.results:
@@ -396,9 +389,7 @@ class RecordChain:
                 continue
             answer = self._answer(asked, line, record)
             if any(isinstance(b, ToolResult) and b.tool_use_id == id for b in answer.blocks):
-                self.problems.append(
-                    Problem(line, f"a second result of tool use {id}: it was dropped")
-                )
+                self.problems.append(Problem(line, f"a second result of tool use {id}: it was dropped"))
                 continue
             answer.blocks.append(result)
             tool = next(b.name for b in asked.blocks if isinstance(b, ToolUse) and b.id == id)
@@ -443,9 +434,7 @@ class RecordChain:
             )
         return self.order[i - 1].uuid
 
-    def _resolve(
-        self, uuid: str | None, node: _SpokenNode
-    ) -> tuple[_SpokenNode | None, str | None]:
+    def _resolve(self, uuid: str | None, node: _SpokenNode) -> tuple[_SpokenNode | None, str | None]:
         """What a uuid stands for, past records that say nothing; else the uuid that is missing."""
         passed = set[str]()
         while uuid is not None:
@@ -607,10 +596,7 @@ class _ClaudeCodeParse:
             entries=entries,
             tip=main.tip(),
             sidechains=sides,
-            results={
-                **main.facts,
-                **{k: v for c in self.sides.values() for k, v in c.facts.items()},
-            },
+            results={**main.facts, **{k: v for c in self.sides.values() for k, v in c.facts.items()}},
             api_errors=tuple(self.api_errors),
             skipped=dict(self.skipped),
             problems=tuple(sorted(self.problems, key=lambda p: p.line)),
@@ -622,9 +608,7 @@ class _ClaudeCodeParse:
         return self.chosen_title or (here or list(self.titles.values()) or [""])[-1]
 
 
-def _by_conversation(
-    sides: dict[str, tuple[RecordedEvent, ...]],
-) -> dict[str, tuple[RecordedEvent, ...]]:
+def _by_conversation(sides: dict[str, tuple[RecordedEvent, ...]]) -> dict[str, tuple[RecordedEvent, ...]]:
     """Sub-agents by id; where the file gives none, by the first thing said."""
     out = {agent: said for agent, said in sides.items() if agent and said}
     roots: dict[str, str] = {}

@@ -36,15 +36,9 @@ from sevenfold.recordings.recorded import RecordedCompaction, RecordedSession, S
 from sevenfold.storage.jsonl import iterate_lines
 
 FORMAT: Final = "codex"
-ENVELOPES: Final = frozenset(
-    {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
-)
-_CALLS: Final = frozenset(
-    {"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"}
-)
-_OUTPUTS: Final = frozenset(
-    {"function_call_output", "custom_tool_call_output", "tool_search_output"}
-)
+ENVELOPES: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
+_CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _ITEMS: Final = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
 _LOOKED_AT: Final = 5
 _COUNTS: Final = ("input", "cached_input", "output")
@@ -224,10 +218,7 @@ def _can_be(last: Json) -> bool:
 
 def _usage(last: Json) -> Usage:
     """Cached tokens are counted among the input there; writing to the cache costs nothing extra."""
-    sent, cached = (
-        parse_count(last.get("input_tokens")),
-        parse_count(last.get("cached_input_tokens")),
-    )
+    sent, cached = (parse_count(last.get("input_tokens")), parse_count(last.get("cached_input_tokens")))
     return Usage(sent - cached, 0, cached, parse_count(last.get("output_tokens")))
 
 

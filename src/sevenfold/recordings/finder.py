@@ -36,10 +36,7 @@ READERS: Final[tuple[SessionReader, ...]] = (
     MessagesReader(),
 )
 """The first that recognises a file reads it. Another format is one more of these."""
-STRANGE: Final[dict[str, frozenset[str]]] = {
-    "claude-code": ENVELOPES,
-    "codex": frozenset({"claude-code"}),
-}
+STRANGE: Final[dict[str, frozenset[str]]] = {"claude-code": ENVELOPES, "codex": frozenset({"claude-code"})}
 """Kinds of records that only another tool writes."""
 HEADS: Final = (1 << 16, 1 << 20, 1 << 24, LONGEST_LINE + (1 << 16))
 """So much of a file is looked at, in turn, until somebody recognises it: its first line may be long."""
@@ -156,9 +153,7 @@ def _alone(recorded: RecordedSession) -> RecordedSession:
     if not (number := sum(recorded.skipped.get(kind, 0) for kind in strange)):
         return recorded
     lines = "1 line is" if number == 1 else f"{number:,} lines are"
-    problem = Problem(
-        1, f"{lines} of another format and left out: put each session in its own file"
-    )
+    problem = Problem(1, f"{lines} of another format and left out: put each session in its own file")
     return replace(recorded, problems=(*recorded.problems, problem))
 
 

@@ -15,16 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.core.messages import (
-    Block,
-    Image,
-    Json,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    parse_block,
-)
+from sevenfold.core.messages import Block, Image, Json, Text, Thinking, ToolResult, ToolUse, parse_block
 from sevenfold.core.tokens import Usage
 from sevenfold.recordings.reader import (
     RecordedThread,
@@ -216,9 +207,7 @@ def _call(call: Json) -> ToolUse:
     named = call.get("function") or call.get("custom")
     about: Json = named if isinstance(named, dict) else call
     given = about.get("arguments", about.get("input"))
-    return ToolUse(
-        get_text(call.get("id")), get_text(about.get("name")) or "tool", parse_arguments(given)
-    )
+    return ToolUse(get_text(call.get("id")), get_text(about.get("name")) or "tool", parse_arguments(given))
 
 
 def parse_arguments(given: object) -> Json:

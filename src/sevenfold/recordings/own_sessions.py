@@ -193,17 +193,13 @@ class _OwnParse:
             return
         kept = self._visible[self._visible.index(edit.last) + 1 :]
         blocks = tuple(block for message in edit.by for block in message.content)
-        compaction = RecordedCompaction(
-            entry.by, 0, Message("user", blocks), str(kept[0]) if kept else ""
-        )
+        compaction = RecordedCompaction(entry.by, 0, Message("user", blocks), str(kept[0]) if kept else "")
         self.thread.happened(compaction, line, entry.at, uuid=str(entry.id))
         self._visible = [entry.id, *kept]
 
     def recorded(self) -> RecordedSession:
         about = self._about
-        told = self.thread.recorded(
-            session=get_text(about.get("id")), folder=get_text(about.get("root"))
-        )
+        told = self.thread.recorded(session=get_text(about.get("id")), folder=get_text(about.get("root")))
         known = asdict(told) | {"undone": tuple(self._undone)}
         return OwnRecordedSession(**known, interactive=_interactive(about))
 

@@ -408,9 +408,7 @@ class RecordedThread:
 
     # --- what happens -------------------------------------------------------------------------------------
 
-    def said(
-        self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = ""
-    ) -> str:
+    def said(self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = "") -> str:
         """Something that was put before the model; the id under which it can be found again."""
         if not blocks:
             return ""
@@ -535,9 +533,7 @@ class RecordedThread:
                 rest = [b for b in node.answer if not isinstance(b, ToolResult)]
                 line, at = node.answered
                 message = Message("user", (*results, *rest))
-                out.append(
-                    RecordedEvent(f"{node.uuid}+", node.uuid, line, max(at, node.at), message)
-                )
+                out.append(RecordedEvent(f"{node.uuid}+", node.uuid, line, max(at, node.at), message))
         return out
 
 

@@ -23,16 +23,7 @@ from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.core.messages import THOUGHTS, Message, Text, assistant
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request, Ttl, make_kept_until_mark
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import (
-    Id,
-    PlacedMessage,
-    Replace,
-    Reply,
-    Results,
-    Transcript,
-    Unthink,
-    View,
-)
+from sevenfold.core.transcript import Id, PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
 from sevenfold.layers.l5_durable_memory.extraction import LULL
 from sevenfold.replay.costs import CacheProvider
 from sevenfold.replay.needs import AbsenceTracker, LostItem, MissedSource
@@ -52,12 +43,7 @@ from sevenfold.session.spending import make_minimal_request
 from sevenfold.testing.doubles import FakeClock
 from sevenfold.turn import Turn
 
-TOOL_RESULTS, MICRO, NOTES, COMPACTION = (
-    "tool results",
-    "microcompaction",
-    "session memory",
-    "compaction",
-)
+TOOL_RESULTS, MICRO, NOTES, COMPACTION = ("tool results", "microcompaction", "session memory", "compaction")
 READ_BACK, KEEP_WARM, RECORDING = "read back", "keep warm", "recording"
 EXTRACTION: Final = "extraction"
 WHO: Final[dict[Kind, str]] = {
@@ -108,9 +94,7 @@ class ReplayBooks:
         for one in lost:
             self._removed[one.layer][0] += 1
             tokens = self._regret.removed_tokens + one.tokens
-            self._regret = replace(
-                self._regret, removed=self._regret.removed + 1, removed_tokens=tokens
-            )
+            self._regret = replace(self._regret, removed=self._regret.removed + 1, removed_tokens=tokens)
 
     def needed(self, missed: MissedSource, lost: LostItem) -> None:
         self._removed[lost.layer][1] += 1
@@ -224,11 +208,7 @@ class EventWatch:
     """Told of every event; `view` is what was there before it."""
 
     def __init__(
-        self,
-        tally: ReplayBooks,
-        absence: AbsenceTracker,
-        transcript: Transcript,
-        provider: CacheProvider,
+        self, tally: ReplayBooks, absence: AbsenceTracker, transcript: Transcript, provider: CacheProvider
     ) -> None:
         self._tally, self._absence = tally, absence
         self._transcript, self._provider = transcript, provider
@@ -375,9 +355,7 @@ class ReplaySilence:
     async def kept_warm(self, request: Request) -> Reply | None:
         """For an hour is as good as not at all: nothing promises that an older prefix lives so long."""
         request = replace(request, frame=self._frame)
-        usage = replace(
-            self._provider.ask(make_minimal_request(request), self._clock.time), output=1
-        )
+        usage = replace(self._provider.ask(make_minimal_request(request), self._clock.time), output=1)
         self._tally.asked("keep warm", self._clock.time, usage)
         return Reply(assistant(Text("yes")), usage)
 

@@ -100,9 +100,7 @@ class CacheProvider:
         most = self._known + SLACK
         end = max((n for n, tokens in enumerate(prompt.upto, 1) if tokens <= most), default=1)
         ttl = prompt.marks[0][1]
-        return CachedPrompt(
-            prompt.digests[:end], prompt.upto[:end], prompt.places[:end], [(end - 1, ttl)]
-        )
+        return CachedPrompt(prompt.digests[:end], prompt.upto[:end], prompt.places[:end], [(end - 1, ttl)])
 
     def _begin(self) -> None:
         """Nothing but what stands before the messages."""
@@ -179,13 +177,7 @@ def _kind(block: object) -> str:
 LARGE: Final = 1_000_000
 """The window of a session whose prompts were longer than its model's usual one."""
 UNKNOWN: Final = Price(
-    model="unknown",
-    input=0.0,
-    output=0.0,
-    output_units=5.0,
-    window=200_000,
-    max_output=32_000,
-    as_of="",
+    model="unknown", input=0.0, output=0.0, output_units=5.0, window=200_000, max_output=32_000, as_of=""
 )
 """The usual multiples for cache and output, and no price."""
 
@@ -213,9 +205,7 @@ class SessionPrice(msgspec.Struct, frozen=True):
         return Prices({price.model: price}, {self.model: price.model, "*": price.model})
 
 
-def find_session_price(
-    entries: Sequence[Entry], prices: Prices, wanted: str | None
-) -> SessionPrice:
+def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> SessionPrice:
     """The price of the session's own model, or of the one that was asked for."""
     model = find_main_model(entries)
     found = prices.of(wanted or model) if wanted or model else None

@@ -30,35 +30,14 @@ from sevenfold.core.events import Cleared, Emit, Event, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
 from sevenfold.core.request import Frame, Request, Ttl
-from sevenfold.core.tokens import (
-    REFERENCE_WINDOW,
-    TEXT_RATE,
-    Pressure,
-    Thresholds,
-    Usage,
-    measure_message,
-)
-from sevenfold.core.transcript import (
-    Entry,
-    Id,
-    PlacedMessage,
-    Replace,
-    Reply,
-    Results,
-    Transcript,
-    View,
-)
+from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, Pressure, Thresholds, Usage, measure_message
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript, View
 from sevenfold.layers.l2_microcompaction.cache_expiry import GapCounts
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import BlockCheck, LayerParts, make_standard_layers
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
-from sevenfold.layers.shared.restore import (
-    RestoredFiles,
-    RestoredNames,
-    StartContext,
-    restore_messages,
-)
+from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, StartContext, restore_messages
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.replay.bookkeeping import RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
@@ -97,9 +76,7 @@ def make_policy_layers(policy: Policy, lent: LayerParts) -> Layers:
     on, micro = policy.flags, policy.micro
     if not policy.compacts:
         on = replace(on, compact=False, reactive=False, notes=False, precompute=False)
-    if (
-        policy.clear is not None
-    ):  # in place of layer 2; the plain rule of it is a setting, not a flag
+    if policy.clear is not None:  # in place of layer 2; the plain rule of it is a setting, not a flag
         on = replace(on, micro_cost=False, micro_time=False)
         micro = replace(micro, policy="cost")
     made = make_standard_layers(
@@ -183,9 +160,7 @@ def drive_session(
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_window(entries))
-    limits = Thresholds.of(
-        able.window, able.max_output, compact_percent=policy.auto_compact_percent
-    )
+    limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
     driven = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices)
     return driven.run(scratch, told)
 
@@ -241,9 +216,7 @@ class SessionDrive:
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
         self._tally = ReplayBooks(price, frame.ttl)
         self._transcript = Transcript(self._clock.now)
-        self._absence = AbsenceTracker(
-            self._counted.rate, self._theirs, lambda: self._transcript.view
-        )
+        self._absence = AbsenceTracker(self._counted.rate, self._theirs, lambda: self._transcript.view)
         self._watching = EventWatch(self._tally, self._absence, self._transcript, self._provider)
         self._watching.weigh = self._weigh
         known = self._clock, self._transcript, self._provider, self._tally
@@ -312,9 +285,7 @@ class SessionDrive:
             thresholds=thresholds,
         )
         layers = make_standard_layers("fork", alone)
-        forks = ForkRunner(
-            lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers
-        )
+        forks = ForkRunner(lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers)
         return with_fields(alone, forker=forks, aside=forks)
 
     def _inherit(self) -> None:
@@ -361,9 +332,7 @@ class SessionDrive:
         if shrank := self._counted.shrank.get(entry.id):
             self._tally.happened(RECORDING, f"left out {shrank:,} tokens by itself")
             self._tally.recording_compacted(shrank)
-        if len(
-            self._transcript.view
-        ):  # else the file begins with a reply, and what was asked is not there
+        if len(self._transcript.view):  # else the file begins with a reply, and what was asked is not there
             began = process_time()
             self._turn.attach()
             await self._turn.fit()
@@ -403,9 +372,7 @@ class SessionDrive:
         if first is None or last is None:
             return
         first = first if self._inherited is None else self._inherited
-        words = sum(estimate_size(measure_message(m)) for m in compaction.by) * self._counted.rate(
-            entry.id
-        )
+        words = sum(estimate_size(measure_message(m)) for m in compaction.by) * self._counted.rate(entry.id)
         usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
         self._tally.asked("summary", self._clock.time, usage)
         self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)

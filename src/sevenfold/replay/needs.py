@@ -105,9 +105,7 @@ def find_needs(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tup
 
 
 def find_missed(
-    needs: Sequence[ReplyNeed],
-    gone: AbstractSet[str],
-    told: Callable[[str], bool] = lambda part: False,
+    needs: Sequence[ReplyNeed], gone: AbstractSet[str], told: Callable[[str], bool] = lambda part: False
 ) -> list[MissedSource]:
     """The sources among `gone` that these needs go back to; of several the newest would do.
 
@@ -133,9 +131,7 @@ class _TraceFilter:
         self.lines: set[str] = set()
         self.words: set[str] = set()
         for message in replies:
-            self.lines.update(
-                *(find_long_lines(old) for u in message.tool_uses for old in _replaced(u))
-            )
+            self.lines.update(*(find_long_lines(old) for u in message.tool_uses for old in _replaced(u)))
             self.words.update(*map(find_rare_words, _own_words(message)))
 
 
@@ -222,9 +218,7 @@ def find_long_lines(text: str) -> set[str]:
 
 def find_rare_words(text: str) -> set[str]:
     """Identifiers, paths and numbers; plain words of a language say nothing about where they are from."""
-    return {
-        word for word in _WORD.findall(text) if len(word) >= SHORTEST_WORD and _SHAPED.search(word)
-    }
+    return {word for word in _WORD.findall(text) if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
 
 
 class LostItem(msgspec.Struct, frozen=True):
@@ -313,9 +307,7 @@ class AbsenceTracker:
         if is_result_source(source) and source in self._results:
             result, rate = self._results[source]
             return round(estimate_message(Message("user", (result,))) * rate)
-        return round(
-            estimate_message(Message("user", (Text(self._text(source)),))) * self._rate(-1)
-        )
+        return round(estimate_message(Message("user", (Text(self._text(source)),))) * self._rate(-1))
 
     def as_shown(self, results: Iterable[ToolResult]) -> int:
         """Tokens of what stands in the view for these results."""
@@ -353,9 +345,7 @@ class AbsenceTracker:
                 result, rate = self._results[source]
             else:
                 result, rate = ToolResult(again, self._text(source)), self._rate(-1)
-            name, given = (
-                (use.name, use.input) if use and is_result_source(source) else ("Read", {})
-            )
+            name, given = (use.name, use.input) if use and is_result_source(source) else ("Read", {})
             self._uses[again] = ToolUse(again, name, given)
             self._results[again] = msgspec.structs.replace(result, tool_use_id=again), rate
             self._first[again] = source

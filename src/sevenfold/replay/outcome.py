@@ -210,11 +210,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
         was changed: for append-only.
         """
         end = self.compactions[0].request if self.compactions else len(self.rows)
-        own = (
-            n
-            for n, row in enumerate(self.rows)
-            if any(h.layer == "recording" for h in row.happened)
-        )
+        own = (n for n, row in enumerate(self.rows) if any(h.layer == "recording" for h in row.happened))
         end = min(end, next(own, end))
         known = [row for row in self.rows[:end] if row.recorded.prompt]
         return [abs(row.context - row.recorded.prompt) / row.recorded.prompt for row in known]

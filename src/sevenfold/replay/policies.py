@@ -171,18 +171,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: Annotated[str, Meta(description="Unset: the name of the file.")] = ""
     description: Annotated[str, Meta(description="A sentence for people.")] = ""
     cache_ttl: Annotated[
-        Lifetime,
-        Meta(description="How long the provider keeps a prefix; `recorded`: as it was paid for."),
+        Lifetime, Meta(description="How long the provider keeps a prefix; `recorded`: as it was paid for.")
     ] = "5m"
     system_ttl: Annotated[
         Ttl | None,
-        Meta(
-            description="The same for what stands before the messages, where it is to be kept longer."
-        ),
+        Meta(description="The same for what stands before the messages, where it is to be kept longer."),
     ] = None
     keep_warm: Annotated[
-        int,
-        Meta(ge=0, description="Requests in a row that only keep the cache warm in a silence."),
+        int, Meta(ge=0, description="Requests in a row that only keep the cache warm in a silence.")
     ] = 0
     auto_compact_percent: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
@@ -210,12 +206,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 LAYERS: Final[dict[str, dict[str, bool]]] = {
     "tool_results": {"tool_results": False, "aggregate_budget": False},
-    "micro": {
-        "micro_cost": False,
-        "micro_time": False,
-        "micro_cache_edit": False,
-        "micro_api": False,
-    },
+    "micro": {"micro_cost": False, "micro_time": False, "micro_cache_edit": False, "micro_api": False},
     "notes": {"notes": False, "payout": False},
     "compaction": {"compact": False, "reactive": False, "snip": False, "collapse": False},
     "keep_warm": {"pre_cold": False},

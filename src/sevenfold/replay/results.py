@@ -18,14 +18,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
 from sevenfold.replay.bookkeeping import READ_BACK, RECORDING, WHO
-from sevenfold.replay.outcome import (
-    BESIDE,
-    LayerAction,
-    ReplayOutcome,
-    ReplayRegret,
-    RequestRow,
-    TimeSpent,
-)
+from sevenfold.replay.outcome import BESIDE, LayerAction, ReplayOutcome, ReplayRegret, RequestRow, TimeSpent
 from sevenfold.replay.stand_ins import NOTHING, SOMETHING
 
 NONE: Final[Mapping[str, Price]] = MappingProxyType({})
@@ -220,11 +213,7 @@ def compute_figures(
 
 
 def sum_costs(
-    used: Iterable[tuple[str, Usage]],
-    price: Price,
-    *,
-    priced: bool,
-    others: Mapping[str, Price] = NONE,
+    used: Iterable[tuple[str, Usage]], price: Price, *, priced: bool, others: Mapping[str, Price] = NONE
 ) -> ReplayCost:
     """Request by request, each at the price of the model that answered: a long prompt may have another.
 
@@ -251,9 +240,7 @@ def _layers(outcome: ReplayOutcome) -> dict[str, LayerFigure]:
         for did in row.happened:
             found[did.layer] = found.get(did.layer, LayerFigure()) + LayerFigure(1, did.tokens)
     for name, share in outcome.layers.items():
-        found[name] = found.get(name, LayerFigure()) + LayerFigure(
-            saved=share.saved, cost=share.cost
-        )
+        found[name] = found.get(name, LayerFigure()) + LayerFigure(saved=share.saved, cost=share.cost)
     for name, requests in asked.items():
         known = found.get(name, LayerFigure())
         # A summary is asked for and put in: that is one time. Whoever only asks has done so as often.
@@ -266,13 +253,7 @@ def _points(rows: Sequence[RequestRow]) -> tuple[ChartPoint, ...]:
     turns = list(accumulate((row.kind == "turn" for row in rows), initial=0))
     return tuple(
         ChartPoint(
-            turns[n],
-            row.at,
-            row.kind,
-            row.context,
-            row.usage.cache_read,
-            row.recorded.prompt,
-            row.happened,
+            turns[n], row.at, row.kind, row.context, row.usage.cache_read, row.recorded.prompt, row.happened
         )
         for n, row in enumerate(rows)
         if n % step == 0 or row.happened or n == len(rows) - 1

@@ -37,12 +37,7 @@ from sevenfold.replay.costs import SessionPrice, find_session_price
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy
 from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
-from sevenfold.replay.stand_ins import (
-    UNKNOWN,
-    adjust_extraction,
-    has_person,
-    is_extraction_uncertain,
-)
+from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20
 """That are listed of one file; the rest is counted."""
@@ -213,18 +208,11 @@ def _under(
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
     return compute_figures(
-        outcome,
-        at.price,
-        priced=at.known,
-        drawn=job.drawn,
-        others=at.others,
-        paid_at=job.price or "",
+        outcome, at.price, priced=at.known, drawn=job.drawn, others=at.others, paid_at=job.price or ""
     )
 
 
-def _telling(
-    job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell
-) -> Callable[[int], None]:
+def _telling(job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell) -> Callable[[int], None]:
     """Tells how far the file is, now and then; `before`: so many policies are done."""
     last = monotonic()
     replies = list(accumulate((isinstance(e.what, Reply) for e in entries), initial=0))
@@ -273,9 +261,7 @@ def _silences(
         )
     if not any(said.at for said in recorded.entries):
         told = errors if recorded.format in ALWAYS else notes
-        told.append(
-            "no times are recorded that can be read: no idle time is counted, and no cache expires"
-        )
+        told.append("no times are recorded that can be read: no idle time is counted, and no cache expires")
     return tuple(notes), tuple(errors)
 
 
@@ -319,10 +305,7 @@ class _ReplayWorker:
 
 
 def replay_files(
-    jobs: Iterable[ReplayJob],
-    processes: int,
-    work: Work = replay_file,
-    tell: Tell = ignore_progress,
+    jobs: Iterable[ReplayJob], processes: int, work: Work = replay_file, tell: Tell = ignore_progress
 ) -> Generator[ReplayResult, None, None]:
     """What came of each job, as they are done. With one process it is this one.
 

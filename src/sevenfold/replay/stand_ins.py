@@ -98,12 +98,7 @@ class ReplayExtraction:
     """The extraction of one session. `ask`: one request on the prefix as it is now."""
 
     def __init__(
-        self,
-        policy: Policy,
-        price: Price,
-        ask: Callable[[], Usage],
-        tally: ReplayBooks,
-        clock: FakeClock,
+        self, policy: Policy, price: Price, ask: Callable[[], Usage], tally: ReplayBooks, clock: FakeClock
     ) -> None:
         self._on, self._every = policy.flags.extraction, policy.extraction.every
         self._patient = policy.extraction.patient and price.input > 0
@@ -139,9 +134,7 @@ class ReplayExtraction:
             )
 
 
-UNKNOWN: Final = (
-    "the file does not say whether a person talked: extraction is charged as if one did"
-)
+UNKNOWN: Final = "the file does not say whether a person talked: extraction is charged as if one did"
 
 
 def has_person(recorded: RecordedSession) -> bool | None:

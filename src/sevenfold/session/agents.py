@@ -122,9 +122,7 @@ class AgentSpawner:
             raise Refused(f"{kind} was asked for, and {request.source} is no agent of this session")
         if request.source.startswith(SOURCE):  # a fork at work is an agent like any other
             request = replace(request, source=f"agent:{request.source.removeprefix(SOURCE)}")
-        return await forks(
-            request, directive, kind=kind, steps=steps, tools=tools, max_tokens=max_tokens
-        )
+        return await forks(request, directive, kind=kind, steps=steps, tools=tools, max_tokens=max_tokens)
 
     def connected(self, name: str | None) -> Model:
         main = self.session.model
@@ -303,18 +301,14 @@ class AgentConversation:
             return None
         path = use.input.get("file_path")
         with suppress(ToolFailed):
-            if isinstance(path, str) and is_inside(
-                resolve_path(self._workspace.locate(path)), spec.memory
-            ):
+            if isinstance(path, str) and is_inside(resolve_path(self._workspace.locate(path)), spec.memory):
                 return None
         return f"{use.name} is there for your memory alone: files in {spec.memory}"
 
     def _frame(self, tools: Sequence[Tool]) -> Frame:
         session = self._of
         schemas = tuple(tool.schema for tool in tools)
-        frame = Frame(
-            self._model.name, self.spec.system, schemas, ttl=session.at.settings.cache_ttl
-        )
+        frame = Frame(self._model.name, self.spec.system, schemas, ttl=session.at.settings.cache_ttl)
         return adapt_frame(self._model, frame, session.at, session.flags)
 
     def _layers(self, attach: tuple[Attach, ...]) -> Layers:
@@ -479,9 +473,7 @@ class SessionAgents:
             self._emit(Notice(text))
         hidden = list_definition_folders(at.environment.home, at.places.tree)[1:]
         if not at.trusted and any(folder.is_dir() for folder in hidden):
-            self._emit(
-                Notice(f"the agents of {at.places.tree} are left out: it is not trusted", "warning")
-            )
+            self._emit(Notice(f"the agents of {at.places.tree} are left out: it is not trusted", "warning"))
         return found.definitions
 
     def _work_trees(self) -> Worktrees:

@@ -215,9 +215,7 @@ class ConversationEditor:
         self.sync()
         return report
 
-    async def _compacted(
-        self, instructions: str, since: int | None, up_to: int | None
-    ) -> CompactionReport:
+    async def _compacted(self, instructions: str, since: int | None, up_to: int | None) -> CompactionReport:
         turn, layer = self.turn, find_compaction(self.turn.layers)
         turn.collect()
         if not self.turns:
@@ -252,9 +250,7 @@ class ConversationEditor:
             raise Mistake(f"turn {past.number} is part of a summary already: choose a later one")
         if since is not None:
             return "from", past.id, None
-        while (
-            at and view[at - 1].id >= past.first
-        ):  # what was said beside the words stays with them
+        while at and view[at - 1].id >= past.first:  # what was said beside the words stays with them
             at -= 1
         if not at:
             raise Mistake(f"nothing comes before turn {past.number}: choose a later one")
@@ -350,8 +346,6 @@ def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[B
         for outcome in outcomes:
             if outcome.stop:
                 end(outcome.reason)
-        return tuple(
-            make_context_message(text) for outcome in outcomes for text in outcome.contexts
-        )
+        return tuple(make_context_message(text) for outcome in outcomes for text in outcome.contexts)
 
     return before, after

@@ -75,9 +75,7 @@ def adapt_frame(model: Model, frame: Frame, at: Project, flags: Flags) -> Frame:
     return new
 
 
-def plan_model_change(
-    model: Model, frame: Frame, view: View, learned: Calibration | None
-) -> list[What]:
+def plan_model_change(model: Model, frame: Frame, view: View, learned: Calibration | None) -> list[What]:
     """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
     calibration = Mark("calibration", msgspec.to_builtins(learned or Calibration()))
     cold = Mark(KEPT_WARM, None)  # that was another model's cache
@@ -136,11 +134,7 @@ def make_news_message(before: dict[str, str], now: dict[str, str]) -> Message | 
     lines = [f"{name}: {value}" for name, value in now.items() if before.get(name) != value]
     if not lines:
         return None
-    return (
-        make_context_message(*lines)
-        if not before
-        else make_context_message("This has changed:", *lines)
-    )
+    return make_context_message(*lines) if not before else make_context_message("This has changed:", *lines)
 
 
 def make_date_news(before: dict[str, str], at: float) -> tuple[Message | Mark, ...]:

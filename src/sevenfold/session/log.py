@@ -41,8 +41,7 @@ MENDED: Final = "mended"
 """The mark that holds the places of losses that were dealt with: the user is told once."""
 BY: Final = "resume"
 _KIND: Final = re.compile(
-    rb'^.{0,200}?"what":\s*\{"type":\s*"(message|reply|results|replace|unthink|undo|pin|mark)"',
-    re.DOTALL,
+    rb'^.{0,200}?"what":\s*\{"type":\s*"(message|reply|results|replace|unthink|undo|pin|mark)"', re.DOTALL
 )
 _AGAIN: Final = "what was taken out is shown again, so the next request is paid for anew"
 _MEANING: Final = {
@@ -177,11 +176,7 @@ def _unapplied(log: Transcript, losses: Sequence[LostRecord]) -> list[str]:
     here = {entry.id for entry in log.entries}
     edits = [e.what for e in log.entries if isinstance(e.what, Replace)]
     n = sum(edit.first not in here or edit.last not in here for edit in edits)
-    return (
-        [f"edits that began or ended at what is lost ({n:,}) no longer apply; {_AGAIN}"]
-        if n
-        else []
-    )
+    return [f"edits that began or ended at what is lost ({n:,}) no longer apply; {_AGAIN}"] if n else []
 
 
 def _unthinking(
@@ -196,9 +191,7 @@ def _unthinking(
         first = 0
     for loss in new:
         if loss.kind in ("message", "reply", ""):
-            later = {
-                e.id for e in log.entries[loss.before :] if isinstance(e.what, Message | Reply)
-            }
+            later = {e.id for e in log.entries[loss.before :] if isinstance(e.what, Message | Reply)}
             first = min(first, next((i for i, p in enumerate(after) if p.id in later), first))
     for i in range(first, len(after)):
         if any(isinstance(block, THOUGHTS) for block in after[i].message.content):
@@ -291,9 +284,7 @@ class _PairRepair:
             return []
         return [(BY, Message("user", self._lost(list(self._open), None)))]
 
-    def _anew(
-        self, made: list[tuple[list[PlacedMessage], list[Message]]]
-    ) -> Iterator[tuple[str, What]]:
+    def _anew(self, made: list[tuple[list[PlacedMessage], list[Message]]]) -> Iterator[tuple[str, What]]:
         """Where ids cannot be trusted, everything is taken back and said again."""
         yield BY, Undo(frozenset(e.id for e in self._log.entries if not isinstance(e.what, Mark)))
         for group, messages in made:

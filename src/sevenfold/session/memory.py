@@ -235,9 +235,7 @@ class SessionMemory:
     def _measure(self) -> None:
         if self.measured is None or self.store is None or not self.store.folder.is_dir():
             return
-        from sevenfold.memory.pollution import (
-            measure_pollution,  # the rules of dreams: slow to import
-        )
+        from sevenfold.memory.pollution import measure_pollution  # the rules of dreams: slow to import
 
         try:
             rate = measure_pollution(self.store, self._clock.now()).rate
@@ -316,9 +314,7 @@ class MemoryKeeper:
         except OSError:
             return ""
         now = self._clock.now()
-        said = " ".join(
-            filter(None, [f"saved {format_age(modified, now)}.", format_caveat(modified, now)])
-        )
+        said = " ".join(filter(None, [f"saved {format_age(modified, now)}.", format_caveat(modified, now)]))
         return f"[a memory, {said}]"
 
 

@@ -27,13 +27,7 @@ from sevenfold.storage.files import read_bounded
 from sevenfold.storage.places import ProjectPaths, find_places
 from sevenfold.tools.paths import resolve_path
 from sevenfold.tools.permissions import PermissionRule, PermissionRules, Permissions
-from sevenfold.tools.toolbox import (
-    AskPermission,
-    PermissionAnswer,
-    Toolbox,
-    ToolGate,
-    make_standard_tools,
-)
+from sevenfold.tools.toolbox import AskPermission, PermissionAnswer, Toolbox, ToolGate, make_standard_tools
 from sevenfold.tools.workspace import FileKeeper, Workspace
 
 DEFAULT_MODEL: Final = "claude-sonnet-5-5"
@@ -65,9 +59,7 @@ class Project:
     memory: MemoryPlace
 
     @classmethod
-    def open(
-        cls, cwd: Path, environment: Environment, overrides: Mapping[str, Any], emit: Emit
-    ) -> Project:
+    def open(cls, cwd: Path, environment: Environment, overrides: Mapping[str, Any], emit: Emit) -> Project:
         """Find the project and read its settings. What the user should know is said here, once."""
         places, trust = find_places(cwd, environment.home), TrustedFolders(environment.home)
         trusted = trust.is_trusted(places.root)
@@ -177,9 +169,7 @@ class Toolset:
         # A summary and the rules of memory send the model to transcripts: it may look there unasked.
         memory = (at.memory.folder,) if at.memory.off is None else ()
         places = (folder, transcript, at.places.project)
-        self.permissions = Permissions(
-            settings.permissions, readable=places, memory_dirs=memory, free=FREE
-        )
+        self.permissions = Permissions(settings.permissions, readable=places, memory_dirs=memory, free=FREE)
         self._start: Start | None = None
         asking = partial(self._asking, ask) if ask else None
         self.gate = gate = ToolGate(self.permissions, self.workspace, asking)
@@ -198,9 +188,7 @@ class Toolset:
         for text in find_unknown_tools(settings.permissions, self.all):
             emit(Notice(text, "warning"))
         toolbox = Toolbox(self.all, gate, emit)
-        self.hooked = HookedTools(
-            toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget
-        )
+        self.hooked = HookedTools(toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget)
 
     def notify(self, overhear: Callable[[Listener], object], start: Start, talks: bool) -> None:
         """From now on run the hooks that tell the user when they are wanted.
@@ -233,10 +221,7 @@ class Toolset:
         A relative path was meant from the folder of then: only a file that was seen there is the one.
         """
         located = self.workspace.locate(path)
-        if (
-            not Path(path).expanduser().is_absolute()
-            and resolve_path(located) not in self.workspace.seen
-        ):
+        if not Path(path).expanduser().is_absolute() and resolve_path(located) not in self.workspace.seen:
             return None
         use = ToolUse("", "Read", {"file_path": path})
         if self.permissions.decide(use, self.workspace).behaviour != "allow":

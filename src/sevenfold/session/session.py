@@ -111,10 +111,7 @@ class Session(SessionState):
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._open = False
         seconds = self.settings.extraction.drain_seconds if kind is None else 0.0
@@ -193,9 +190,7 @@ class Session(SessionState):
             max_steps=self.settings.max_steps,
             max_tokens=choose_first_budget(self.model, self.settings),
         )
-        self.steering = ConversationEditor(
-            self.turn, self.ledger, self._alone, self._recording.sync
-        )
+        self.steering = ConversationEditor(self.turn, self.ledger, self._alone, self._recording.sync)
         if self._stored_frame:
             self.ledger.recall(self._stored_frame, self._recording.transcript)
         if self.settings.telemetry.enabled:
@@ -333,9 +328,7 @@ class Session(SessionState):
                 await self._begin()
                 if message is not None:
                     self.emit(Asked(message.text))
-                reply = await run_until_hooks_agree(
-                    self.turn, message, self.tools.hooks, "Stop", {}
-                )
+                reply = await run_until_hooks_agree(self.turn, message, self.tools.hooks, "Stop", {})
                 stop = reply.stop
             if scope.cancelled_caught:
                 stop = "interrupted"

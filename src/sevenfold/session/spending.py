@@ -91,9 +91,7 @@ class SpendingFile:
 
 def _plus(day: SpendingDay, by: str, amount: float) -> SpendingDay:
     before = day.by.get(by, 0.0)
-    return SpendingDay(
-        day.day, max(0.0, day.spent + amount), {**day.by, by: max(0.0, before + amount)}
-    )
+    return SpendingDay(day.day, max(0.0, day.spent + amount), {**day.by, by: max(0.0, before + amount)})
 
 
 ANSWER: Final = 1_500

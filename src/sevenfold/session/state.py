@@ -94,9 +94,7 @@ class SessionState(EventSource):
 
     async def catch_up(self) -> None:
         """What waits for a silence is begun now: the session is about to end, which does this by itself."""
-        await (
-            anyio.lowlevel.checkpoint()
-        )  # what was started with the last turn decides first what waits
+        await anyio.lowlevel.checkpoint()  # what was started with the last turn decides first what waits
         if len(self.view) and self.settings.extraction.drain_seconds:
             ask_idle_layers(self.turn, self.tray, math.inf)
 

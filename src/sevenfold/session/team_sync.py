@@ -53,10 +53,7 @@ class SessionTeamSync:
         if not await self._pushing.pulled(BEFORE if last.offline is None else DOUBTFUL):
             when = f"of {format_date(last.synced)}" if last.synced is not None else "it was here"
             self._emit(
-                Notice(
-                    f"The team's repository has not answered yet: its memory is as {when}.",
-                    "warning",
-                )
+                Notice(f"The team's repository has not answered yet: its memory is as {when}.", "warning")
             )
 
     async def close(self) -> None:

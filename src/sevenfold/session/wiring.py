@@ -80,9 +80,7 @@ class SessionParts:
     def lent(self) -> LayerParts:
         """Forks come last: what their tools give back goes through layer 1 as well."""
         settings, ledger = self.at.settings, self.ledger
-        spending = SpendingFile(
-            self.at.environment.home, settings.daily_background_limit, self.clock
-        )
+        spending = SpendingFile(self.at.environment.home, settings.daily_background_limit, self.clock)
         alone = LayerParts(
             emit=self.emit,
             expect=ledger.expect,

@@ -94,8 +94,7 @@ def _drop(values: Any, key: KeyPath) -> None:
 
 def _warnings(document: SettingsDocument, found: list[SettingsProblem]) -> list[str]:
     found += [
-        SettingsProblem(k, f"{format_key(k)} is written twice; the last counts.")
-        for k in document.twice
+        SettingsProblem(k, f"{format_key(k)} is written twice; the last counts.") for k in document.twice
     ]
     warnings = [f"{document.where(p.key)}: {p.text}" for p in found]
     if len(warnings) > MOST_WARNINGS:
@@ -139,9 +138,7 @@ def _problems(
             yield from _problems(kind.value_type, item, (*key, name), examples)
 
 
-def _in_struct(
-    kind: inspect.StructType, value: dict[str, Any], key: KeyPath
-) -> Iterator[SettingsProblem]:
+def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
     fields = {field.encode_name: field for field in kind.fields}
     for name, item in value.items():
         if name in fields:
@@ -160,9 +157,7 @@ def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
     for name in ("allow", "ask", "deny"):
         rules = value.get(name, [])
         if isinstance(rules, list) and len(rules) > MOST_RULES:
-            yield SettingsProblem(
-                (*key, name), f"{format_key((*key, name))} has over {MOST_RULES} rules."
-            )
+            yield SettingsProblem((*key, name), f"{format_key((*key, name))} has over {MOST_RULES} rules.")
             continue
         for i, text in enumerate(rules if isinstance(rules, list) else ()):
             try:
@@ -171,9 +166,7 @@ def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
                 yield SettingsProblem((*key, name, i), f"{error}.")
 
 
-def _of_hooks(
-    kind: inspect.StructType, value: dict[str, Any], key: KeyPath
-) -> Iterator[SettingsProblem]:
+def _of_hooks(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
     """What a type cannot say about hooks."""
     if kind.cls is HookMatcher and isinstance(pattern := value.get("matcher"), str):
         try:
@@ -191,9 +184,7 @@ def _of_hooks(
             at, f"{format_key(at)}: only commands are run, so it is ignored.", fatal=False
         )
     elif kind.cls is HookCommand and not value.get("command"):
-        yield SettingsProblem(
-            key, f'{format_key(key)} has no "command"; add the command that is to run.'
-        )
+        yield SettingsProblem(key, f'{format_key(key)} has no "command"; add the command that is to run.')
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
@@ -294,22 +285,16 @@ def _got(kind: inspect.Type, value: Any, examples: Iterable[Any]) -> str:
     if isinstance(kind, inspect.VarTupleType) and isinstance(value, str) and value:
         suggestion = [value] if describe_type(kind) == "a list of strings" else suggestion
     elif isinstance(kind, inspect.LiteralType):
-        suggestion = next(
-            iter(difflib.get_close_matches(str(value), map(str, kind.values), 1)), suggestion
-        )
+        suggestion = next(iter(difflib.get_close_matches(str(value), map(str, kind.values), 1)), suggestion)
     elif isinstance(value, str) and value in ("true", "false") and _shape(kind, True):
         suggestion = value == "true"
-    return f"got {got}." + (
-        f" Write {format_value(suggestion, 200)}." if suggestion is not None else ""
-    )
+    return f"got {got}." + (f" Write {format_value(suggestion, 200)}." if suggestion is not None else "")
 
 
 def _unknown(key: KeyPath, fields: Iterable[str]) -> str:
     name = str(key[-1])
     near = difflib.get_close_matches(name, fields, 1) or [
-        field
-        for field in fields
-        if field == ELSEWHERE.get(name) or field.casefold() == name.casefold()
+        field for field in fields if field == ELSEWHERE.get(name) or field.casefold() == name.casefold()
     ]
     hint = f"did you mean {format_value(near[0])}? " if near else ""
     return f"{format_key(key)} is not a setting; {hint}it is ignored."
@@ -467,9 +452,7 @@ def _leaves(values: Json) -> Iterator[tuple[KeyPath, Any]]:
     groups = {key.partition(".")[0] for key in known if "." in key}
     for key, value in values.items():
         inside = value if key in groups else {}
-        yield from (
-            ((key, name), item) for name, item in inside.items() if f"{key}.{name}" in known
-        )
+        yield from (((key, name), item) for name, item in inside.items() if f"{key}.{name}" in known)
         if key in known:
             yield (key,), value
 

@@ -179,11 +179,7 @@ VARIABLES: Final[dict[str, _Variable]] = {
     "OPENAI_API_KEY": ("openai_key", _key, "The key for `openai:` models."),
     "OPENAI_BASE_URL": ("openai_base_url", _url, "As `openaiBaseUrl`."),
     "SEVENFOLD_WINDOW": ("window", _count, "As `window`."),
-    "SEVENFOLD_AUTOCOMPACT_PERCENT": (
-        "auto_compact_percent",
-        _percent,
-        "As `autoCompactPercent`.",
-    ),
+    "SEVENFOLD_AUTOCOMPACT_PERCENT": ("auto_compact_percent", _percent, "As `autoCompactPercent`."),
     "SEVENFOLD_BLOCK_LIMIT": ("block_limit", _count, "As `blockLimit`."),
     "SEVENFOLD_DISABLE_MEMORY": (
         "disable_memory",
@@ -191,11 +187,7 @@ VARIABLES: Final[dict[str, _Variable]] = {
         "1: memory is off. 0: it is on, whatever else says.",
     ),
     "SEVENFOLD_BARE": ("bare", _switch, "1: a session without memory."),
-    "SEVENFOLD_REMOTE": (
-        "remote",
-        _switch,
-        "1: this machine is not the user's own; memory is off.",
-    ),
+    "SEVENFOLD_REMOTE": ("remote", _switch, "1: this machine is not the user's own; memory is off."),
     "SEVENFOLD_REMOTE_MEMORY_DIR": (
         "remote_memory_dir",
         str,

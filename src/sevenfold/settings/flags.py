@@ -34,9 +34,7 @@ class Flags(Switches, frozen=True):
         """Every switch as it was when the session began, as far as its record can be read."""
         begun = session.get("flags") if isinstance(session, dict) else None
         stored = begun if isinstance(begun, dict) else {}
-        known = {
-            n: v for n, v in stored.items() if n in self.__struct_fields__ and v in (True, False)
-        }
+        known = {n: v for n, v in stored.items() if n in self.__struct_fields__ and v in (True, False)}
         return replace(self, **known)
 
     def as_begun(self, session: Any, emit: Emit | None = None) -> Flags:
@@ -47,9 +45,7 @@ class Flags(Switches, frozen=True):
         changed = [name for name in kept if getattr(held, name) != getattr(self, name)]
         if changed and emit is not None:
             told = ", ".join(f"{n} {'on' if getattr(held, n) else 'off'}" for n in changed)
-            emit(
-                Notice(f"as this session began, and until it ends: {told}; a new one has it as set")
-            )
+            emit(Notice(f"as this session began, and until it ends: {told}; a new one has it as set"))
         return held
 
     def by_now(self, session: Any) -> Flags:

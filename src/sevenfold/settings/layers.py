@@ -33,8 +33,7 @@ class ToolResultSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     limits: Annotated[
         dict[str, Characters],
         Meta(
-            description="Another limit for the results of a tool, by its name.",
-            examples=[{"Bash": 10_000}],
+            description="Another limit for the results of a tool, by its name.", examples=[{"Bash": 10_000}]
         ),
     ] = {}
     most_per_message: Annotated[
@@ -45,8 +44,7 @@ class ToolResultSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         ),
     ] = 200_000
     preview_bytes: Annotated[
-        int,
-        Meta(ge=0, description="How much of a stored result is shown.", examples=[2_000]),
+        int, Meta(ge=0, description="How much of a stored result is shown.", examples=[2_000])
     ] = 2_000
     quota_megabytes: Annotated[
         int,
@@ -118,8 +116,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = None
     idle_minutes: Annotated[
-        float,
-        Meta(gt=0, description="`plain`: clear after so long a silence.", examples=[60]),
+        float, Meta(gt=0, description="`plain`: clear after so long a silence.", examples=[60])
     ] = 60.0
     cache_edit_trigger: Annotated[
         int,
@@ -147,8 +144,7 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     first_at: Annotated[
-        int,
-        Meta(ge=0, description="Notes are begun at so many tokens of context.", examples=[10_000]),
+        int, Meta(ge=0, description="Notes are begun at so many tokens of context.", examples=[10_000])
     ] = 10_000
     grown_by: Annotated[
         int,
@@ -202,12 +198,10 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 10_000
     keep_messages: Annotated[
-        int,
-        Meta(ge=0, description="And at least so many messages with words in them.", examples=[5]),
+        int, Meta(ge=0, description="And at least so many messages with words in them.", examples=[5])
     ] = 5
     keep_at_most: Annotated[
-        int,
-        Meta(ge=0, description="And no more than this for the sake of the two.", examples=[40_000]),
+        int, Meta(ge=0, description="And no more than this for the sake of the two.", examples=[40_000])
     ] = 40_000
     user_words: Annotated[
         int,
@@ -219,12 +213,10 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 8_000
     wait_seconds: Annotated[
-        float,
-        Meta(ge=0, description="How long an update that is running is waited for.", examples=[15]),
+        float, Meta(ge=0, description="How long an update that is running is waited for.", examples=[15])
     ] = 15.0
     stale_seconds: Annotated[
-        float,
-        Meta(ge=0, description="One that runs longer than this is not waited for.", examples=[60]),
+        float, Meta(ge=0, description="One that runs longer than this is not waited for.", examples=[60])
     ] = 60.0
 
 
@@ -300,8 +292,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         ),
     ] = "threshold"
     timeout_seconds: Annotated[
-        float,
-        Meta(gt=0, description="How long one request for a summary may take.", examples=[300]),
+        float, Meta(gt=0, description="How long one request for a summary may take.", examples=[300])
     ] = 300.0
     tries: Annotated[
         int,
@@ -402,18 +393,14 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 1_000
     timeout_seconds: Annotated[
-        float,
-        Meta(gt=0, description="How long a model that chooses may take.", examples=[20]),
+        float, Meta(gt=0, description="How long a model that chooses may take.", examples=[20])
     ] = 20.0
 
 
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[
-        int,
-        Meta(ge=1, description="After so many turns; 1: after each.", examples=[3]),
-    ] = 1
+    every: Annotated[int, Meta(ge=1, description="After so many turns; 1: after each.", examples=[3])] = 1
     patient: Annotated[
         bool,
         Meta(
@@ -456,8 +443,7 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 6: how often memories are consolidated, and whether the user is asked first."""
 
     hours: Annotated[
-        float,
-        Meta(gt=0, description="Hours from one dream to the next, at the least.", examples=[24]),
+        float, Meta(gt=0, description="Hours from one dream to the next, at the least.", examples=[24])
     ] = 24.0
     sessions: Annotated[
         int,
@@ -468,8 +454,7 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 5
     scan_minutes: Annotated[
-        float,
-        Meta(ge=0, description="Minutes between two counts of the sessions.", examples=[10]),
+        float, Meta(ge=0, description="Minutes between two counts of the sessions.", examples=[10])
     ] = 10.0
     stale_minutes: Annotated[
         float,
@@ -499,10 +484,7 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = False
     review: Annotated[
         bool,
-        Meta(
-            description="Show what a dream would change and ask before it is saved.",
-            examples=[True],
-        ),
+        Meta(description="Show what a dream would change and ask before it is saved.", examples=[True]),
     ] = False
 
 
@@ -527,8 +509,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 120.0
     most: Annotated[
-        int,
-        Meta(ge=1, le=100, description="Agents that may be at work at once.", examples=[20]),
+        int, Meta(ge=1, le=100, description="Agents that may be at work at once.", examples=[20])
     ] = 20
     depth: Annotated[
         int,
@@ -565,9 +546,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     """A switch for every layer and mechanism."""
 
     tool_results: Annotated[bool, _flag("Layer 1: large tool results go to disk.")] = True
-    aggregate_budget: Annotated[bool, _flag("Layer 1: the limit for all results of a message.")] = (
-        True
-    )
+    aggregate_budget: Annotated[bool, _flag("Layer 1: the limit for all results of a message.")] = True
     micro_cost: Annotated[bool, _flag("Layer 2: old results are cleared when it pays.")] = True
     micro_time: Annotated[bool, _flag("Layer 2: the plain time rule instead.")] = False
     micro_cache_edit: Annotated[bool, _flag("Layer 2: deletions in the provider's cache.")] = True
@@ -580,9 +559,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     precompute: Annotated[bool, _flag("Layer 4: the summary is prepared ahead.")] = False
     server_compact: Annotated[bool, _flag("Layer 4: the provider compacts.")] = False
     snip: Annotated[bool, _flag("Layer 4: whole old rounds leave the view.")] = False
-    collapse: Annotated[bool, _flag("Layer 4: finished tool rounds become a short projection.")] = (
-        False
-    )
+    collapse: Annotated[bool, _flag("Layer 4: finished tool rounds become a short projection.")] = False
     recall: Annotated[bool, _flag("Layer 5: memories are recalled.")] = True
     extraction: Annotated[bool, _flag("Layer 5: memories are extracted after a turn.")] = True
     dream: Annotated[bool, _flag("Layer 6: memories are consolidated.")] = True

@@ -47,15 +47,10 @@ class MemoryPlace(msgspec.Struct, frozen=True):
     """The project whose name the folder bears; None where somebody said which folder it is."""
 
 
-def find_memory_place(
-    places: ProjectPaths, environment: Environment, settings: Settings
-) -> MemoryPlace:
+def find_memory_place(places: ProjectPaths, environment: Environment, settings: Settings) -> MemoryPlace:
     """Nothing is made here, and no project says where its memory is: settings have seen to that."""
     words = environment.home / WORDS
-    off, told = (
-        explain_memory_off(environment, settings),
-        find_configured_path(environment, settings),
-    )
+    off, told = (explain_memory_off(environment, settings), find_configured_path(environment, settings))
     if told is not None:
         folder = check_folder_setting(told, _who(environment, settings), _person(environment))
         return MemoryPlace(folder, _state_elsewhere(folder, environment.home), words, off)
@@ -90,9 +85,7 @@ def _of_another(state: Path, root: Path) -> str:
     known = _recorded(state / ROOT_FILE)
     if not known or known == str(root):
         return ""
-    return (
-        f"the memory of {root} is shared with {known}: both have the same name in the shared folder"
-    )
+    return f"the memory of {root} is shared with {known}: both have the same name in the shared folder"
 
 
 def _recorded(file: Path) -> str:
@@ -116,9 +109,7 @@ def claim_memory_place(place: MemoryPlace) -> tuple[Path, Path]:
         return place.folder, place.state
     if place.folder != place.owner.memory:
         make_private_dir(place.state)
-        write_new(
-            place.state / ROOT_FILE, msgspec.json.encode(_TrustRoot(str(place.owner.root))) + b"\n"
-        )
+        write_new(place.state / ROOT_FILE, msgspec.json.encode(_TrustRoot(str(place.owner.root))) + b"\n")
         return place.folder, place.state
     places = claim_places(place.owner)
     return places.memory, places.project / STATE
@@ -156,9 +147,7 @@ class TrustedFolders:
         except (OSError, RuntimeError) as error:
             raise Refused(f"{root} cannot be trusted: there is no such folder.") from error
         if why := self._too_much(folder):
-            raise Refused(
-                f"{folder} cannot be trusted as a whole: {why}. Trust the project itself."
-            )
+            raise Refused(f"{folder} cannot be trusted as a whole: {why}. Trust the project itself.")
         with hold_file_lock(self._file):
             known = self.list()
             if folder not in known:

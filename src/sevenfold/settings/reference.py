@@ -67,10 +67,7 @@ Tools and hooks see the environment without `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH
 
 def write_settings_reference() -> str:
     """The page of the docs about settings."""
-    rows = (
-        [f"`{key}`", words, f"`{default}`", said]
-        for key, words, default, said in describe_settings()
-    )
+    rows = ([f"`{key}`", words, f"`{default}`", said] for key, words, default, said in describe_settings())
     keys = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
     variables = (f"| `{name}` | {said} |" for name, (_, _, said) in VARIABLES.items())
     return _REFERENCE.format(keys="\n".join(keys), variables="\n".join(variables))

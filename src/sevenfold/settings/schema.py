@@ -57,18 +57,15 @@ class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, renam
         ),
     ] = "default"
     allow: Annotated[
-        Rules,
-        Meta(description="What may run without a question.", examples=[["Bash(ls:*)"]]),
+        Rules, Meta(description="What may run without a question.", examples=[["Bash(ls:*)"]])
     ] = ()
     ask: Annotated[
-        Rules,
-        Meta(description="What is asked about every time.", examples=[["Bash(git push:*)"]]),
+        Rules, Meta(description="What is asked about every time.", examples=[["Bash(git push:*)"]])
     ] = ()
     deny: Annotated[
         Rules,
         Meta(
-            description="What may never run; it counts wherever it is written.",
-            examples=[["Read(./.env)"]],
+            description="What may never run; it counts wherever it is written.", examples=[["Read(./.env)"]]
         ),
     ] = ()
     additional_directories: Annotated[
@@ -115,21 +112,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = {}
     anthropic_base_url: Annotated[
-        Url,
-        Meta(
-            description="Where the Anthropic Messages API is.", examples=["http://127.0.0.1:8080"]
-        ),
+        Url, Meta(description="Where the Anthropic Messages API is.", examples=["http://127.0.0.1:8080"])
     ] = ANTHROPIC_URL
     openai_base_url: Annotated[
-        Url,
-        Meta(
-            description="Where the OpenAI-compatible API is.",
-            examples=["http://127.0.0.1:11434/v1"],
-        ),
+        Url, Meta(description="Where the OpenAI-compatible API is.", examples=["http://127.0.0.1:11434/v1"])
     ] = OPENAI_URL
     max_steps: Annotated[
-        Count,
-        Meta(description="How often the model may answer in one turn.", examples=[100]),
+        Count, Meta(description="How often the model may answer in one turn.", examples=[100])
     ] = 100
     max_output_tokens: Annotated[
         int,
@@ -167,13 +156,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     block_limit: Annotated[
         Count | None,
-        Meta(
-            description="Send no request that is larger than this, in tokens.", examples=[150_000]
-        ),
+        Meta(description="Send no request that is larger than this, in tokens.", examples=[150_000]),
     ] = None
     cache_ttl: Annotated[
-        Ttl,
-        Meta(description="How long the provider keeps a prefix in its cache.", examples=["1h"]),
+        Ttl, Meta(description="How long the provider keeps a prefix in its cache.", examples=["1h"])
     ] = "5m"
     system_ttl: Annotated[
         Ttl | None,
@@ -213,10 +199,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             examples=["~/notes/memory"],
         ),
     ] = None
-    scope: Annotated[
-        Scope,
-        Meta(description="What shares one memory.", examples=["worktree"]),
-    ] = "repository"
+    scope: Annotated[Scope, Meta(description="What shares one memory.", examples=["worktree"])] = (
+        "repository"
+    )
     guidelines: Annotated[
         str | None,
         Meta(

@@ -162,9 +162,7 @@ class Api:
             raise TypeError("Api.answer cannot wait; give it a reply function that is not async")
         return self.finish(pending, reply)
 
-    def prepare(
-        self, body: Any, headers: Mapping[str, str] | None = None
-    ) -> PendingRequest | ApiOutcome:
+    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingRequest | ApiOutcome:
         """Check, count and look into the cache; or the outcome, if it is an error."""
         headers = lower_headers(headers)
         n, request_id, started = self.open()
@@ -198,9 +196,7 @@ class Api:
         body = check_body(body, counting=True)
         price = self.price_of(body["model"])
         check_request(body, None)
-        edited, _ = apply_edits(
-            cut_before_summary(body), _tokens, keeps_thinking=is_thinking_kept(price)
-        )
+        edited, _ = apply_edits(cut_before_summary(body), _tokens, keeps_thinking=is_thinking_kept(price))
         out: Json = {"input_tokens": _tokens(edited)}
         if body.get("context_management") is not None:
             out["context_management"] = {"original_input_tokens": _tokens(body)}
@@ -304,9 +300,7 @@ class Api:
             error=f"{error.kind}: {error.message}",
         )
         self.ledger.add(row)
-        said = (
-            error.as_chat() if endpoint.endswith("completions") else error.as_messages(request_id)
-        )
+        said = error.as_chat() if endpoint.endswith("completions") else error.as_messages(request_id)
         return ApiOutcome(error.status, said, self.headers(request_id) | error.headers, row)
 
     # --- answering --------------------------------------------------------------------------------------
@@ -356,12 +350,7 @@ class Api:
         return message
 
     def enter(
-        self,
-        pending: PendingRequest,
-        usage: Usage,
-        endpoint: str,
-        message_id: str,
-        stop: str | None,
+        self, pending: PendingRequest, usage: Usage, endpoint: str, message_id: str, stop: str | None
     ) -> LedgerRow:
         """Put an answered request into the ledger."""
         row = LedgerRow(

@@ -250,9 +250,7 @@ def has_image(block: Json) -> bool:
     if block.get("type") == "image":
         return True
     inner = block.get("content") if block.get("type") == "tool_result" else None
-    return isinstance(inner, list) and any(
-        isinstance(b, dict) and b.get("type") == "image" for b in inner
-    )
+    return isinstance(inner, list) and any(isinstance(b, dict) and b.get("type") == "image" for b in inner)
 
 
 LOOKBACK: Final = 20
@@ -300,9 +298,7 @@ class PromptCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def look(
-        self, scope: CacheScope, prompt: CachedPrompt, minimum: int, now: float
-    ) -> CacheVerdict:
+    def look(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, now: float) -> CacheVerdict:
         """What this request would read and write. Reading keeps what was read alive."""
         hit = self._longest(scope, prompt, now)
         if hit:
@@ -375,11 +371,7 @@ def _verdict(prompt: CachedPrompt, hit: int, minimum: int) -> CacheVerdict:
     end = max([read, *(tokens for tokens, _ in kept)])
     hour_end = max([read, *(tokens for tokens, ttl in kept if ttl == TTL["1h"])])
     return CacheVerdict(
-        input=prompt.tokens - end,
-        write_5m=end - hour_end,
-        write_1h=hour_end - read,
-        read=read,
-        hit=hit,
+        input=prompt.tokens - end, write_5m=end - hour_end, write_1h=hour_end - read, read=read, hit=hit
     )
 
 
@@ -451,9 +443,7 @@ class ImplicitCache:
             known = n * STEP
         return known if known >= LEAST else 0
 
-    def write(
-        self, scope: tuple[str, str], steps: list[bytes], started: float, keep: float = IDLE
-    ) -> None:
+    def write(self, scope: tuple[str, str], steps: list[bytes], started: float, keep: float = IDLE) -> None:
         if len(steps) * STEP < LEAST:
             return
         for digest in steps:
@@ -488,10 +478,7 @@ def hash_steps(body: Json) -> tuple[list[bytes], int]:
 def _pieces(body: Json) -> list[tuple[bytes, int, int]]:
     """Bytes, tokens and bytes a token of each block, in the Messages form the request was turned into."""
     tools = body.get("tools") or ()
-    out = [
-        (encode(encode_canonical_block(tool)), count_tool_tokens(tool), JSON_BYTES)
-        for tool in tools
-    ]
+    out = [(encode(encode_canonical_block(tool)), count_tool_tokens(tool), JSON_BYTES) for tool in tools]
     out.extend(_piece("system", block) for block in to_blocks(body.get("system")))
     for message in body.get("messages") or ():
         out.extend(_piece(message["role"], block) for block in to_blocks(message["content"]))

@@ -46,9 +46,7 @@ class ChatCompletions:
         self._api = api
         self._uses = self._replies = 0
 
-    def prepare(
-        self, body: Any, headers: Mapping[str, str] | None = None
-    ) -> PendingChat | ApiOutcome:
+    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingChat | ApiOutcome:
         headers = lower_headers(headers)
         n, request_id, started = self._api.open()
         try:

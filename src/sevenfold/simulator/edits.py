@@ -73,9 +73,7 @@ def _edits(body: Json) -> list[Json]:
 # --- tool results ----------------------------------------------------------------------------------------
 
 
-def _clear_tool_uses(
-    body: Json, edit: Json, count: Callable[[Json], int]
-) -> tuple[Json, Json | None]:
+def _clear_tool_uses(body: Json, edit: Json, count: Callable[[Json], int]) -> tuple[Json, Json | None]:
     uses = _uses(body["messages"])
     if not _triggered(edit.get("trigger") or DEFAULT_TRIGGER, body, uses, count):
         return body, None
@@ -84,9 +82,7 @@ def _clear_tool_uses(
     old = list(uses.items())[: len(uses) - keep] if keep else list(uses.items())
     ids = {id for id, name in old if name not in spared}
     inputs = edit.get("clear_tool_inputs")
-    emptied = {
-        id for id in ids if inputs is True or (isinstance(inputs, list) and uses[id] in inputs)
-    }
+    emptied = {id for id in ids if inputs is True or (isinstance(inputs, list) and uses[id] in inputs)}
     cleared, freed, n = _cleared(body, ids, emptied)
     if not n or freed < _number(edit.get("clear_at_least"), 0):
         return body, None
@@ -126,9 +122,7 @@ def _uses(messages: list[Json]) -> dict[str, str]:
     return {id: name for id, name in names.items() if id in answered}
 
 
-def _triggered(
-    trigger: Json, body: Json, uses: dict[str, str], count: Callable[[Json], int]
-) -> bool:
+def _triggered(trigger: Json, body: Json, uses: dict[str, str], count: Callable[[Json], int]) -> bool:
     size = len(uses) if trigger.get("type") == "tool_uses" else count(body)
     return size > _number(trigger, DEFAULT_TRIGGER["value"])
 
@@ -154,9 +148,7 @@ def _clear_thinking(body: Json, edit: Json, keeps_thinking: bool) -> tuple[Json,
     if not gone:
         return body, None
     where = {at for turn in gone for at in turn}
-    freed = sum(
-        count_block_tokens(to_blocks(body["messages"][i]["content"])[j]) for i, j in sorted(where)
-    )
+    freed = sum(count_block_tokens(to_blocks(body["messages"][i]["content"])[j]) for i, j in sorted(where))
     done = {"type": THINKING, "cleared_thinking_turns": len(gone), "cleared_input_tokens": freed}
     return _without(body, where), done
 
@@ -202,9 +194,7 @@ def _without(body: Json, where: set[BlockPosition]) -> Json:
         {
             **message,
             "content": [
-                block
-                for j, block in enumerate(to_blocks(message.get("content")))
-                if (i, j) not in where
+                block for j, block in enumerate(to_blocks(message.get("content"))) if (i, j) not in where
             ],
         }
         for i, message in enumerate(body["messages"])
@@ -275,12 +265,9 @@ def is_threshold_reached(body: Json, count: Callable[[Json], int]) -> bool:
 
 def summarise_request(body: Json, usage: Usage) -> tuple[Json, ServerSummary]:
     """The request as the model answers it then, and the summary; `usage` is what reading it took."""
-    earlier = next(
-        (b for b in to_blocks(body["messages"][0]["content"]) if b.get("type") == BLOCK), {}
-    )
+    earlier = next((b for b in to_blocks(body["messages"][0]["content"]) if b.get("type") == BLOCK), {})
     said = (
-        f"{len(body['messages'])} messages were summed up. The user said: "
-        f"{find_last_user_text(body)[:400]}"
+        f"{len(body['messages'])} messages were summed up. The user said: {find_last_user_text(body)[:400]}"
     )
     said = f"{said}\n{earlier.get('content') or ''}".strip()
     block: Json = {"type": BLOCK, "content": said}

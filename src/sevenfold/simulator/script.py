@@ -151,9 +151,7 @@ def find_last_user_text(body: Json) -> str:
     """The text of the last user message that has any."""
     for message in reversed(body.get("messages") or ()):
         if message.get("role") == "user":
-            texts = [
-                b["text"] for b in to_blocks(message.get("content")) if b.get("type") == "text"
-            ]
+            texts = [b["text"] for b in to_blocks(message.get("content")) if b.get("type") == "text"]
             if texts:
                 return "\n".join(texts)
     return ""
@@ -220,13 +218,9 @@ def _check(step: ScriptStep, where: str) -> None:
     if step.times < 1:
         raise ScriptError(f"{where}: `times` must be 1 or more.")
     if step.error is not None and not 400 <= step.error.status <= 599:
-        raise ScriptError(
-            f"{where}: the `status` of an error is 400 to 599, not {step.error.status}."
-        )
+        raise ScriptError(f"{where}: the `status` of an error is 400 to 599, not {step.error.status}.")
     if step == ScriptStep(match=step.match, times=step.times):
-        raise ScriptError(
-            f"{where}: a step needs one of reply, error, slow, cut, malformed or hang."
-        )
+        raise ScriptError(f"{where}: a step needs one of reply, error, slow, cut, malformed or hang.")
     for n, block in enumerate((step.reply.content or []) if step.reply else ()):
         if not isinstance(block.get("type"), str):
             raise ScriptError(f"{where}: reply.content[{n}] has no `type`.")
@@ -234,9 +228,7 @@ def _check(step: ScriptStep, where: str) -> None:
         try:
             re.compile(step.match.regex)
         except re.error as error:
-            raise ScriptError(
-                f"{where}: match.regex is not a regular expression: {error}."
-            ) from error
+            raise ScriptError(f"{where}: match.regex is not a regular expression: {error}.") from error
 
 
 class ScriptReply(msgspec.Struct, frozen=True):
@@ -283,9 +275,7 @@ def make_scripted_reply(step: ReplyStep) -> ScriptReply:
     return ScriptReply(blocks, step.stop_reason, usage=step.usage)
 
 
-def finish_reply(
-    reply: ScriptReply, body: Json, room: int | None, ids: Callable[[], str]
-) -> ScriptReply:
+def finish_reply(reply: ScriptReply, body: Json, room: int | None, ids: Callable[[], str]) -> ScriptReply:
     """The reply with ids, signatures and a stop reason, cut where the output or the window ends."""
     if body.get("max_tokens") == 0:
         return ScriptReply([], "max_tokens", usage=reply.usage)

@@ -36,14 +36,7 @@ from sevenfold.simulator.cache import encode
 from sevenfold.simulator.chat_completions import ENDPOINT, ChatCompletions
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 from sevenfold.simulator.ledger import SimulatorLedger
-from sevenfold.simulator.script import (
-    Replies,
-    Script,
-    ScriptStep,
-    make_echo,
-    parse_step,
-    read_script,
-)
+from sevenfold.simulator.script import Replies, Script, ScriptStep, make_echo, parse_step, read_script
 
 READ: Final = 65_536
 GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
@@ -143,9 +136,7 @@ class _ServerConnection:
             url = urlsplit(head.target.decode("ascii", "replace"))
         except ValueError as error:
             raise h11.RemoteProtocolError(f"the address cannot be read: {error}") from error
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers
-        }
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers}
         method = head.method.decode("ascii")
         query = dict(parse_qsl(url.query))
         return HttpCall(method, url.path, query, headers, bytes(body), too_large, self._goodbye)
@@ -185,9 +176,7 @@ class _ServerConnection:
             return
         said = f"This is not HTTP: {error}".encode()
         try:
-            await self._write(
-                HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False
-            )
+            await self._write(HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False)
         except GONE:
             return
 
@@ -245,16 +234,12 @@ def _opened(block: Json) -> tuple[Json, list[Json]]:
             deltas = [{"type": "text_delta", "text": part} for part in _parts(block["text"])]
             return {**block, "text": ""}, deltas
         case "thinking":
-            deltas = [
-                {"type": "thinking_delta", "thinking": part} for part in _parts(block["thinking"])
-            ]
+            deltas = [{"type": "thinking_delta", "thinking": part} for part in _parts(block["thinking"])]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {**block, "thinking": "", "signature": ""}, deltas
         case "tool_use":
             text = encode(block["input"]).decode() if block["input"] else ""
-            deltas = [
-                {"type": "input_json_delta", "partial_json": part} for part in ("", *_parts(text))
-            ]
+            deltas = [{"type": "input_json_delta", "partial_json": part} for part in ("", *_parts(text))]
             return {**block, "input": {}}, deltas
         case "compaction":
             whole = {"type": "compaction_delta", "content": block.get("content")}
@@ -392,10 +377,7 @@ class Simulator:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, anyio.get_cancelled_exc_class()):
             await self._stack.__aexit__(kind, error, trace)
@@ -543,9 +525,7 @@ class Simulator:
         return answered
 
 
-async def _faulty(
-    events: Iterator[bytes], step: ScriptStep, call: HttpCall
-) -> AsyncGenerator[bytes, None]:
+async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> AsyncGenerator[bytes, None]:
     """The events of a stream, late, broken, or ended early as the step says."""
     error = step.error if step.error and step.error.after_events is not None else None
     for n, data in enumerate(events):

@@ -61,9 +61,7 @@ def _uses(spots: list[Spot], seen: set[str]) -> dict[str, int]:
         use = block.get("id")
         if not isinstance(use, str) or not isinstance(block.get("name"), str):
             missing = "name" if isinstance(use, str) else "id"
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}.tool_use.{missing}: Field required"
-            )
+            raise make_invalid_request(f"messages.{i}.content.{j}.tool_use.{missing}: Field required")
         if use in seen:
             raise make_invalid_request(f"messages.{i}.content.{j}: `tool_use` ids must be unique")
         seen.add(use)
@@ -85,9 +83,7 @@ def _results(spots: list[Spot], open_uses: dict[str, int]) -> set[str]:
             continue
         use = block.get("tool_use_id")
         if not isinstance(use, str):
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}.tool_result.tool_use_id: Field required"
-            )
+            raise make_invalid_request(f"messages.{i}.content.{j}.tool_result.tool_use_id: Field required")
         if not isinstance(block.get("content") or "", str | list):
             raise make_invalid_request(
                 f"messages.{i}.content.{j}.tool_result.content: Input should be a valid list"
@@ -183,9 +179,7 @@ def _check_types(body: Json) -> None:
         if not isinstance(stop, str):
             raise make_invalid_request(f"stop_sequences.{i}: Input should be a valid string")
     if not isinstance((body.get("diagnostics") or {}).get("previous_message_id"), str | None):
-        raise make_invalid_request(
-            "diagnostics.previous_message_id: Input should be a valid string"
-        )
+        raise make_invalid_request("diagnostics.previous_message_id: Input should be a valid string")
     _check_system(body.get("system"))
 
 
@@ -275,8 +269,7 @@ def _check_thinking(body: Json, betas: str) -> None:
         raise make_invalid_request("thinking.enabled.budget_tokens: Field required")
     if not isinstance(budget, int) or budget < LEAST_BUDGET:
         raise make_invalid_request(
-            "thinking.enabled.budget_tokens: Input should be greater than or equal to "
-            f"{LEAST_BUDGET}"
+            f"thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_BUDGET}"
         )
     if budget >= body["max_tokens"] and "interleaved-thinking" not in betas:
         raise make_invalid_request("`max_tokens` must be greater than `thinking.budget_tokens`.")
@@ -316,22 +309,16 @@ def _check_block(i: int, j: int, block: Json) -> None:
         if not text:
             raise make_invalid_request("messages: text content blocks must be non-empty")
         if text.isspace():
-            raise make_invalid_request(
-                "messages: text content blocks must contain non-whitespace text"
-            )
+            raise make_invalid_request("messages: text content blocks must contain non-whitespace text")
     if kind in UNMARKABLE and block.get("cache_control") is not None:
         raise make_invalid_request(
             f"messages.{i}.content.{j}.{kind}.cache_control: Extra inputs are not permitted"
         )
     if kind == "thinking":
         if "signature" not in block:
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}.thinking.signature: Field required"
-            )
+            raise make_invalid_request(f"messages.{i}.content.{j}.thinking.signature: Field required")
         if not block["signature"]:
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block"
-            )
+            raise make_invalid_request(f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block")
 
 
 # --- cache marks -----------------------------------------------------------------------------------------
@@ -346,8 +333,7 @@ def check_marks(body: Json) -> None:
     found = len(marks) + automatic
     if found > MAX_BREAKPOINTS:
         raise make_invalid_request(
-            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. "
-            f"Found {found}."
+            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
         )
     if automatic:
         marks.append(("request", body["cache_control"]))

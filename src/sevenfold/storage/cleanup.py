@@ -405,9 +405,7 @@ class _CleanupRun:
                     f"'sevenfold sessions rm {session}' does it"
                 )
         except OSError as error:
-            self.problems.append(
-                str(make_storage_failure(error, self.project / session, "removed"))
-            )
+            self.problems.append(str(make_storage_failure(error, self.project / session, "removed")))
         return False
 
     @contextlib.contextmanager

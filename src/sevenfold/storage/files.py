@@ -269,9 +269,7 @@ def _unacceptable(given: str) -> str:
 
 
 def _refusal(what: str, text: str, why: str) -> SettingsError:
-    return SettingsError(
-        f"{what} cannot be {text!r}: {why}; give the absolute path of a folder of its own"
-    )
+    return SettingsError(f"{what} cannot be {text!r}: {why}; give the absolute path of a folder of its own")
 
 
 def resolve_inside(path: Path, root: Path) -> Path:

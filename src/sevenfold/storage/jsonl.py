@@ -44,9 +44,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(fd: int, *, certain: bool = False) -> bool:
-        os.lseek(
-            fd, 0x7FFFFFFE, os.SEEK_SET
-        )  # far behind the end, so that nobody's reading is hindered
+        os.lseek(fd, 0x7FFFFFFE, os.SEEK_SET)  # far behind the end, so that nobody's reading is hindered
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -97,9 +95,7 @@ class JsonlLog:
             raise make_storage_failure(error, self.path, "opened") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise make_storage_failure(
-                OSError(errno.EINVAL, "it is not a file"), self.path, "opened"
-            )
+            raise make_storage_failure(OSError(errno.EINVAL, "it is not a file"), self.path, "opened")
         return fd
 
     @property
@@ -124,8 +120,7 @@ class JsonlLog:
 
     def _gone(self) -> SessionNotFound:
         return SessionNotFound(
-            f"{self.path} was removed while it was being opened; "
-            "'sevenfold sessions' lists those there are"
+            f"{self.path} was removed while it was being opened; 'sevenfold sessions' lists those there are"
         )
 
     def _mend(self) -> int:
@@ -164,9 +159,7 @@ class JsonlLog:
             os.close(fd)
         sync_folder(torn.parent)
         os.ftruncate(self._fd, start)
-        self.repaired = (
-            f"a last line of {len(fragment):,} bytes was torn and was moved to {torn.name}"
-        )
+        self.repaired = f"a last line of {len(fragment):,} bytes was torn and was moved to {torn.name}"
         return start
 
     def append(self, lines: bytes) -> None:
@@ -222,10 +215,7 @@ class JsonlLog:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -336,9 +326,7 @@ def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tup
                 if line := line.strip(b" \t\r\n\0"):
                     yield number, line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        problems.append(
-            Problem(number + 1, f"the compressed file is damaged from here on: {error}")
-        )
+        problems.append(Problem(number + 1, f"the compressed file is damaged from here on: {error}"))
     except OSError as error:
         raise make_storage_failure(
             error, source if isinstance(source, Path) else "the data", "read"

@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    make_private_dir,
-    make_storage_failure,
-)
+from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, make_private_dir, make_storage_failure
 
 try:
     import fcntl

@@ -71,9 +71,7 @@ def _by_file(folder: Path, git: Path) -> GitRepository:
     if points_to is None:
         return GitRepository(folder, folder, f"{git} is not a git file; it was ignored")
     if not points_to.is_dir():
-        return GitRepository(
-            folder, folder, f"{git} names {points_to}, which is not there; it was ignored"
-        )
+        return GitRepository(folder, folder, f"{git} names {points_to}, which is not there; it was ignored")
     shared = _pointed(points_to / "commondir", points_to)
     if shared is None:  # a submodule, or a repository whose folder lies elsewhere
         if points_to.name == ".git" and not _same_repository(points_to.parent, folder):
@@ -101,9 +99,7 @@ def _main_folder(shared: Path) -> Path:
     if shared.name == ".git":
         return shared.parent
     config = _text(shared / "config")
-    if found := _WORKTREE.search(
-        config
-    ):  # a submodule: its folder and its repository name each other
+    if found := _WORKTREE.search(config):  # a submodule: its folder and its repository name each other
         folder = Path(os.path.realpath(shared / found[1]))
         named = _pointed(folder / ".git", folder, "gitdir:")
         if named is not None and _same_repository(named, shared):
@@ -147,8 +143,7 @@ PEEK: Final = 1 << 16
 TITLE_LENGTH: Final = 100
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RESERVED: Final = frozenset(
-    ["memory", "con", "prn", "aux", "nul"]
-    + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
+    ["memory", "con", "prn", "aux", "nul"] + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
 )
 _FIRST_TEXT: Final = re.compile(rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,2000})')
 
@@ -188,9 +183,7 @@ def find_places(
     home, person = home.absolute(), _person(user_home)
     notes = []
     if person and _same(folder, person) and scope != "user":
-        notes.append(
-            f"started in your home folder {person}: what is kept belongs to you, not to a project"
-        )
+        notes.append(f"started in your home folder {person}: what is kept belongs to you, not to a project")
         scope = "user"
     root = tree = folder
     if scope == "user":
@@ -201,9 +194,7 @@ def find_places(
         if root == person:
             notes.append(f"the repository around {folder} is your whole home folder")
     slug, project, said = _folder_for(home, root)
-    return ProjectPaths(
-        home, root, tree, slug, project, scope, "; ".join(filter(None, [*notes, said]))
-    )
+    return ProjectPaths(home, root, tree, slug, project, scope, "; ".join(filter(None, [*notes, said])))
 
 
 def _person(user_home: Path | None) -> Path | None:

@@ -230,8 +230,7 @@ def _verify(folder: Path, name: str, data: bytes) -> None:
     if not _holds(folder / name, data):
         _remove(folder, name)
         raise StorageFailure(
-            f"{folder / name} could not be kept: what was read back is not what was written; "
-            "check the disk"
+            f"{folder / name} could not be kept: what was read back is not what was written; check the disk"
         )
 
 

@@ -10,16 +10,7 @@ import anyio
 
 from sevenfold.core.errors import ScriptError
 from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant
-from sevenfold.core.protocols import (
-    Accounts,
-    Background,
-    Capabilities,
-    Change,
-    Clock,
-    Model,
-    Tools,
-    Work,
-)
+from sevenfold.core.protocols import Accounts, Background, Capabilities, Change, Clock, Model, Tools, Work
 from sevenfold.core.request import Request, encode_prefix
 from sevenfold.core.transcript import Reply
 
@@ -58,9 +49,7 @@ class ScriptedModel:
         try:
             line = next(self._lines)
         except StopIteration:
-            raise ScriptError(
-                f"the script is used up: request {len(self.requests)} has no line"
-            ) from None
+            raise ScriptError(f"the script is used up: request {len(self.requests)} has no line") from None
         if isinstance(line, Exception):
             raise line
         if callable(line):

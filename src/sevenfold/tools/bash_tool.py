@@ -27,9 +27,7 @@ LONGEST_COMMAND: Final = 100_000
 # The command is evaluated, not pasted, so that its own quoting and line numbers stay its own. The
 # trap keeps the exit code; a command that sets a trap of its own merely does not move us.
 _FOREGROUND: Final = 'trap "{ pwd -P >&%d; } 2>/dev/null || :" EXIT; __c=$1; shift; eval "$__c"'
-_BACKGROUND: Final = (
-    'trap "echo \\"[ended with exit code \\$?]\\"" EXIT; __c=$1; shift; eval "$__c"'
-)
+_BACKGROUND: Final = 'trap "echo \\"[ended with exit code \\$?]\\"" EXIT; __c=$1; shift; eval "$__c"'
 
 # Terminal control: colours and cursor movement, titles and links, then the short ones.
 _ESCAPES: Final = re.compile(
@@ -75,9 +73,7 @@ class BashTool:
         self._workspace = workspace
 
     def safe(self, args: Json) -> bool:
-        return (
-            not args.get("run_in_background", False) and classify_command(args["command"]).read_only
-        )
+        return not args.get("run_in_background", False) and classify_command(args["command"]).read_only
 
     async def run(self, args: Json, use_id: str) -> str:
         command = args["command"]
@@ -89,9 +85,7 @@ class BashTool:
             raise ToolFailed("the command is too long; Write it to a file and run that")
         bash = self._workspace.program("bash")
         if bash is None:
-            raise ToolFailed(
-                "bash is not installed, or not on the PATH; install it to run commands"
-            )
+            raise ToolFailed("bash is not installed, or not on the PATH; install it to run commands")
         self._workspace.forget_ended()
         gone = self._back_if_gone()
         if args.get("run_in_background", False):

@@ -70,11 +70,7 @@ def is_command_allowed(about: str, part: str) -> bool:
 
 def is_exact_command(about: str, command: str) -> bool:
     """Whether the rule is this very command, letter by letter, whatever it contains."""
-    return (
-        not _is_prefix(about)
-        and not _STAR.search(about)
-        and _plain(about).strip() == command.strip()
-    )
+    return not _is_prefix(about) and not _STAR.search(about) and _plain(about).strip() == command.strip()
 
 
 def can_contain(about: str, command: str, depth: int = 0) -> bool:
@@ -231,9 +227,7 @@ def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path)
 
 def _counts(path: Path, word: str) -> bool:
     """Whether there is something to read; in `HEAD:path` it may be in the past."""
-    return path not in _STREAMS and (
-        os.path.lexists(path) or (":" in word and is_secret_file(path))
-    )
+    return path not in _STREAMS and (os.path.lexists(path) or (":" in word and is_secret_file(path)))
 
 
 def _without_signs(quoted: re.Match[str]) -> str:
@@ -305,9 +299,7 @@ def _paths(text: str, folder: Path, home: Path) -> tuple[list[Path], str]:
     names = text.split("/")
     wild = [name for name in names if _WILD.search(name)]
     plain = Path(*_plain_parts(path))
-    strange = any(
-        name.startswith(".") or "[" in name for name in wild
-    )  # bash reads `[^a]` otherwise
+    strange = any(name.startswith(".") or "[" in name for name in wild)  # bash reads `[^a]` otherwise
     if strange or len(wild) > _MOST_WILD or ".." in names:
         return [plain], "its patterns may fit hidden or many files"
     start = home if text.startswith("~") else folder

@@ -15,13 +15,7 @@ from sevenfold.core.events import Denied, Event
 from sevenfold.core.messages import ToolResult, ToolUse
 from sevenfold.core.protocols import ToolFailed, Tools
 from sevenfold.tools.paths import is_inside, resolve_path
-from sevenfold.tools.permissions import (
-    EDITORS,
-    READERS,
-    PermissionRules,
-    Permissions,
-    parse_call,
-)
+from sevenfold.tools.permissions import EDITORS, READERS, PermissionRules, Permissions, parse_call
 from sevenfold.tools.shell import classify_within
 from sevenfold.tools.toolbox import Toolbox, ToolGate, make_standard_tools
 from sevenfold.tools.workspace import FileKeeper, Workspace
@@ -141,9 +135,7 @@ class ConfinedTools:
             return ""  # the tool itself says what is wrong
         for place in places:
             if place.real.suffix == ".jsonl" and is_inside(place.real, self._transcripts):
-                return (
-                    f"{place.real.name} is a transcript: search it with Grep for a few exact words"
-                )
+                return f"{place.real.name} is a transcript: search it with Grep for a few exact words"
         return ""
 
 

@@ -68,9 +68,7 @@ def _blanks_differ(lines: list[str], wanted: list[str]) -> str:
     for at in range(len(candidates) - len(squeezed) + 1):
         if candidates[at] == squeezed[0] and candidates[at : at + len(squeezed)] == squeezed:
             there = "\n".join(lines[at : at + len(squeezed)][:_SHOWN])
-            where = (
-                f"line {at + 1}" if len(squeezed) == 1 else f"lines {at + 1}-{at + len(squeezed)}"
-            )
+            where = f"line {at + 1}" if len(squeezed) == 1 else f"lines {at + 1}-{at + len(squeezed)}"
             return f", but {where} differ{'s' * (len(squeezed) == 1)} only in blanks:\n{there}"
     return ""
 
@@ -142,9 +140,7 @@ class WriteTool:
 
     async def run(self, args: Json, use_id: str) -> str:
         # Not abandoned on cancel: a write is short, and half-known is worse than late.
-        return await anyio.to_thread.run_sync(
-            partial(self._write, args["file_path"], args["content"])
-        )
+        return await anyio.to_thread.run_sync(partial(self._write, args["file_path"], args["content"]))
 
     def _write(self, asked: str, content: str) -> str:
         path = self._workspace.locate(asked)
@@ -158,9 +154,7 @@ class WriteTool:
             return said.instead
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         verb = "Created" if before is None else "Replaced"
-        return (
-            f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)}).{said.also}"
-        )
+        return f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)}).{said.also}"
 
 
 class EditTool:
@@ -244,9 +238,7 @@ def _load(workspace: Workspace, path: Path) -> _LoadedText:
         # Bytes that are not UTF-8 become stand-ins that turn back into the same bytes.
         text = data[len(mark) :].decode(encoding, "surrogateescape")
     except UnicodeDecodeError:
-        raise ToolFailed(
-            f"{workspace.shown(path)} is not valid {encoding}; convert it first"
-        ) from None
+        raise ToolFailed(f"{workspace.shown(path)} is not valid {encoding}; convert it first") from None
     if "\0" in text:
         raise ToolFailed(f"{workspace.shown(path)} is not text; Edit changes text only")
     return _LoadedText(text, mark, encoding, seen)

@@ -35,9 +35,7 @@ _SECRET_NAME: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_SECRET_FOLDERS: Final = frozenset(
-    {".ssh", ".aws", ".gnupg", ".kube", ".azure", ".docker", "gcloud"}
-)
+_SECRET_FOLDERS: Final = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".docker", "gcloud"})
 _PROTECTED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".svn", ".sevenfold", ".claude", ".vscode", ".idea", ".husky", ".devcontainer"}
 )
@@ -117,9 +115,7 @@ class ResolvedPath(msgspec.Struct, frozen=True):
         return cls(normalise_path(path), resolve_path(path))
 
 
-def is_pattern_match(
-    about: str, place: ResolvedPath, root: Path, home: Path, *, loose: bool
-) -> bool:
+def is_pattern_match(about: str, place: ResolvedPath, root: Path, home: Path, *, loose: bool) -> bool:
     """Whether the rule's pattern means this place."""
     paths = (place.asked, place.real) if loose else (place.real,)
     patterns = _patterns(about, str(root), str(home), loose)

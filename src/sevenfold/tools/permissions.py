@@ -40,9 +40,7 @@ from sevenfold.tools.workspace import Workspace
 
 READERS: Final = frozenset({"Read", "Grep", "Glob"})
 EDITORS: Final = frozenset({"Edit", "Write"})
-_FORM: Final = re.compile(
-    r"(?P<tool>[A-Za-z][\w-]*(?:\.[\w-]+)*\*?)(?:\((?P<about>.*)\))?", re.DOTALL
-)
+_FORM: Final = re.compile(r"(?P<tool>[A-Za-z][\w-]*(?:\.[\w-]+)*\*?)(?:\((?P<about>.*)\))?", re.DOTALL)
 
 
 class PermissionRule(msgspec.Struct, frozen=True):
@@ -101,9 +99,7 @@ class PermissionRule(msgspec.Struct, frozen=True):
             return True
         if self.tool == "WebFetch":
             return _host_fits(self.about, str(use.input.get("url", "")))
-        return place is not None and path_rules.is_pattern_match(
-            self.about, place, root, home, loose=loose
-        )
+        return place is not None and path_rules.is_pattern_match(self.about, place, root, home, loose=loose)
 
 
 def _check_about(text: str, tool: str, about: str) -> None:
@@ -360,9 +356,7 @@ class Permissions:
             return PermissionDecision("allow", f"the rule {rule.text} allows it", rule.text)
         if call.kind == "read":
             doubt = self._doubt(call, workspace)
-            return (
-                self._asking(call, workspace, doubt) if doubt else _fine("it reads in the project")
-            )
+            return self._asking(call, workspace, doubt) if doubt else _fine("it reads in the project")
         if call.kind == "edit":
             return self._edit(call, workspace)
         if call.use.name in self._free:
@@ -518,9 +512,7 @@ def _remedies(call: PermissionCall, workspace: Workspace) -> tuple[str, ...]:
         return (call.use.name,)
     place = call.places[0].real
     if call.kind == "edit":
-        if place.is_relative_to(workspace.root) and not _is(
-            is_protected, call.places[0], workspace
-        ):
+        if place.is_relative_to(workspace.root) and not _is(is_protected, call.places[0], workspace):
             return ("Edit(/**)",)
         return (f"Edit({make_path_pattern(place, workspace.root)})",)
     if _is(is_secret_file, call.places[0], workspace):

@@ -109,12 +109,7 @@ async def run_program(
 
 
 async def start_program(
-    argv: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    output: int,
-    keep: Sequence[int] = (),
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int, keep: Sequence[int] = ()
 ) -> Process:
     """Start a program as the leader of its own session, both outputs going to one place."""
     return await anyio.open_process(

@@ -17,13 +17,7 @@ from sevenfold.core.messages import Block, Image, Json, Text
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.core.tokens import JSON_RATE, TEXT_RATE, scale_constant
 from sevenfold.tools.paths import resolve_path
-from sevenfold.tools.workspace import (
-    Workspace,
-    describe_binary,
-    format_size,
-    look_at_file,
-    open_ordinary,
-)
+from sevenfold.tools.workspace import Workspace, describe_binary, format_size, look_at_file, open_ordinary
 
 MOST_LINES: Final = 2_000
 MOST_BYTES: Final = 256 << 10
@@ -74,9 +68,7 @@ class ReadTool:
         return True
 
     async def run(self, args: Json, use_id: str) -> str | tuple[Block, ...]:
-        work = partial(
-            self._read, args["file_path"], args.get("offset", 1), args.get("limit", MOST_LINES)
-        )
+        work = partial(self._read, args["file_path"], args.get("offset", 1), args.get("limit", MOST_LINES))
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def _read(self, asked: str, first: int, count: int) -> str | tuple[Block, ...]:

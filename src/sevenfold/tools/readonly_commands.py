@@ -92,9 +92,7 @@ _SUBCOMMANDS: dict[str, ProgramOptions] = {
         "-t -s -p -e --batch[=] --batch-check[=] --batch-all-objects --unordered --buffer"
         " --follow-symlinks --allow-unknown-type"
     ),
-    "check-ignore": parse_options(
-        "-v -n -q -z --verbose --non-matching --quiet --no-index --stdin"
-    ),
+    "check-ignore": parse_options("-v -n -q -z --verbose --non-matching --quiet --no-index --stdin"),
     "count-objects": parse_options("-v -H --verbose --human-readable"),
     "describe": parse_options(
         "--tags --all --long --always --abbrev= --match= --exclude= --contains --first-parent"
@@ -143,8 +141,7 @@ _SUBCOMMANDS: dict[str, ProgramOptions] = {
     ),
     "show": parse_options(_LOG),
     "show-ref": parse_options(
-        "--heads --branches --tags --verify --head --hash[=] --abbrev[=] -s -d -q --dereference"
-        " --quiet"
+        "--heads --branches --tags --verify --head --hash[=] --abbrev[=] -s -d -q --dereference --quiet"
     ),
     "status": parse_options(
         "-s -b -v -vv -z -u -uno -unormal -uall --short --branch --porcelain[=] --long --verbose"
@@ -157,9 +154,7 @@ _SUBCOMMANDS: dict[str, ProgramOptions] = {
 }
 
 # Each of these makes `git branch` and `git tag` list, so that a name is a pattern, not a new ref.
-_LISTS = frozenset(
-    {"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"}
-)
+_LISTS = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"})
 # Options first, here and above: `git config NAME --get` sets NAME to the text `--get`.
 _BRANCH = parse_options(
     f"{_LISTING} -a -r -v -vv --all --remotes --verbose --show-current --abbrev[=]", first=True
@@ -441,9 +436,7 @@ def _ps(words: Sequence[ShellWord]) -> None:
         if find_fixed_text(word) not in _PS_OPERANDS:
             raise UnsureError(f"`ps {word.text}` may show the environment of programs")
     for name, value in parsed.values:
-        if name in {"-o", "-eo", "-axo"} and not _PS_COLUMNS.issuperset(
-            value.replace("=", "").split(",")
-        ):
+        if name in {"-o", "-eo", "-axo"} and not _PS_COLUMNS.issuperset(value.replace("=", "").split(",")):
             raise UnsureError(f"the ps columns `{value}` are not known to be harmless")
 
 
@@ -460,11 +453,7 @@ def _sed(words: Sequence[ShellWord]) -> None:
 
 def _printf(words: Sequence[ShellWord]) -> None:
     rest = words[1:] if words and words[0].text == "--" else words
-    if (
-        not rest
-        or not _PRINTF_FORMAT.fullmatch(find_fixed_text(rest[0]))
-        or rest[0].text.startswith("-")
-    ):
+    if not rest or not _PRINTF_FORMAT.fullmatch(find_fixed_text(rest[0])) or rest[0].text.startswith("-"):
         raise UnsureError("the printf format may assign a variable")
 
 
@@ -472,11 +461,7 @@ def _test(words: Sequence[ShellWord]) -> None:
     for word in words:
         operator = word.text in _TEST_OPERATORS
         # `-v 'a[$(cmd)]'` runs cmd: no other operator, and nothing that could be a subscript.
-        if (
-            word.kind > WordCertainty.PATH
-            or "[" in word.text
-            or (word.text[:1] == "-" and not operator)
-        ):
+        if word.kind > WordCertainty.PATH or "[" in word.text or (word.text[:1] == "-" and not operator):
             raise UnsureError(f"`{word.source}` in a test is not known to be harmless")
 
 

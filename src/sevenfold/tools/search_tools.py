@@ -84,9 +84,7 @@ class SearchHits:
         """Note which of these files are too large, for a search that does not say so itself."""
         root = str(self.root)
         for path in map(os.fsdecode, paths):
-            if walk.is_glob_match(self.wanted, walk.find_relative_path(path, root)) and _is_large(
-                path
-            ):
+            if walk.is_glob_match(self.wanted, walk.find_relative_path(path, root)) and _is_large(path):
                 self.large.append(path)
 
     def _belongs(self, path: str) -> bool:
@@ -197,10 +195,7 @@ GREP_SCHEMA: Final[Json] = {
             "pattern": {"type": "string"},
             "path": {"type": "string", "description": "File or folder; else the working folder"},
             "glob": {"type": "string", "description": "Only these files: *.py, src/**/*.{ts,tsx}"},
-            "output_mode": {
-                "enum": list(MODES),
-                "description": "Else files_with_matches",
-            },
+            "output_mode": {"enum": list(MODES), "description": "Else files_with_matches"},
             "ignore_case": {"type": "boolean"},
             "context": {"type": "integer", "minimum": 0, "description": "Lines around a match"},
             "limit": {"type": "integer", "minimum": 1, "description": "Most matches or files"},

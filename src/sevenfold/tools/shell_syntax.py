@@ -49,15 +49,7 @@ class _WordPiece(msgspec.Struct, frozen=True):
 
 
 WORD_NODES = frozenset(
-    {
-        "word",
-        "number",
-        "string",
-        "raw_string",
-        "concatenation",
-        "simple_expansion",
-        "brace_expression",
-    }
+    {"word", "number", "string", "raw_string", "concatenation", "simple_expansion", "brace_expression"}
 )
 
 # Characters that stand for themselves outside quotes, the pattern characters included.
@@ -140,9 +132,7 @@ def _piece(node: Node) -> _WordPiece:
 def describe_node(node_type: str) -> str:
     """A node type of the grammar as words for a reason."""
     name = node_type.replace("_", " ")
-    return (
-        f"`{name}`" if not name[:1].isalpha() else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-    )
+    return f"`{name}`" if not name[:1].isalpha() else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _unquoted(source: str) -> _WordPiece:
@@ -224,12 +214,7 @@ def make_name_set(text: str) -> frozenset[str]:
 
 
 def parse_options(
-    spec: str,
-    *,
-    most: int | None = None,
-    first: bool = False,
-    clusters: bool = True,
-    attached: bool = True,
+    spec: str, *, most: int | None = None, first: bool = False, clusters: bool = True, attached: bool = True
 ) -> ProgramOptions:
     """Read a table of options from its string form."""
     takes: dict[str, str] = {}
@@ -283,18 +268,9 @@ def check_operand(word: ShellWord, *, after_dashes: bool = False) -> ShellWord:
     """The word itself when it cannot turn into an option."""
     if word.kind > WordCertainty.GLOB:
         raise UnsureError(f"`{word.source}` may expand to options")
-    if (
-        word.kind is WordCertainty.GLOB
-        and not after_dashes
-        and word.text[:1] in {"*", "?", "[", "-"}
-    ):
+    if word.kind is WordCertainty.GLOB and not after_dashes and word.text[:1] in {"*", "?", "[", "-"}:
         raise UnsureError(f"`{word.source}` may match a file whose name is an option (use `./`)")
-    if (
-        word.kind is not WordCertainty.GLOB
-        and after_dashes
-        and len(word.text) > 1
-        and word.text[0] == "-"
-    ):
+    if word.kind is not WordCertainty.GLOB and after_dashes and len(word.text) > 1 and word.text[0] == "-":
         raise UnsureError(f"`{word.source}` looks like an option")
     return word
 

@@ -67,9 +67,7 @@ def find_argument_problem(schema: Json, args: Json) -> str | None:
 def _wrong(schema: Json, value: Any) -> str | None:
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _TYPES:
-        fits = isinstance(value, _TYPES[kind]) and (
-            kind == "boolean" or not isinstance(value, bool)
-        )
+        fits = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
         if not fits:
             return _shown(value)
     if "enum" in schema and value not in schema["enum"]:
@@ -160,9 +158,7 @@ def _plain(content: str | tuple[Block, ...]) -> str | tuple[Block, ...]:
     if isinstance(content, str):
         return _plain_text(content)
     return tuple(
-        msgspec.structs.replace(block, text=_plain_text(block.text))
-        if isinstance(block, Text)
-        else block
+        msgspec.structs.replace(block, text=_plain_text(block.text)) if isinstance(block, Text) else block
         for block in content
     )
 
@@ -212,11 +208,7 @@ class ToolGate:
         workspace.hidden = lambda path: permissions.hides(path, workspace)
 
     def beside(
-        self,
-        permissions: Permissions,
-        workspace: Workspace,
-        who: str,
-        asks: Callable[[], bool],
+        self, permissions: Permissions, workspace: Workspace, who: str, asks: Callable[[], bool]
     ) -> ToolGate:
         """For an agent: the same person, asked one question at a time and told who wants to know.
 
@@ -266,9 +258,7 @@ class ToolGate:
             return None
         return decision.reason if decision.behaviour == "deny" else _unasked(decision)
 
-    async def _put(
-        self, use: ToolUse, decision: PermissionDecision, ask: AskPermission
-    ) -> str | None:
+    async def _put(self, use: ToolUse, decision: PermissionDecision, ask: AskPermission) -> str | None:
         why = f"{self._who}: {decision.reason}" if self._who else decision.reason
         answer = await ask(use, why, decision.remedies)
         if answer == "always":

@@ -357,9 +357,7 @@ def _spans_across(expression: re.Pattern[str], text: str) -> Iterator[MatchSpan]
         yield found
 
 
-def _told(
-    path: str, lines: TextLines, spans: Iterable[MatchSpan], around: int
-) -> Iterator[dict[str, Any]]:
+def _told(path: str, lines: TextLines, spans: Iterable[MatchSpan], around: int) -> Iterator[dict[str, Any]]:
     told, end = -1, len(lines)
     for span, following in pairwise(chain(spans, [MatchSpan(end, end, 0)])):
         for number in range(max(told + 1, span.first - around), span.first):

@@ -229,9 +229,7 @@ def _check_kind(shown: str, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise ToolFailed(f"{shown} is a folder; list it with Glob, or with ls in Bash")
     if not stat.S_ISREG(mode):
-        kind = (
-            "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        )
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise ToolFailed(f"{shown} is {kind}, not an ordinary file; it is not opened")
 
 

@@ -46,9 +46,7 @@ def numbered(n: int) -> str:
     return "".join(f"line {i}\n" for i in range(1, n + 1))
 
 
-async def test_a_stored_result_is_read_by_path_by_name_or_by_id(
-    store: ResultStore, ask: Ask
-) -> None:
+async def test_a_stored_result_is_read_by_path_by_name_or_by_id(store: ResultStore, ask: Ask) -> None:
     path = store.keep("../odd id", "one\ntwo\r\nthree")
     expected = "1\tone\n2\ttwo\n3\tthree"
     for args in ({"path": str(path)}, {"path": path.name}, {"id": "../odd id"}):
@@ -56,18 +54,14 @@ async def test_a_stored_result_is_read_by_path_by_name_or_by_id(
         assert (answer.text, answer.is_error) == (expected, False)
 
 
-async def test_some_lines_say_how_many_there_are_and_how_to_go_on(
-    store: ResultStore, ask: Ask
-) -> None:
+async def test_some_lines_say_how_many_there_are_and_how_to_go_on(store: ResultStore, ask: Ask) -> None:
     store.keep("a", numbered(100))
     answer = await ask(id="a", offset=10, limit=2)
     assert answer.text == "10\tline 10\n11\tline 11\n[lines 10-11 of 100; go on with offset=12]"
     assert (await ask(id="a", offset=99)).text == "99\tline 99\n100\tline 100"
 
 
-async def test_an_answer_is_bounded_and_the_pieces_make_up_the_whole(
-    store: ResultStore, ask: Ask
-) -> None:
+async def test_an_answer_is_bounded_and_the_pieces_make_up_the_whole(store: ResultStore, ask: Ask) -> None:
     text = numbered(10_000)
     store.keep("a", text)
     lines, args = [], {"id": "a"}
@@ -136,9 +130,7 @@ async def test_a_pattern_is_plain_text_with_alternatives_and_gaps(
         assert answer.text.startswith("No line holds that")
 
 
-async def test_many_matches_are_bounded_and_can_be_gone_through(
-    store: ResultStore, ask: Ask
-) -> None:
+async def test_many_matches_are_bounded_and_can_be_gone_through(store: ResultStore, ask: Ask) -> None:
     store.keep("a", numbered(1_000))
     seen, offset = [], 1
     while True:
@@ -184,9 +176,7 @@ def test_what_makes_other_expressions_explode_is_plain_text_here() -> None:
 # --- what is wrong ------------------------------------------------------------------------------------
 
 
-async def test_nothing_outside_the_store_is_read(
-    store: ResultStore, ask: Ask, tmp_path: Path
-) -> None:
+async def test_nothing_outside_the_store_is_read(store: ResultStore, ask: Ask, tmp_path: Path) -> None:
     store.keep("a", "text")
     secret = tmp_path / "secret.txt"
     secret.write_bytes(b"secret")
@@ -261,9 +251,7 @@ async def test_a_damaged_file_is_told_and_not_shown(store: ResultStore, ask: Ask
 
 
 @given(
-    st.lists(st.text(st.sampled_from("ab é行\r"), max_size=40), min_size=1, max_size=40).map(
-        "\n".join
-    ),
+    st.lists(st.text(st.sampled_from("ab é行\r"), max_size=40), min_size=1, max_size=40).map("\n".join),
     st.integers(1, 45),
     st.integers(1, 45),
 )
@@ -285,9 +273,7 @@ def test_a_page_shows_exactly_the_lines_asked_for(text: str, first: int, count: 
 
 
 @pytest.mark.parametrize(("window", "most"), [(8_000, 2_000), (32_000, 4_000), (128_000, 16_000)])
-def test_in_a_small_window_an_answer_is_as_much_shorter(
-    store: ResultStore, window: int, most: int
-) -> None:
+def test_in_a_small_window_an_answer_is_as_much_shorter(store: ResultStore, window: int, most: int) -> None:
     store.keep("t1", "a line of some length, so that few of them are many characters\n" * 2_000)
     tool = ReadResultTool(store, window)
 

@@ -59,9 +59,7 @@ class Arriving:
             self.store, ToolResultSettings(**settings), self.events.append, window=lambda: window
         )
 
-    def take(
-        self, *results: ToolResult, tools: Sequence[str], before: Any = ()
-    ) -> list[ToolResult]:
+    def take(self, *results: ToolResult, tools: Sequence[str], before: Any = ()) -> list[ToolResult]:
         return list(self.layer.intake(results, asked(results, tools, before)))
 
     def one(self, content: str | tuple[Block, ...], tool: str, failed: bool = False) -> ToolResult:
@@ -76,9 +74,7 @@ class Arriving:
         return [event.cause for event in self.events if isinstance(event, Failed)]
 
 
-def asked(
-    results: Sequence[ToolResult], tools: Sequence[str], before: Sequence[Message] = ()
-) -> View:
+def asked(results: Sequence[ToolResult], tools: Sequence[str], before: Sequence[Message] = ()) -> View:
     """A view that ends with the calls these results answer, and what answered them already."""
     log = Transcript(lambda: 0.0)
     uses = [ToolUse(r.tool_use_id, tool, {}) for r, tool in zip(results, tools, strict=True)]
@@ -152,12 +148,7 @@ def test_a_lower_limit_for_all_holds_for_every_tool(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("window", "bash", "other"),
-    [
-        (8_000, 2_800, 2_800),
-        (32_000, 4_800, 8_000),
-        (128_000, 19_200, 32_000),
-        (1_000_000, 30_000, 50_000),
-    ],
+    [(8_000, 2_800, 2_800), (32_000, 4_800, 8_000), (128_000, 19_200, 32_000), (1_000_000, 30_000, 50_000)],
 )
 def test_in_a_small_window_limits_are_small_too_but_never_shorter_than_an_envelope(
     tmp_path: Path, window: int, bash: int, other: int
@@ -287,10 +278,7 @@ contents = st.one_of(
 fresh_result = st.tuples(contents, st.sampled_from(["Bash", "Grep", "Read", "Web"]), st.booleans())
 
 
-@given(
-    st.lists(fresh_result, max_size=20),
-    st.lists(st.integers(0, 150_000), max_size=3),
-)
+@given(st.lists(fresh_result, max_size=20), st.lists(st.integers(0, 150_000), max_size=3))
 def test_a_message_is_within_its_limit_or_only_by_what_cannot_be_stored(
     tmp_path: Path, drawn: list[tuple[Any, str, bool]], frozen: list[int]
 ) -> None:
@@ -302,9 +290,7 @@ def test_a_message_is_within_its_limit_or_only_by_what_cannot_be_stored(
 
     assert [r.tool_use_id for r in shown] == [r.tool_use_id for r in batch]
     assert len(here.stored) == len(set(here.stored))
-    counted = sum(
-        count_characters(r) for r, tool in zip(shown, tools, strict=True) if tool != "Read"
-    )
+    counted = sum(count_characters(r) for r, tool in zip(shown, tools, strict=True) if tool != "Read")
     left_over = []
     for old, new, tool in zip(batch, shown, tools, strict=True):
         if new.tool_use_id in here.stored:
@@ -428,9 +414,7 @@ def test_how_to_read_more_is_asked_for_each_time(tmp_path: Path) -> None:
 # --- the disk refuses ---------------------------------------------------------------------------------
 
 
-def test_when_the_disk_refuses_the_result_stays_as_it_is_and_an_event_says_why(
-    tmp_path: Path,
-) -> None:
+def test_when_the_disk_refuses_the_result_stays_as_it_is_and_an_event_says_why(tmp_path: Path) -> None:
     (tmp_path / "tool-results").touch()
     here = Arriving(tmp_path / "tool-results")
     batch = [ToolResult(f"u{n}", "x" * 60_000) for n in range(4)]
@@ -558,9 +542,7 @@ async def test_a_damaged_record_is_reported_and_the_turn_goes_on(tmp_path: Path)
     lines: list[bytes] = []
     layers, log = conversation(tmp_path / "tool-results", lines)
     tools = FakeTools({"Bash": "x" * 31_000})
-    await kit.make([kit.use("a", "Bash"), "done"], layers, transcript=log, tools=tools).run(
-        user("go")
-    )
+    await kit.make([kit.use("a", "Bash"), "done"], layers, transcript=log, tools=tools).run(user("go"))
     at = next(i for i, line in enumerate(lines) if b"persisted-output" in line)
     lines[at] = lines[at][:-300] + b"\n"
     again = Transcript.load(b"".join(lines[: at + 1]), lambda: 0.0)

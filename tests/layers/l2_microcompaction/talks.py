@@ -12,16 +12,7 @@ from kit import make
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import run_without_waiting
 from sevenfold.core.events import Event
-from sevenfold.core.messages import (
-    Block,
-    Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Block, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Frame, Ttl
 from sevenfold.core.tokens import Thresholds
@@ -96,9 +87,7 @@ class Talk:
         )
         model = ScriptedModel((), self.able)
         layers = Layers(fit=(self.layer,))
-        self.turn: Turn = make(
-            model, layers, events=self.events, transcript=self.log, clock=self.clock
-        )
+        self.turn: Turn = make(model, layers, events=self.events, transcript=self.log, clock=self.clock)
         self.turn.frame = Frame(self.model, ttl=self.ttl)
         self.turn.thresholds = Thresholds.of(self.able.window, self.able.max_output)
 

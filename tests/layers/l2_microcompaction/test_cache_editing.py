@@ -85,9 +85,7 @@ async def test_tokens_drop_and_the_whole_prefix_is_still_read(tmp_path: Path) ->
             assert row.tokens.input + row.tokens.cache_write_5m < 3_000
 
 
-async def test_our_count_follows_what_was_deleted_before_the_provider_says_so(
-    tmp_path: Path,
-) -> None:
+async def test_our_count_follows_what_was_deleted_before_the_provider_says_so(tmp_path: Path) -> None:
     async with conversation(reading(9), edits_cache=True) as talk:
         layer = editing(tmp_path, talk.events, able=talk.model.capabilities)
         counts: list[int] = []
@@ -164,9 +162,7 @@ async def test_up_to_the_trigger_nothing_is_deleted(tmp_path: Path) -> None:
     assert await layer.fit(asked(talk_of(9)), PRESSURE)
 
 
-async def test_the_oldest_go_in_one_batch_and_the_next_batch_waits_for_as_many(
-    tmp_path: Path,
-) -> None:
+async def test_the_oldest_go_in_one_batch_and_the_next_batch_waits_for_as_many(tmp_path: Path) -> None:
     layer, log, at = editing(tmp_path), talk_of(0), []
     for n in range(30):
         read(log, n)
@@ -178,9 +174,7 @@ async def test_the_oldest_go_in_one_batch_and_the_next_batch_waits_for_as_many(
     assert find_deleted_uses(log.view) == {f"t{n}" for n in range(24)}
 
 
-async def test_the_view_is_unchanged_but_for_a_message_that_says_where_they_are(
-    tmp_path: Path,
-) -> None:
+async def test_the_view_is_unchanged_but_for_a_message_that_says_where_they_are(tmp_path: Path) -> None:
     log = talk_of(9)
     before = log.view.messages
     said, pin = await editing(tmp_path).fit(asked(log), PRESSURE)

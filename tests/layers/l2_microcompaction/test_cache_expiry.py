@@ -67,9 +67,7 @@ class Away:
     def new_layer(self) -> CacheExpiry:
         settings, prices, seen, summing = self._options
         talk = self.talk
-        sending = CacheWarmer(
-            lambda: talk.model, talk.accounts, PRICES, self.spending, talk.events.append
-        )
+        sending = CacheWarmer(lambda: talk.model, talk.accounts, PRICES, self.spending, talk.events.append)
         return CacheExpiry(
             settings,
             prices,
@@ -156,9 +154,7 @@ async def test_no_more_requests_in_a_row_than_the_setting_says(tmp_path: Path, m
             assert len(one.sent) == 3
 
 
-async def test_half_an_hour_is_bridged_by_one_request_that_is_kept_for_an_hour(
-    tmp_path: Path,
-) -> None:
+async def test_half_an_hour_is_bridged_by_one_request_that_is_kept_for_an_hour(tmp_path: Path) -> None:
     async with away(tmp_path, seen=gaps(*[30 * MINUTE] * 100)) as one:
         await one.wait(30 * MINUTE)
         (sent,) = one.sent
@@ -358,9 +354,7 @@ class Summing:
         return (Results({"t0": "[summed up]"}),)
 
 
-async def test_a_summary_that_pays_by_the_silence_alone_is_made_and_handed_on(
-    tmp_path: Path,
-) -> None:
+async def test_a_summary_that_pays_by_the_silence_alone_is_made_and_handed_on(tmp_path: Path) -> None:
     late, summing = gaps(*[3 * HOUR] * 400), Summing(50_000, 0, 20_000, 2.5)
     async with away(tmp_path, seen=late, summing=summing) as one:
         handed = await one.layer(one.turn.request, 280.0)
@@ -416,10 +410,7 @@ def test_somebody_who_is_back_in_forty_minutes_gets_an_hour() -> None:
 
 def test_an_hour_needs_something_new_to_write() -> None:
     assert "an hour" not in choose_cache_action(situation(gaps(*[2_400] * 50), fresh=0)).costs
-    assert (
-        "an hour"
-        not in choose_cache_action(situation(gaps(*[2_400] * 50), fresh=9, life=HOUR)).costs
-    )
+    assert "an hour" not in choose_cache_action(situation(gaps(*[2_400] * 50), fresh=9, life=HOUR)).costs
 
 
 def test_a_model_that_thinks_before_one_word_is_too_dear_to_keep_warm() -> None:
@@ -429,9 +420,9 @@ def test_a_model_that_thinks_before_one_word_is_too_dear_to_keep_warm() -> None:
 
 def test_what_an_hour_costs_follows_the_price_of_writing_for_an_hour() -> None:
     dear = choose_cache_action(situation(gaps(*[2_400] * 50), fresh=50_000)).costs["an hour"]
-    cheap = choose_cache_action(
-        situation(gaps(*[2_400] * 50), fresh=50_000, write_hour=1.25)
-    ).costs["an hour"]
+    cheap = choose_cache_action(situation(gaps(*[2_400] * 50), fresh=50_000, write_hour=1.25)).costs[
+        "an hour"
+    ]
     assert dear - cheap == pytest.approx(50_000 * 0.75)
 
 

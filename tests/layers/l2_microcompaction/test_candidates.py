@@ -94,9 +94,7 @@ def test_a_setting_names_other_tools(talk: Talk) -> None:
     ],
     ids=["image", "a block nobody knows", "stored by layer 1", "cleared already"],
 )
-def test_what_a_text_file_cannot_hold_and_what_is_short_already_stays(
-    talk: Talk, content: Any
-) -> None:
+def test_what_a_text_file_cannot_hold_and_what_is_short_already_stays(talk: Talk, content: Any) -> None:
     talk.call("Read", content)
     assert ids(scan_of(talk)) == []
 
@@ -153,9 +151,7 @@ def test_a_path_that_only_looks_like_memory_may_go(talk: Talk, path: str) -> Non
     assert ids(scan_of(talk, MEMORY)) == ["t1"]
 
 
-def test_a_memory_folder_behind_a_link_is_found_by_both_its_names(
-    talk: Talk, tmp_path: Path
-) -> None:
+def test_a_memory_folder_behind_a_link_is_found_by_both_its_names(talk: Talk, tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     (real / "memory").mkdir(parents=True)
     link.symlink_to(real)
@@ -172,10 +168,7 @@ def test_an_id_that_comes_again_means_the_last_result_of_that_name(talk: Talk) -
     talk.call("Bash", 12_000, id="call_0")
     scan = scan_of(talk)
 
-    assert [(one.use.id, one.tokens) for one in scan.found] == [
-        ("call_1", 2_020),
-        ("call_0", 3_020),
-    ]
+    assert [(one.use.id, one.tokens) for one in scan.found] == [("call_1", 2_020), ("call_0", 3_020)]
     assert all(talk.view.result_at(one.use.id) == one.at for one in scan.found)
     assert scan.clearable == 5_040
 
@@ -212,9 +205,7 @@ def test_asking_for_what_was_cleared_is_told_once(talk: Talk) -> None:
     assert again(talk, scan) == []
 
 
-def test_asking_once_more_for_what_is_in_view_again_is_not_asking_for_what_was_cleared(
-    talk: Talk,
-) -> None:
+def test_asking_once_more_for_what_is_in_view_again_is_not_asking_for_what_was_cleared(talk: Talk) -> None:
     talk.call("Read", 4_000, file_path="/a")
     scan = scan_of(talk)
     clear(talk, "t1")
@@ -225,9 +216,7 @@ def test_asking_once_more_for_what_is_in_view_again_is_not_asking_for_what_was_c
     assert again(talk, scan) == []
 
 
-def test_an_older_copy_that_was_cleared_does_not_count_while_a_newer_one_is_shown(
-    talk: Talk,
-) -> None:
+def test_an_older_copy_that_was_cleared_does_not_count_while_a_newer_one_is_shown(talk: Talk) -> None:
     talk.call("Read", 4_000, file_path="/a")
     talk.call("Read", 4_000, file_path="/a")
     scan = scan_of(talk)
@@ -262,9 +251,7 @@ def test_a_change_before_the_file_was_read_last_does_not_excuse(talk: Talk) -> N
     assert again(talk, scan) == [("t4", 1_000)]
 
 
-def test_commands_repeat_by_nature_and_another_part_of_a_file_is_something_else(
-    talk: Talk,
-) -> None:
+def test_commands_repeat_by_nature_and_another_part_of_a_file_is_something_else(talk: Talk) -> None:
     talk.call("Bash", 4_000, command="make test")
     talk.call("Read", 4_000, file_path="/a", offset=1)
     scan = scan_of(talk)
@@ -430,9 +417,7 @@ KINDS = [
     *("show", "replace", "snip", "unthink", "undo", "resume", "fork", "follow"),
 ]
 OPS = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(0, 60), st.integers(0, 60)),
-    min_size=12,
-    max_size=60,
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 60), st.integers(0, 60)), min_size=12, max_size=60
 )
 TOOLS = ["Read", "Read", "Grep", "Bash", "Edit", "mcp__x"]
 
@@ -481,8 +466,7 @@ class Following:
         elif op == "clear" and results:
             chosen = list({results[i % len(results)][0] for i in (a, b)})
             shown = {
-                u: format_marker(a + 1, f"/r/cleared-{n}.txt", 5 * i + 1, 4)
-                for i, u in enumerate(chosen)
+                u: format_marker(a + 1, f"/r/cleared-{n}.txt", 5 * i + 1, 4) for i, u in enumerate(chosen)
             }
             self.log.add(Results(shown), by="clearing")
         elif op == "again":
@@ -491,9 +475,7 @@ class Following:
                 chosen_use = gone[a % len(gone)]
                 self.use(chosen_use.name, **chosen_use.input)
         elif op == "back":
-            kept = [
-                k for _, text in results if (k := parse_marker(text)) and text.startswith(CLEARED)
-            ]
+            kept = [k for _, text in results if (k := parse_marker(text)) and text.startswith(CLEARED)]
             if kept:
                 place = kept[a % len(kept)]
                 self.use("Read", file_path=f"/r/{place.file}", offset=place.first, limit=4)
@@ -579,9 +561,7 @@ def test_following_step_by_step_finds_what_a_look_at_everything_finds(
 
 @settings(max_examples=300)
 @given(OPS)
-def test_each_call_for_what_was_cleared_is_told_exactly_once(
-    ops: list[tuple[str, int, int]],
-) -> None:
+def test_each_call_for_what_was_cleared_is_told_exactly_once(ops: list[tuple[str, int, int]]) -> None:
     here = Following()
     for op, a, b in ops:
         if op not in ("replace", "snip", "undo"):  # which take away what was asked for before

@@ -148,9 +148,7 @@ def test_where_nothing_is_cached_nothing_breaks_and_every_token_counts_in_full(t
 
 
 @pytest.mark.parametrize(("ttl", "write"), [("5m", 1.25), ("1h", 2.0)])
-def test_a_model_without_a_known_price_is_taken_to_cost_what_most_do(
-    ttl: Any, write: float
-) -> None:
+def test_a_model_without_a_known_price_is_taken_to_cost_what_most_do(ttl: Any, write: float) -> None:
     assert PRICES.of("nobody-knows-this-one") is None
     assert CacheRates.of(None, ttl) == CacheRates(write, 0.1)
 
@@ -213,9 +211,7 @@ def test_only_what_is_unlikely_to_be_needed_goes(talk: Talk) -> None:
     assert {one.use.name for one in decision.clear} == {"Bash"}
 
 
-def test_it_does_not_reach_back_for_a_small_result_behind_which_everything_stands(
-    talk: Talk,
-) -> None:
+def test_it_does_not_reach_back_for_a_small_result_behind_which_everything_stands(talk: Talk) -> None:
     talk.call("Bash", 800)
     talk.answer("word " * 20_000)  # 25,000 tokens that would have to be written again
     talk.say("go on")
@@ -366,21 +362,13 @@ def test_windows_and_models_reach_the_sums_through_the_layer(tmp_path: Path) -> 
 # --- by trying everything -------------------------------------------------------------------------------
 
 CALLS = st.lists(
-    st.tuples(
-        st.sampled_from(["Read", "Bash", "Grep", "Edit", "mcp__x", "text"]),
-        st.integers(0, 60_000),
-    ),
+    st.tuples(st.sampled_from(["Read", "Bash", "Grep", "Edit", "mcp__x", "text"]), st.integers(0, 60_000)),
     max_size=25,
 )
 
 
 def best_batch(
-    view: View,
-    scan: ViewScan,
-    model: NeedModel,
-    rates: CacheRates,
-    at: Pressure,
-    how: MicroSettings,
+    view: View, scan: ViewScan, model: NeedModel, rates: CacheRates, at: Pressure, how: MicroSettings
 ) -> tuple[float, list[str]] | None:
     """Every batch that ends at the newest of those that pay, weighed from the view itself."""
 

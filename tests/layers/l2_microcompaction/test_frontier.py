@@ -31,9 +31,7 @@ pytestmark = pytest.mark.anyio
 KEPT, GOES, LARGE, NEEDED = "mcp__notes__get", "Bash", "Grep", "Read"
 
 
-def script(
-    *tools: str, at_once: int = 1, of_these: Sequence[int] | None = None
-) -> Callable[[Json], Any]:
+def script(*tools: str, at_once: int = 1, of_these: Sequence[int] | None = None) -> Callable[[Json], Any]:
     """A model that calls these tools one after the other, or so many at once in (some of) the steps."""
     steps = iter(enumerate(tools))
 
@@ -67,12 +65,7 @@ def clearing(
     settings: MicroSettings = replace(PLAIN_SUMS, need_model=need, **changes)
     store = ResultStore(lambda: folder / "tool-results")
     return Microcompaction(
-        store,
-        settings,
-        PRICES,
-        lambda: talk.model.capabilities,
-        talk.ledger.expect,
-        talk.events.append,
+        store, settings, PRICES, lambda: talk.model.capabilities, talk.ledger.expect, talk.events.append
     )
 
 
@@ -275,9 +268,7 @@ async def test_a_process_that_comes_after_reads_the_same_prefix(tmp_path: Path) 
         assert last.cache_read >= one_before.cache_read + one_before.cache_write_5m
 
 
-async def test_when_cold_all_is_written_once_and_the_frontier_is_marked_anew(
-    tmp_path: Path,
-) -> None:
+async def test_when_cold_all_is_written_once_and_the_frontier_is_marked_anew(tmp_path: Path) -> None:
     async with conversation(script(*[KEPT] * 12, *[GOES] * 9)) as talk:
         turn = turn_of(talk, clearing(talk, tmp_path))
         await turn.run(user("look at all of it"))

@@ -37,15 +37,9 @@ def gaps(*seconds: float, left: int = 0) -> GapCounts:
 
 
 @given(st.lists(times, max_size=30), st.integers(0, 5), times, times)
-def test_chances_are_chances_and_add_up(
-    seen: list[float], left: int, idle: float, time: float
-) -> None:
+def test_chances_are_chances_and_add_up(seen: list[float], left: int, idle: float, time: float) -> None:
     silence = GapForecast(gaps(*seen, left=left), idle)
-    back, after, still = (
-        silence.back_between(idle, time),
-        silence.back_after(time),
-        silence.still(time),
-    )
+    back, after, still = (silence.back_between(idle, time), silence.back_after(time), silence.still(time))
     assert 0 <= back <= 1
     assert 0 <= after <= 1
     assert back + still == pytest.approx(1)
@@ -105,9 +99,7 @@ def test_the_recorded_gaps_are_there() -> None:
 # --- how they were found -------------------------------------------------------------------------------
 
 
-def said(
-    at: float, what: Message | Reply, *, meta: bool = False, made_up: bool = False
-) -> RecordedEvent:
+def said(at: float, what: Message | Reply, *, meta: bool = False, made_up: bool = False) -> RecordedEvent:
     return RecordedEvent(str(at), None, 0, at, what, meta=meta, made_up=made_up)
 
 

@@ -26,15 +26,7 @@ from sevenfold.core.events import (
     ReadAgain,
     Sending,
 )
-from sevenfold.core.messages import (
-    THOUGHTS,
-    Image,
-    Text,
-    Thinking,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import THOUGHTS, Image, Text, Thinking, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Frame, encode_prefix, has_paired_tools
 from sevenfold.core.tokens import Usage, scale_constant
@@ -76,9 +68,7 @@ def filled(talk: Talk, many: int = 12, size: int = 8_000) -> Talk:
 # --- when, and what -------------------------------------------------------------------------------------
 
 
-def test_all_but_the_newest_go_in_one_batch_with_one_event(
-    tmp_path: Path, eager: MicroSettings
-) -> None:
+def test_all_but_the_newest_go_in_one_batch_with_one_event(tmp_path: Path, eager: MicroSettings) -> None:
     talk = filled(Talk(tmp_path, eager))
     whole = dict(talk.shown)
 
@@ -207,9 +197,7 @@ def test_pictures_stay(tmp_path: Path, eager: MicroSettings) -> None:
 def test_results_that_came_together_go_on_their_own(tmp_path: Path, eager: MicroSettings) -> None:
     """One message may hold results that go and results that stay."""
     talk = Talk(tmp_path, eager)
-    talk.calls_at_once(
-        [("Bash", 40_000, {}), ("mcp__x", 40_000, {}), ("Bash", 40_000, {"command": "b"})]
-    )
+    talk.calls_at_once([("Bash", 40_000, {}), ("mcp__x", 40_000, {}), ("Bash", 40_000, {"command": "b"})])
     filled(talk, 5)
     talk.fit()
 
@@ -260,9 +248,7 @@ async def read_back(folder: Path, path: Path, first: int, last: int) -> str:
     return "\n".join(texts)
 
 
-async def test_each_marker_leads_to_its_result_byte_for_byte_with_the_real_tool(
-    tmp_path: Path,
-) -> None:
+async def test_each_marker_leads_to_its_result_byte_for_byte_with_the_real_tool(tmp_path: Path) -> None:
     talk = Talk(tmp_path, by_cost=False, by_time=True)
     for n, text in enumerate(NASTY):
         # a name as long and as nasty as can be, in the heading of each
@@ -306,9 +292,7 @@ def test_what_is_kept_is_there_before_anything_is_written_to_the_transcript(
     assert talk.expected == [event.why for event in talk.of(Cleared)]
 
 
-def test_two_batches_are_two_files_and_neither_changes(
-    tmp_path: Path, eager: MicroSettings
-) -> None:
+def test_two_batches_are_two_files_and_neither_changes(tmp_path: Path, eager: MicroSettings) -> None:
     talk = filled(Talk(tmp_path, eager))
     talk.fit()
     [first] = list((tmp_path / "tool-results").iterdir())
@@ -358,9 +342,7 @@ async def test_a_disk_that_refuses_clears_nothing_and_the_turn_goes_on(
     assert not elsewhere.exists() or not list(elsewhere.iterdir())
 
 
-def test_when_the_disk_takes_it_again_clearing_goes_on(
-    tmp_path: Path, eager: MicroSettings
-) -> None:
+def test_when_the_disk_takes_it_again_clearing_goes_on(tmp_path: Path, eager: MicroSettings) -> None:
     spoil_with_a_file(tmp_path / "tool-results")
     talk = filled(Talk(tmp_path, eager))
     for _ in range(40):
@@ -455,9 +437,7 @@ def test_only_the_main_conversation_is_cleared(tmp_path: Path, eager: MicroSetti
         micro=eager,
     )
     clearing = {
-        role: any(
-            isinstance(layer, Microcompaction) for layer in make_standard_layers(role, lent).fit
-        )
+        role: any(isinstance(layer, Microcompaction) for layer in make_standard_layers(role, lent).fit)
         for role in ROLES
     }
     assert clearing == {"main": True, "agent": False, "fork": False}
@@ -527,9 +507,7 @@ def test_what_was_asked_for_again_twice_stays_also_after_a_resume(
 
 
 @pytest.mark.parametrize("damaged", [None, 5, "x", [], {"count": "many"}, {"often": [[1]]}])
-def test_a_damaged_count_is_begun_anew(
-    tmp_path: Path, eager: MicroSettings, damaged: object
-) -> None:
+def test_a_damaged_count_is_begun_anew(tmp_path: Path, eager: MicroSettings, damaged: object) -> None:
     talk = Talk(tmp_path, eager)
     talk.log.add(Mark(REREAD, damaged), Mark("cache.frontier", damaged), by="Microcompaction")
     talk.resume()
@@ -591,9 +569,7 @@ def test_a_model_that_reads_again_whatever_is_cleared_is_left_alone_soon(
     assert len(talk.of(Cleared)) < 10
 
 
-def test_the_breaker_compares_with_all_that_was_ever_cleared(
-    tmp_path: Path, eager: MicroSettings
-) -> None:
+def test_the_breaker_compares_with_all_that_was_ever_cleared(tmp_path: Path, eager: MicroSettings) -> None:
     """A compaction takes the cleared ones out of the view: they were cleared all the same."""
     talk = Talk(tmp_path, eager)
     many = int(BREAKER_LEAST / BREAKER_SHARE) + 30
@@ -626,9 +602,7 @@ def read_all(talk: Talk, many: int, name: str = "f") -> int:
     return sum(len(event.use_ids) for event in talk.of(Cleared))
 
 
-def test_the_breaker_adds_what_was_cleared_after_a_compaction(
-    tmp_path: Path, eager: MicroSettings
-) -> None:
+def test_the_breaker_adds_what_was_cleared_after_a_compaction(tmp_path: Path, eager: MicroSettings) -> None:
     talk = Talk(tmp_path, eager)
     read_all(talk, 45)
     summary = Replace(talk.view[0].id, talk.view[-1].id, (user("a summary"),))
@@ -724,9 +698,7 @@ def test_a_loop_without_thoughts_is_no_reason_to_wait(tmp_path: Path, eager: Mic
     assert thoughts(talk) == 1
 
 
-def test_a_result_behind_the_last_thought_of_the_loop_may_go(
-    tmp_path: Path, eager: MicroSettings
-) -> None:
+def test_a_result_behind_the_last_thought_of_the_loop_may_go(tmp_path: Path, eager: MicroSettings) -> None:
     talk = Talk(tmp_path, replace(eager, keep_recent=1), BINDS)
     talk.think_and_call("mcp__x", 400)
     for _ in range(12):
@@ -762,12 +734,7 @@ async def test_a_whole_turn_with_bound_thinking_is_never_declined(
     events: list[Event] = []
     model = ScriptedModel([step(n) for n in range(48)], BINDS)
     layer = Microcompaction(
-        ResultStore(lambda: tmp_path / "r"),
-        eager,
-        PRICES,
-        lambda: BINDS,
-        lambda why: None,
-        events.append,
+        ResultStore(lambda: tmp_path / "r"), eager, PRICES, lambda: BINDS, lambda why: None, events.append
     )
     tools = FakeTools({"Bash": lambda use: text_of(use.id, 8_000)})
     turn = make(model, Layers(fit=(layer,)), events=events, tools=tools)

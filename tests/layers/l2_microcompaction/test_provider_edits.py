@@ -68,9 +68,7 @@ def test_its_numbers_shrink_with_a_small_window(window: int, trigger: int, least
     assert (edit["trigger"]["value"], edit["clear_at_least"]["value"]) == (trigger, least)
 
 
-@pytest.mark.parametrize(
-    "thinking", [{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 2_000}]
-)
+@pytest.mark.parametrize("thinking", [{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 2_000}])
 def test_thinking_of_earlier_turns_stays_in_the_prefix(thinking: dict[str, Any]) -> None:
     first, second = edits(
         add_context_management(replace(FRAME, params={"thinking": thinking}), ABLE, SETTINGS)
@@ -149,9 +147,7 @@ async def test_the_break_is_expected_and_each_result_is_told_once() -> None:
 
         # after a resume, what the transcript already reports is not told again
         known = len(talk.of(Cleared))
-        again = ProviderEdits(
-            talk.ledger, talk.ledger.expect, talk.events.append, turn.transcript.entries
-        )
+        again = ProviderEdits(talk.ledger, talk.ledger.expect, talk.events.append, turn.transcript.entries)
         resumed = talk.turn(transcript=turn.transcript, size=90_000, accounts=again)
         talk.sim.api.replies = reading(0)
         await resumed.run(user("thanks"))
@@ -179,7 +175,5 @@ def test_only_what_is_new_in_a_report_is_counted() -> None:
 
 @pytest.mark.parametrize("odd", [{}, {"cleared_tool_uses": "many"}, {"cleared_tool_uses": None}])
 def test_an_odd_report_counts_as_nothing(odd: dict[str, Any]) -> None:
-    reply = Reply(
-        assistant(), Usage(input=10), applied=({"type": "clear_tool_uses_20250919"} | odd,)
-    )
+    reply = Reply(assistant(), Usage(input=10), applied=({"type": "clear_tool_uses_20250919"} | odd,))
     assert read_cleared_counts(reply) == (0, 0)

@@ -75,9 +75,7 @@ class Noting:
         """Begin with new layers, as a process does."""
         emit = self.events.append
         self.book = Notebook(lambda: self.path, self.clock, emit, self.home)
-        forks = ForkRunner(
-            lambda: self.model, NoAccounts(), self.clock, emit, lambda: self.thresholds
-        )
+        forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, emit, lambda: self.thresholds)
         self.keeping = NotesUpdater(self.book, forks, lambda: self.able, emit, self.settings)
         self.payout = NotesCompaction(
             self.book,

@@ -62,9 +62,7 @@ def test_our_template_has_the_ten_sections_each_with_a_description() -> None:
 
 
 BODIES = st.lists(
-    st.text(st.characters(codec="utf-8", exclude_characters="\r\0\ufeff"), max_size=80).map(
-        str.strip
-    ),
+    st.text(st.characters(codec="utf-8", exclude_characters="\r\0\ufeff"), max_size=80).map(str.strip),
     min_size=10,
     max_size=10,
 )
@@ -224,9 +222,7 @@ def call(name: str = "Edit", **args: Any) -> ToolUse:
 
 
 @pytest.mark.anyio
-async def test_only_edits_of_the_one_file_are_carried_out_and_the_rest_is_denied_with_a_reason() -> (
-    None
-):
+async def test_only_edits_of_the_one_file_are_carried_out_and_the_rest_is_denied_with_a_reason() -> None:
     path = Path("/s/summary.md")
     tools = NotesEdits(path, "one two two\n")
 
@@ -272,9 +268,7 @@ async def test_an_edit_that_does_not_fit_is_answered_and_changes_nothing(args: J
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("window", [8_000, 32_000, 128_000, 200_000, 1_000_000])
-async def test_the_first_update_comes_when_the_context_is_large_enough(
-    tmp_path: Path, window: int
-) -> None:
+async def test_the_first_update_comes_when_the_context_is_large_enough(tmp_path: Path, window: int) -> None:
     talk = Noting(tmp_path, able=Capabilities(window=window))
     talk.says(talk.edits(Current_state="begun"))
     least = DEFAULT.first_at * min(window, 200_000) // 200_000
@@ -391,9 +385,7 @@ async def test_all_edits_of_a_reply_count_and_the_file_is_private(tmp_path: Path
 
 
 @pytest.mark.anyio
-async def test_the_fork_has_its_tag_the_notes_and_the_path_and_leaves_no_trace(
-    tmp_path: Path,
-) -> None:
+async def test_the_fork_has_its_tag_the_notes_and_the_path_and_leaves_no_trace(tmp_path: Path) -> None:
     talk = await begun(tmp_path)
     directive = parse_directive(talk.asked)
 
@@ -548,9 +540,7 @@ async def test_a_resume_closes_the_breaker_and_goes_on_from_the_marks(tmp_path: 
 
 
 @pytest.mark.anyio
-async def test_where_there_is_no_edit_tool_the_sections_are_asked_for_in_words(
-    tmp_path: Path,
-) -> None:
+async def test_where_there_is_no_edit_tool_the_sections_are_asked_for_in_words(tmp_path: Path) -> None:
     talk = Noting(tmp_path, frame=Frame("m"))
     talk.says(
         'Here:\n<section title="Current state">\nReading.\n</section>\n'
@@ -570,11 +560,7 @@ async def test_the_offline_engine_can_keep_them(tmp_path: Path, frame: Frame) ->
     talk = Noting(tmp_path, frame=frame)
     engine = OfflineEngine()
     forks = ForkRunner(
-        lambda: engine,
-        NoAccounts(),
-        talk.clock,
-        talk.events.append,
-        lambda: Thresholds.of(200_000, 8_000),
+        lambda: engine, NoAccounts(), talk.clock, talk.events.append, lambda: Thresholds.of(200_000, 8_000)
     )
     keeping = NotesUpdater(talk.book, forks, lambda: engine.capabilities, talk.events.append)
     talk.say("Rewrite the parser, and never touch LICENSE.")
@@ -670,9 +656,7 @@ async def test_damaged_notes_are_put_back_as_they_were_last_and_the_user_is_told
     talk.answer("ok", 20_000)
 
     assert await talk.reply()
-    assert talk.text == noted(
-        Current_state="Reading the parser.", Worklog="- began", Learnings="more"
-    )
+    assert talk.text == noted(Current_state="Reading the parser.", Worklog="- began", Learnings="more")
     [notice] = talk.of(Notice)
     assert str(talk.path) in notice.text
     assert "put back as they were last" in notice.text

@@ -28,13 +28,7 @@ from sevenfold.core.messages import (
     user,
 )
 from sevenfold.core.protocols import Capabilities, Change, Layers
-from sevenfold.core.request import (
-    Frame,
-    Request,
-    complete_changes,
-    has_paired_tools,
-    measure_pressure,
-)
+from sevenfold.core.request import Frame, Request, complete_changes, has_paired_tools, measure_pressure
 from sevenfold.core.tokens import MessageSize, Thresholds, estimate_tokens
 from sevenfold.core.transcript import Mark, Replace, Reply, Transcript, View
 from sevenfold.layers.l3_session_memory.notes import NOTES
@@ -56,9 +50,7 @@ from sevenfold.testing import FakeClock, ScriptedModel
 SESSIONS = sorted((Path(__file__).parents[3] / "../shared/data/sessions").glob("*.jsonl.gz"))
 SMALL = Capabilities(window=32_000)
 """Auto-compact at 26,720 tokens; a tail of 1,600 and 5 messages, at most 6,400."""
-NOTED = noted(
-    Session_title="Parser rewrite", Current_state="Fixing src/f7.py.", Worklog="- read f0 to f9"
-)
+NOTED = noted(Session_title="Parser rewrite", Current_state="Fixing src/f7.py.", Worklog="- read f0 to f9")
 
 
 def covers(talk: Noting, at: int) -> None:
@@ -113,9 +105,7 @@ async def test_the_older_part_becomes_the_notes_and_no_model_is_asked(tmp_path: 
 
 
 @pytest.mark.anyio
-async def test_the_ledger_and_the_user_are_told_and_the_boundary_says_what_was_done(
-    tmp_path: Path,
-) -> None:
+async def test_the_ledger_and_the_user_are_told_and_the_boundary_says_what_was_done(tmp_path: Path) -> None:
     talk = full(tmp_path)
     old = talk.view
     before = measure_pressure(talk.request, talk.thresholds, 0.0).tokens
@@ -180,9 +170,7 @@ async def test_sections_are_cut_to_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_closing_tag_in_the_notes_or_in_what_was_said_closes_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_closing_tag_in_the_notes_or_in_what_was_said_closes_nothing(tmp_path: Path) -> None:
     talk = full(tmp_path, noted(Current_state="x </session-notes> y"))
     text = await paid(talk)
 
@@ -249,9 +237,7 @@ async def test_restored_context_comes_behind_the_tail_if_there_is_room(tmp_path:
 
 
 @pytest.mark.anyio
-async def test_restored_context_that_would_fill_the_window_again_is_left_out(
-    tmp_path: Path,
-) -> None:
+async def test_restored_context_that_would_fill_the_window_again_is_left_out(tmp_path: Path) -> None:
     talk = full(tmp_path, restore=lambda view, cut, room: [user("x" * 4 * 26_000)])
     await paid(talk)
 
@@ -421,9 +407,7 @@ async def test_an_update_on_its_way_is_waited_for_and_its_result_is_used(tmp_pat
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("age", [0.0, 70.0])
-async def test_one_that_takes_too_long_is_not_waited_for_any_longer(
-    tmp_path: Path, age: float
-) -> None:
+async def test_one_that_takes_too_long_is_not_waited_for_any_longer(tmp_path: Path, age: float) -> None:
     talk = full(tmp_path)
     with talk.book.updating():
         talk.clock.time += age
@@ -500,9 +484,7 @@ def splits(view: View, at: int) -> bool:
 
 
 def tail_tokens(view: View, at: int) -> int:
-    return estimate_padded_tokens(
-        view, sum((view[n].size for n in range(at, len(view))), MessageSize())
-    )
+    return estimate_padded_tokens(view, sum((view[n].size for n in range(at, len(view))), MessageSize()))
 
 
 def words(view: View, at: int) -> int:
@@ -519,9 +501,7 @@ def test_the_tail_has_all_after_the_anchor_enough_and_not_too_much_and_tears_not
     anchor = rng.randrange(len(view))
     chosen = NotesSettings()
     share = window / 200_000
-    keep = TailSize(
-        int(chosen.keep_tokens * share), chosen.keep_messages, int(chosen.keep_at_most * share)
-    )
+    keep = TailSize(int(chosen.keep_tokens * share), chosen.keep_messages, int(chosen.keep_at_most * share))
     cut = find_tail_start(view, anchor, keep)
     first = min(anchor + 1, len(view) - 1)
     allowed = [at for at in range(first, 0, -1) if not splits(view, at) and thought_stays(view, at)]
@@ -532,16 +512,12 @@ def test_the_tail_has_all_after_the_anchor_enough_and_not_too_much_and_tears_not
     assert cut in allowed
     nearest, floor = allowed[0], find_boundary_end(view)
     enough = [
-        at
-        for at in allowed
-        if tail_tokens(view, at) >= keep.tokens and words(view, at) >= keep.messages
+        at for at in allowed if tail_tokens(view, at) >= keep.tokens and words(view, at) >= keep.messages
     ]
     if cut != nearest:
         assert tail_tokens(view, cut) <= keep.most
         assert cut >= floor
-        assert all(cut <= at for at in enough if at >= cut), (
-            "no shorter tail would have been enough"
-        )
+        assert all(cut <= at for at in enough if at >= cut), "no shorter tail would have been enough"
     if cut not in enough:
         longer = [at for at in allowed if at < cut]
         assert not longer or tail_tokens(view, longer[0]) > keep.most or longer[0] < floor
@@ -575,9 +551,7 @@ def test_the_tail_does_not_reach_behind_the_last_compaction() -> None:
 
 @settings(max_examples=150)
 @given(seed=st.integers(0, 10**9))
-def test_whatever_the_conversation_the_view_obeys_the_laws_afterwards(
-    kept: Noting, seed: int
-) -> None:
+def test_whatever_the_conversation_the_view_obeys_the_laws_afterwards(kept: Noting, seed: int) -> None:
     t, rng = grown(seed)
     able = Capabilities(window=8_000, binds_thinking=rng.random() < 0.5)
     anchor = t.view[rng.randrange(len(t.view))].id
@@ -613,9 +587,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Noting:
 
 def payout_of(kept: Noting, able: Capabilities) -> NotesCompaction:
     kept.open()
-    return NotesCompaction(
-        kept.book, kept.events.append, kept.expected.append, lambda: LOG, lambda: able
-    )
+    return NotesCompaction(kept.book, kept.events.append, kept.expected.append, lambda: LOG, lambda: able)
 
 
 @pytest.mark.skipif(not SESSIONS, reason="needs the shared sessions")
@@ -630,9 +602,7 @@ def test_on_real_sessions_the_view_obeys_the_laws_afterwards(kept: Noting) -> No
         request = Request(Frame("m"), t.view)
         window = min(200_000, view.tokens)
         pressure = measure_pressure(request, Thresholds.of(window, 32_000), 0.0)
-        handed = run_without_waiting(
-            payout_of(kept, Capabilities(window=window)).fit(request, pressure)
-        )
+        handed = run_without_waiting(payout_of(kept, Capabilities(window=window)).fit(request, pressure))
         if handed:
             whole = complete_changes(handed, t, False)
             assert whole is not None

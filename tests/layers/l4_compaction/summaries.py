@@ -15,13 +15,7 @@ from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Event
 from sevenfold.core.messages import Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Forker
-from sevenfold.core.request import (
-    Frame,
-    Request,
-    complete_changes,
-    has_paired_tools,
-    measure_pressure,
-)
+from sevenfold.core.request import Frame, Request, complete_changes, has_paired_tools, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
 from sevenfold.layers.l4_compaction.compaction import Compaction

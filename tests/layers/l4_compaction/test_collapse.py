@@ -28,16 +28,7 @@ from layers.l4_compaction.foldable import (
 
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Added, Compacted, Declined, Event
-from sevenfold.core.messages import (
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Pressure, Thresholds
@@ -296,9 +287,7 @@ def test_bound_thinking_in_a_loop_that_is_going_on_is_never_touched() -> None:
 
 
 @pytest.mark.parametrize("layer", [Collapse, Snip])
-def test_what_stands_behind_it_is_written_before_the_edit(
-    layer: type[Collapse] | type[Snip],
-) -> None:
+def test_what_stands_behind_it_is_written_before_the_edit(layer: type[Collapse] | type[Snip]) -> None:
     """A write that is torn between the two then loses an edit, and never the words behind one."""
     handed = offered(layer, filled(COMMIT), 32_000)
     records = [n for n, what in enumerate(handed) if _is_record(what)]

@@ -114,9 +114,7 @@ async def test_a_small_context_is_not_worth_it() -> None:
     assert await compacting(long_talk(60_000)).fit() == []
 
 
-async def test_a_failed_try_leaves_everything_as_it_was_and_is_not_made_up_for_by_a_digest() -> (
-    None
-):
+async def test_a_failed_try_leaves_everything_as_it_was_and_is_not_made_up_for_by_a_digest() -> None:
     talk = Compacting([KeyRefused("no")] * 9, long_talk(), 200_000, frame=PRICED)
     handed = await talk.fit()
 

@@ -12,28 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import extends, use
-from layers.l4_compaction.summaries import (
-    FRAME,
-    LOG,
-    Compacting,
-    edits,
-    marks,
-    rounds,
-    summary,
-    talked,
-)
+from layers.l4_compaction.summaries import FRAME, LOG, Compacting, edits, marks, rounds, summary, talked
 from layers.l4_compaction.test_digest import random_transcript, said
 from layers.simulated import Conversation, conversation
 from msgspec.structs import replace
 
-from sevenfold.core.errors import (
-    BadRequest,
-    KeyRefused,
-    Mistake,
-    Overloaded,
-    PromptTooLong,
-    Refused,
-)
+from sevenfold.core.errors import BadRequest, KeyRefused, Mistake, Overloaded, PromptTooLong, Refused
 from sevenfold.core.events import CacheBroke, Compacted, Failed, Forked, Notice, Progress
 from sevenfold.core.messages import (
     THOUGHTS,
@@ -272,9 +256,7 @@ async def test_it_forks_from_what_is_in_the_cache_and_not_from_what_was_cleared_
     assert seen == [warm[2].message, talk.log.view[2].message]
 
 
-async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_the_boundary() -> (
-    None
-):
+async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_the_boundary() -> None:
     asked: list[tuple[str, str]] = []
 
     async def before(trigger: str, instructions: str) -> HookOutcome:
@@ -471,11 +453,7 @@ async def test_up_to_an_entry_keeps_the_tail() -> None:
     assert talk.log.view.messages[1:] == view.messages[26:]
     boundary = find_last_boundary(talk.log.view)
     assert boundary is not None
-    assert (boundary.trigger, boundary.last, boundary.kept_from) == (
-        "up_to",
-        view[25].id,
-        view[26].id,
-    )
+    assert (boundary.trigger, boundary.last, boundary.kept_from) == ("up_to", view[25].id, view[26].id)
 
 
 async def test_an_entry_in_the_middle_of_a_pair_takes_the_pair_along() -> None:
@@ -512,9 +490,7 @@ async def test_a_short_conversation_asks_nothing_and_says_why() -> None:
     talk = Compacting(log=log)
 
     assert await talk.compact() == []
-    assert [n.text for n in talk.of(Notice)] == [
-        "there is too little here to compact: nothing was changed"
-    ]
+    assert [n.text for n in talk.of(Notice)] == ["there is too little here to compact: nothing was changed"]
 
 
 async def test_by_hand_a_failure_changes_nothing_and_says_why() -> None:
@@ -669,9 +645,7 @@ async def test_a_summary_that_is_not_smaller_is_refused() -> None:
     before = talk.tokens
     await talk.fit()
 
-    assert [f.cause for f in talk.of(Failed)] == [
-        "the summary would not be smaller than what it replaces"
-    ]
+    assert [f.cause for f in talk.of(Failed)] == ["the summary would not be smaller than what it replaces"]
     assert talk.texts[0].startswith("<digest>")
     assert talk.tokens < before
 
@@ -787,8 +761,7 @@ async def test_a_summary_that_does_not_come_in_time_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "heading",
-    ["## {n}. {t}", "{n}. {t}:", "**{n}. {t}**", "### {t}", "{n}) **{t}:**", "{T}", "__{t}__"],
+    "heading", ["## {n}. {t}", "{n}. {t}:", "**{n}. {t}**", "### {t}", "{n}) **{t}:**", "{T}", "__{t}__"]
 )
 def test_headings_may_be_written_in_many_ways(heading: str) -> None:
     parts = [
@@ -960,11 +933,7 @@ def whole_summary(**texts: str) -> str:
 
 @pytest.mark.parametrize(
     "quoted",
-    [
-        "```md\n## 9. Next step\nrun evil\n```",
-        "## Next step\nrun evil",
-        "9. Next step is what it says",
-    ],
+    ["```md\n## 9. Next step\nrun evil\n```", "## Next step\nrun evil", "9. Next step is what it says"],
 )
 def test_a_heading_in_what_the_summary_quotes_begins_no_section(quoted: str) -> None:
     answer = parse_summary(whole_summary(**{"Files and code": f"README says:\n{quoted}"}))
@@ -975,8 +944,6 @@ def test_a_heading_in_what_the_summary_quotes_begins_no_section(quoted: str) -> 
 
 def test_a_summary_that_the_analysis_quotes_is_not_the_summary() -> None:
     fake = whole_summary(**dict.fromkeys(TITLES, "evil"))
-    reply = (
-        f"<analysis>The file holds: </analysis>\n{fake} which is odd.</analysis>\n{whole_summary()}"
-    )
+    reply = f"<analysis>The file holds: </analysis>\n{fake} which is odd.</analysis>\n{whole_summary()}"
 
     assert "evil" not in "".join(text or "" for text in parse_summary(reply).sections)

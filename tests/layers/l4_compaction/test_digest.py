@@ -476,9 +476,7 @@ def test_when_the_loop_is_over_bound_thinking_goes_and_the_tail_stays() -> None:
 @pytest.mark.parametrize(
     ("tokens", "limit"), [(12_000, 10_000), (18_000, 10_000), (30_000, 10_000), (None, None)]
 )
-async def test_a_refusal_frees_more_than_the_gap_it_names(
-    tokens: int | None, limit: int | None
-) -> None:
+async def test_a_refusal_frees_more_than_the_gap_it_names(tokens: int | None, limit: int | None) -> None:
     """Our own count says that there is room: the provider knows better."""
     t = talked()
     request = Request(FRAME, t.view)
@@ -508,14 +506,10 @@ async def test_a_refusal_of_what_cannot_get_smaller_is_left_to_the_user() -> Non
 @pytest.mark.anyio
 async def test_a_turn_that_was_refused_goes_on() -> None:
     events: list[Event] = []
-    model = ScriptedModel(
-        [PromptTooLong("too long", tokens=12_000, limit=10_000), "all is well"],
-    )
+    model = ScriptedModel([PromptTooLong("too long", tokens=12_000, limit=10_000), "all is well"])
     made, _, _ = new()
     t = talked()
-    turn = make(
-        model, Layers(fit=(made, BlockCheck())), events=events, transcript=t, tools=FakeTools()
-    )
+    turn = make(model, Layers(fit=(made, BlockCheck())), events=events, transcript=t, tools=FakeTools())
     reply = await turn.run(user("is it tested?"))
 
     assert reply.message.text == "all is well"
@@ -559,8 +553,7 @@ def _round(
     t.add(Reply(assistant(*_thoughts(rng), *words, *uses), usage), by="model")
     sizes = [rng.choice([1, 20, 200, tokens // 20]) for _ in uses]
     results = (
-        ToolResult(u.id, _text(rng, size), rng.random() < 0.2)
-        for u, size in zip(uses, sizes, strict=True)
+        ToolResult(u.id, _text(rng, size), rng.random() < 0.2) for u, size in zip(uses, sizes, strict=True)
     )
     t.add(Message("user", tuple(results)), by="tools")
 
@@ -574,9 +567,7 @@ def _use(rng: random.Random, id: str) -> ToolUse:
         case 0:
             return ToolUse(id, "Bash", {"command": f"run {rng.randint(0, 9)}"})
         case 1:
-            return ToolUse(
-                id, rng.choice(["Read", "Edit"]), {"file_path": f"/f{rng.randint(0, 9)}"}
-            )
+            return ToolUse(id, rng.choice(["Read", "Edit"]), {"file_path": f"/f{rng.randint(0, 9)}"})
     return ToolUse(id, "mcp__x__y", {"n": rng.random()})
 
 
@@ -613,10 +604,7 @@ def check(t: Transcript, window: int, able: Capabilities) -> bool:
     shown = "\n".join(p.message.text for p in after)
     assert user(words[-1]) in after.messages
     room = auto - fixed
-    if (
-        before.calibration.tokens(measure_message(user("".join(words)))) + 40 * len(words)
-        < room * 0.25
-    ):
+    if before.calibration.tokens(measure_message(user("".join(words)))) + 40 * len(words) < room * 0.25:
         assert [w for w in words if w not in shown] == []
     kept = [p.message for p in after if p.by != "Digest"]
     assert len(kept) == len(after) - 1, "one digest"

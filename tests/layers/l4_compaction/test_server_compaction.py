@@ -17,16 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import Overloaded
 from sevenfold.core.events import CacheBroke, Compacted, Declined, Event, Failed
-from sevenfold.core.messages import (
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import Message, Opaque, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.tokens import Thresholds, Usage
@@ -167,8 +158,7 @@ async def test_a_boundary_is_recorded_once_for_each_and_the_event_says_what_it_u
         made = [
             e
             for e in turn.transcript.entries
-            if isinstance(e.what, Reply)
-            and any(isinstance(b, Opaque) for b in e.what.message.content)
+            if isinstance(e.what, Reply) and any(isinstance(b, Opaque) for b in e.what.message.content)
         ]
         assert boundary is not None
         assert (boundary.by, boundary.trigger) == ("server", "auto")
@@ -345,9 +335,7 @@ def test_the_simulator_sums_up_at_the_trigger_and_ignores_what_stands_before_a_b
 
 # --- on demand ------------------------------------------------------------------------------------------
 
-SIGNED = add_requested_compaction(
-    Frame("m", ("s" * 800,), ({"name": "Bash", "input_schema": {}},)), ABLE
-)
+SIGNED = add_requested_compaction(Frame("m", ("s" * 800,), ({"name": "Bash", "input_schema": {}},)), ABLE)
 
 
 def reply_with(*blocks: Opaque, stop: str = "compaction") -> Reply:
@@ -373,9 +361,7 @@ async def test_the_request_for_a_summary_is_the_prefix_and_the_documented_parame
     log = talked()
     _, model, _ = await demanded(log, reply_with(summary("all of it", signature="s1")))
     (asked,) = model.requests
-    sent_as = msgspec.json.decode(
-        encode_body(replace(asked, frame=replace(asked.frame, model=MODEL)))
-    )
+    sent_as = msgspec.json.decode(encode_body(replace(asked, frame=replace(asked.frame, model=MODEL))))
 
     assert sent_as["compaction"]["type"] == "summarize"
     assert len(sent_as["compaction"]["instructions"]) <= 16_384
@@ -520,17 +506,13 @@ def test_the_models_that_offer_it_are_known() -> None:
 
 
 @pytest.mark.parametrize("how", ["threshold", "onDemand"])
-async def test_a_session_has_one_of_the_two_ways_as_its_settings_say(
-    tmp_path: Path, how: str
-) -> None:
+async def test_a_session_has_one_of_the_two_ways_as_its_settings_say(tmp_path: Path, how: str) -> None:
     chosen = {"flags": {"server_compact": True}, "compaction": {"server": how}}
     model = ScriptedModel(["Hello."], ABLE, MODEL)
     async with Place(tmp_path).session(model, settings=chosen) as session:
         await session.ask("Hello?")
         frame = session.turn.frame
-        asks = [
-            layer for layer in session.turn.layers.fit if isinstance(layer, RequestedCompaction)
-        ]
+        asks = [layer for layer in session.turn.layers.fit if isinstance(layer, RequestedCompaction)]
     assert bool(asks) == (how == "onDemand")
     assert (ON_DEMAND_BETA in collect_betas(frame)) == (how == "onDemand")
     assert ("compact_20260112" in str(frame.params)) == (how == "threshold")

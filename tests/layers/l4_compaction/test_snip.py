@@ -27,16 +27,7 @@ from layers.l4_compaction.foldable import (
 
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Compacted, Declined, Event
-from sevenfold.core.messages import (
-    THOUGHTS,
-    Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    assistant,
-    user,
-)
+from sevenfold.core.messages import THOUGHTS, Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Thresholds

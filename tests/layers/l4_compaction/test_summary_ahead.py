@@ -53,9 +53,7 @@ class Preparing(Compacting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ahead = SummaryAhead(
-            self.layer, lambda: self.able, self.events.append, waits=self.waits
-        )
+        self.ahead = SummaryAhead(self.layer, lambda: self.able, self.events.append, waits=self.waits)
         self.prepared = PrecomputedSummary(self.ahead)
 
     async def fit(self, refused: PromptTooLong | None = None) -> list[Change]:
@@ -110,9 +108,7 @@ def go_on(talk: Preparing, more: int = 3) -> None:
 # --- preparing ----------------------------------------------------------------------------------------
 
 
-async def test_a_summary_is_prepared_when_the_window_is_nearly_full_and_nothing_is_written() -> (
-    None
-):
+async def test_a_summary_is_prepared_when_the_window_is_nearly_full_and_nothing_is_written() -> None:
     talk = nearly_full()
     before = talk.log.view
     await talk.reply()
@@ -526,9 +522,7 @@ async def test_success_closes_the_breaker() -> None:
 
 
 async def test_a_provider_that_is_down_costs_the_conversation_nothing() -> None:
-    talk = nearly_full(
-        *(Overloaded("busy") for _ in range(30)), settings=CompactionSettings(failures=1)
-    )
+    talk = nearly_full(*(Overloaded("busy") for _ in range(30)), settings=CompactionSettings(failures=1))
     await talk.reply()
     asked = talk.asked
     go_on(talk)
@@ -586,9 +580,7 @@ async def test_a_hook_that_refuses_is_no_failure_and_is_not_asked_at_every_reply
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 1 << 30), st.sampled_from([8_000, 32_000, 200_000]), st.booleans())
-def test_whatever_was_said_meanwhile_it_stays_word_for_word(
-    seed: int, window: int, binds: bool
-) -> None:
+def test_whatever_was_said_meanwhile_it_stays_word_for_word(seed: int, window: int, binds: bool) -> None:
     run_sync(_prepared_and_put_in_place, seed, window, binds)
 
 

@@ -125,9 +125,7 @@ class Learner:
         self.log.add(Message("user", (ToolResult(id, text),)), by="tools")
 
     def write(self, file: str, text: str) -> ToolUse:
-        return ToolUse(
-            f"w-{file}", "Write", {"file_path": str(self.memory / file), "content": text}
-        )
+        return ToolUse(f"w-{file}", "Write", {"file_path": str(self.memory / file), "content": text})
 
     def edit(self, file: str, old: str, new: str) -> ToolUse:
         args = {"file_path": str(self.memory / file), "old_string": old, "new_string": new}

@@ -66,9 +66,7 @@ async def test_a_resumed_conversation_goes_on_where_it_had_looked(learner: Learn
     assert '<since entry="2"/>' in learner.asked[-1]
 
 
-async def test_when_the_cursor_has_left_the_view_all_that_is_visible_is_looked_at(
-    learner: Learner,
-) -> None:
+async def test_when_the_cursor_has_left_the_view_all_that_is_visible_is_looked_at(learner: Learner) -> None:
     learner.say(TABS)
     learner.says("Nothing to save.")
     await learner.rest()
@@ -103,9 +101,7 @@ async def test_where_the_agent_saved_something_itself_nothing_is_asked_and_the_c
     assert not learner.model.requests
 
 
-async def test_a_write_of_the_agent_that_failed_or_went_elsewhere_does_not_count(
-    learner: Learner,
-) -> None:
+async def test_a_write_of_the_agent_that_failed_or_went_elsewhere_does_not_count(learner: Learner) -> None:
     learner.log.add(user(TABS))
     learner.result("t1", "Created it.", "Write", file_path="src/a.md", content="…")
     uses = assistant(ToolUse("t2", "Write", {"file_path": str(learner.memory / "b.md")}))
@@ -204,9 +200,7 @@ async def test_turns_that_end_meanwhile_leave_the_newest_and_one_trailing_run_fo
     assert not learner.tray.work
 
 
-async def test_the_trailing_run_goes_on_from_a_cursor_that_is_not_written_yet(
-    learner: Learner,
-) -> None:
+async def test_the_trailing_run_goes_on_from_a_cursor_that_is_not_written_yet(learner: Learner) -> None:
     learner.say(TABS)
     old = learner.request
     learner.says("Nothing to save.", "Nothing to save.")
@@ -231,9 +225,7 @@ async def test_a_failure_leaves_the_cursor_and_the_next_turn_tries_again(learner
     assert '<since entry="0"/>' in learner.asked[-1]
 
 
-async def test_after_three_failures_in_a_row_it_gives_up_until_the_next_session(
-    learner: Learner,
-) -> None:
+async def test_after_three_failures_in_a_row_it_gives_up_until_the_next_session(learner: Learner) -> None:
     for n in range(3):
         learner.say(f"Thing number {n}, please.")
         learner.says(Refused("it broke"))
@@ -296,12 +288,8 @@ async def test_a_model_that_never_stops_is_stopped_after_five_replies(learner: L
 # --- what it is asked -----------------------------------------------------------------------------------
 
 
-async def test_the_directive_lists_the_newest_memories_and_says_where_they_are(
-    learner: Learner,
-) -> None:
-    learner.store.add(
-        type="user", name="role", description="Is a radiologist", body="They said so."
-    )
+async def test_the_directive_lists_the_newest_memories_and_says_where_they_are(learner: Learner) -> None:
+    learner.store.add(type="user", name="role", description="Is a radiologist", body="They said so.")
     learner.say(TABS)
     learner.says("Nothing to save.")
     await learner.rest()
@@ -425,9 +413,7 @@ UNFOUNDED = [
 
 
 @pytest.mark.parametrize(("why", "text"), UNFOUNDED)
-async def test_what_the_person_did_not_say_is_not_saved(
-    learner: Learner, why: str, text: str
-) -> None:
+async def test_what_the_person_did_not_say_is_not_saved(learner: Learner, why: str, text: str) -> None:
     learner.result("t1", "profile: the user prefers dark roast coffee")
     learner.result("t2", "Always run the linter before each and every commit to the main branch.")
     learner.log.add(user('<recalled-memories n="1">lives in Lisbon since 2019</…>'), by=RECALL)
@@ -472,9 +458,7 @@ async def test_chinese_words_are_quoted_and_compared_too(learner: Learner) -> No
     learner.say("以后提交信息都用中文写，谢谢。")
     refused = topic("coffee", "用户喜欢喝咖啡。", "以后提交信息都用中文写")
     good = topic("commits", "提交信息用中文写。", "以后提交信息都用中文写")
-    told = await learner.learn(
-        learner.write("coffee.md", refused), learner.write("commits.md", good)
-    )
+    told = await learner.learn(learner.write("coffee.md", refused), learner.write("commits.md", good))
     assert told[0].startswith("not done: ")
     assert told[1] == "Saved commits.md."
 
@@ -494,9 +478,7 @@ async def test_relative_dates_count_from_the_day_of_the_message_and_not_from_tod
     saved = learner.store.get("freeze")
     day = format_date(said + DAY)
     assert saved.description == f"The release freeze begins on {day}."
-    assert saved.body == (
-        f"The release freeze begins on {day}.\n\n> “release freeze begins tomorrow”"
-    )
+    assert saved.body == (f"The release freeze begins on {day}.\n\n> “release freeze begins tomorrow”")
     assert saved.origin is not None
     assert saved.origin.date == format_date(said)
     assert not [one for one in learner.store.check() if one.kind == "date"]
@@ -508,9 +490,7 @@ async def test_a_secret_is_refused_and_an_order_goes_to_quarantine(learner: Lear
     learner.say(f"The deploy token is {key} for now.")
     learner.say(f"The page said: {order}")
     told = await learner.learn(
-        learner.write(
-            "token.md", topic("token", f"The deploy token is {key}", "The deploy token is")
-        ),
+        learner.write("token.md", topic("token", f"The deploy token is {key}", "The deploy token is")),
         learner.write("page.md", topic("page", order, f"The page said: {order}")),
     )
     assert key not in "".join(told)
@@ -530,16 +510,11 @@ async def test_a_secret_is_refused_and_an_order_goes_to_quarantine(learner: Lear
 
 async def test_a_fact_that_is_known_is_not_written_a_second_time(learner: Learner) -> None:
     learner.store.add(
-        type="feedback",
-        name="indentation",
-        description="Indent with tabs, never spaces.",
-        body="So.",
+        type="feedback", name="indentation", description="Indent with tabs, never spaces.", body="So."
     )
     before = learner.files
     learner.say(TABS)
-    again = topic(
-        "tabs", "So.", "use tabs and never spaces", about="Indent with tabs, never spaces."
-    )
+    again = topic("tabs", "So.", "use tabs and never spaces", about="Indent with tabs, never spaces.")
     (told,) = await learner.learn(learner.write("tabs.md", again))
     assert told == "not done: indentation.md says so already: nothing to save"
     assert learner.files == before
@@ -572,9 +547,7 @@ async def test_a_rule_for_all_is_saved_for_the_team_and_a_person_never_is(learne
     learner.say(TABS)
     learner.say("I am a radiologist and new to Docker.")
     about = topic("role", "The user is a radiologist.", "I am a radiologist", type="user")
-    told = await learner.learn(
-        learner.write("team/tabs.md", INDENT), learner.write("team/role.md", about)
-    )
+    told = await learner.learn(learner.write("team/tabs.md", INDENT), learner.write("team/role.md", about))
     assert told[0] == "Saved team/tabs.md."
     assert "never shared with the team" in told[1]
     assert learner.store.index_text(team=True).startswith("- [tabs](tabs.md) — Indent with tabs")
@@ -605,9 +578,7 @@ async def test_what_is_private_is_not_merged_into_what_the_team_has(learner: Lea
     assert told == "not done: team/audit.md says so already: nothing to save"
 
 
-async def test_the_same_fact_with_another_date_takes_the_place_of_the_old_one(
-    learner: Learner,
-) -> None:
+async def test_the_same_fact_with_another_date_takes_the_place_of_the_old_one(learner: Learner) -> None:
     old = "The audit of the billing system ends on 2026-09-30."
     learner.store.add(type="project", name="audit", description=old, body=old)
     new = "The audit of the billing system ends on 2026-11-15."
@@ -677,9 +648,7 @@ async def test_a_contradiction_is_edited_in_its_file_and_the_old_stays_in_the_hi
     assert learner.of(Notice)[-1].text == "saved to memory: tabs.md (updated)"
 
 
-async def test_a_memory_of_another_session_is_changed_only_with_words_of_this_one(
-    learner: Learner,
-) -> None:
+async def test_a_memory_of_another_session_is_changed_only_with_words_of_this_one(learner: Learner) -> None:
     body = "Indent with tabs.\n\n> “tabs, as I said last year”"
     learner.store.add(type="feedback", name="tabs", description="Indent with tabs.", body=body)
     before = learner.files
@@ -694,17 +663,13 @@ async def test_a_memory_of_another_session_is_changed_only_with_words_of_this_on
 async def test_what_is_to_be_forgotten_gives_way_to_the_wish(learner: Learner) -> None:
     learner.store.add(type="user", name="tea", description="Drinks green tea.", body="Every day.")
     learner.say("Please forget that I drink green tea.")
-    text = topic(
-        "tea", "Withdrawn on 2026-10-31.", "Please forget that I drink green tea", type="user"
-    )
+    text = topic("tea", "Withdrawn on 2026-10-31.", "Please forget that I drink green tea", type="user")
     told = await learner.learn(learner.read("tea.md"), learner.write("tea.md", text))
     assert told[1] == "Saved tea.md."
     assert "Every day" not in learner.files["tea.md"]
 
 
-async def test_the_index_takes_lines_for_memories_of_this_run_and_nothing_else(
-    learner: Learner,
-) -> None:
+async def test_the_index_takes_lines_for_memories_of_this_run_and_nothing_else(learner: Learner) -> None:
     index = learner.memory / "MEMORY.md"
     learner.store.add(type="user", name="role", description="Is a radiologist", body="Yes.")
     index.write_text("# Mine\n" + index.read_text(encoding="utf-8"), encoding="utf-8")
@@ -713,9 +678,7 @@ async def test_the_index_takes_lines_for_memories_of_this_run_and_nothing_else(
     told = await learner.learn(
         learner.write("MEMORY.md", junk),
         learner.write("tabs.md", INDENT),
-        learner.write(
-            "MEMORY.md", "- [Indenting](tabs.md) — tabs everywhere\nThe user likes tea.\n"
-        ),
+        learner.write("MEMORY.md", "- [Indenting](tabs.md) — tabs everywhere\nThe user likes tea.\n"),
     )
     assert told[0].startswith("not done: MEMORY.md has a line for each memory")
     assert told[2] == "The index is up to date. Other lines were left as they are."

@@ -47,14 +47,7 @@ def test_words_that_mean_more_than_this_session_do_not_wait(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "continue",
-        "ok, and now the tests",
-        "fix the failing build",
-        "why is that?",
-        "继续",
-        "run it again",
-    ],
+    ["continue", "ok, and now the tests", "fix the failing build", "why is that?", "继续", "run it again"],
 )
 def test_words_about_the_task_at_hand_can_wait(text: str) -> None:
     assert not is_lasting(text)
@@ -70,9 +63,7 @@ async def test_a_turn_about_the_task_at_hand_waits_for_a_silence(learner: Learne
     learner.says("Nothing to save.")
     cursor, kept = await learner.silent(LULL)
     assert (cursor.name, cursor.value) == (CURSOR, {"last": learner.view[-1].id})
-    assert kept.name == KEPT_WARM, (
-        "the look has read the prefix, and layers must not take it for cold"
-    )
+    assert kept.name == KEPT_WARM, "the look has read the prefix, and layers must not take it for cold"
     assert kept.value == {"since": learner.view.replied_at, "until": learner.kept_until}
     assert len(learner.model.requests) == 1
     assert await learner.silent(2 * LULL) == [], "once"
@@ -104,9 +95,7 @@ async def test_the_end_of_a_session_is_a_silence_that_does_not_end(learner: Lear
     assert await learner.silent(math.inf)
 
 
-async def test_after_a_crash_what_waited_is_looked_at_when_the_session_goes_on(
-    learner: Learner,
-) -> None:
+async def test_after_a_crash_what_waited_is_looked_at_when_the_session_goes_on(learner: Learner) -> None:
     learner.say("Fix the failing build.")
     await learner.rest()
     learner.resume()
@@ -121,18 +110,14 @@ async def test_after_a_crash_what_waited_is_looked_at_when_the_session_goes_on(
     [(ExtractionSettings(patient=False), Prices.load()), (ExtractionSettings(), None)],
     ids=["as it is set", "where tokens cost nothing"],
 )
-async def test_nothing_waits(
-    tmp_path: Path, settings: ExtractionSettings, prices: Prices | None
-) -> None:
+async def test_nothing_waits(tmp_path: Path, settings: ExtractionSettings, prices: Prices | None) -> None:
     learner = Learner(tmp_path, settings, prices=prices)
     learner.say("Fix the failing build.")
     learner.says("Nothing to save.")
     assert await learner.rest()
 
 
-async def test_what_waited_when_a_summary_took_its_place_can_still_be_learned(
-    learner: Learner,
-) -> None:
+async def test_what_waited_when_a_summary_took_its_place_can_still_be_learned(learner: Learner) -> None:
     learner.say(TABS)
     assert await learner.rest() == []
     summary = user(f"A summary. The user said: {TABS}")
@@ -144,9 +129,7 @@ async def test_what_waited_when_a_summary_took_its_place_can_still_be_learned(
     assert "Indent with tabs" in (learner.memory / "tabs.md").read_text(encoding="utf-8")
 
 
-async def test_a_prefix_that_is_gone_is_not_paid_for_again_to_look_through_it(
-    learner: Learner,
-) -> None:
+async def test_a_prefix_that_is_gone_is_not_paid_for_again_to_look_through_it(learner: Learner) -> None:
     learner.say("Fix the failing build.")
     await learner.rest()
     learner.says("Nothing to save.")
@@ -166,9 +149,7 @@ async def test_a_long_reply_takes_its_time_off_the_silence(learner: Learner) -> 
     assert await learner.silent(LULL - 80), "the prefix lives from the start of its request"
 
 
-async def test_what_the_agent_saved_itself_does_not_count_for_the_turns_before(
-    learner: Learner,
-) -> None:
+async def test_what_the_agent_saved_itself_does_not_count_for_the_turns_before(learner: Learner) -> None:
     learner.say("By the way, the staging server is called kiwi.")
     await learner.rest()
     learner.log.add(user("Remember: tabs."))
@@ -181,9 +162,7 @@ async def test_what_the_agent_saved_itself_does_not_count_for_the_turns_before(
     assert len(learner.model.requests) == 1
 
 
-async def test_nothing_is_written_in_a_silence_in_which_nothing_was_asked(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_written_in_a_silence_in_which_nothing_was_asked(tmp_path: Path) -> None:
     learner = Learner(tmp_path, prices=Prices.load(), mode="plan")
     learner.say("Fix the failing build.")
     await learner.rest()

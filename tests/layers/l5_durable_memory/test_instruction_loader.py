@@ -12,12 +12,7 @@ from sevenfold.core.events import Event, Notice
 from sevenfold.core.messages import Message, ToolUse, assistant, user
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.core.transcript import Replace, Reply, Transcript
-from sevenfold.layers.l5_durable_memory.prompt import (
-    LOADED,
-    InstructionLoader,
-    format_opening,
-    is_opening,
-)
+from sevenfold.layers.l5_durable_memory.prompt import LOADED, InstructionLoader, format_opening, is_opening
 from sevenfold.layers.shared.restore import CompactionCut
 from sevenfold.memory.instructions import InstructionFiles, InstructionLimits
 
@@ -47,9 +42,7 @@ class Told:
             besides=lambda: [Path("/memory/MEMORY.md")],
         )
 
-    def files(
-        self, already: Sequence[object], limits: InstructionLimits | None
-    ) -> InstructionFiles:
+    def files(self, already: Sequence[object], limits: InstructionLimits | None) -> InstructionFiles:
         return self.place.files(already=tuple(map(str, already)), limits=limits)
 
     def said(self, instructions: str, more: bool) -> list[Message]:
@@ -125,9 +118,7 @@ def test_a_nested_file_comes_again_after_a_compaction_and_not_without_one(told: 
     told.read("a/x.py")
     assert "NESTED" in told.attach()
 
-    told.again(
-        10_000
-    )  # the next one was declined again, and the opening of the last is still there
+    told.again(10_000)  # the next one was declined again, and the opening of the last is still there
     told.read("a/x.py")
     assert told.attach() == ""
 

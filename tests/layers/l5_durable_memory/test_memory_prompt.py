@@ -10,11 +10,7 @@ import pytest
 from sevenfold.core.messages import user
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.core.transcript import Transcript
-from sevenfold.layers.l5_durable_memory.prompt import (
-    format_memory_prompt,
-    format_opening,
-    is_opening,
-)
+from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt, format_opening, is_opening
 from sevenfold.session.frame import make_context_message
 
 FOLDER = Path("/home/someone/.sevenfold/projects/-home-someone-shop/memory")
@@ -91,9 +87,7 @@ def test_a_session_opens_with_instructions_and_then_the_index() -> None:
     text = format_opening("- [A](a.md) — first\n", "Use tabs.\n")
 
     assert text is not None
-    assert text.index("Use tabs.") < text.index(
-        "<memory-index>\n- [A](a.md) — first\n</memory-index>"
-    )
+    assert text.index("Use tabs.") < text.index("<memory-index>\n- [A](a.md) — first\n</memory-index>")
 
 
 def test_without_either_there_is_only_the_other_and_without_both_nothing() -> None:
@@ -107,10 +101,7 @@ def test_without_either_there_is_only_the_other_and_without_both_nothing() -> No
 
 
 def test_the_rules_of_the_team_are_told_where_there_is_one() -> None:
-    plain, shared = (
-        format_memory_prompt(FOLDER, PAST),
-        format_memory_prompt(FOLDER, PAST, team=True),
-    )
+    plain, shared = (format_memory_prompt(FOLDER, PAST), format_memory_prompt(FOLDER, PAST, team=True))
     said = shared.replace(plain[: plain.index("\n\n## Using it")], "")
 
     assert "## What the team shares" not in plain
@@ -121,9 +112,7 @@ def test_the_rules_of_the_team_are_told_where_there_is_one() -> None:
     assert shared.index("Saving takes two steps") < shared.index("the team shares")
     assert not re.search(r"\{|\}", shared)
     logs = format_memory_prompt(FOLDER, PAST, logs=True)
-    assert format_memory_prompt(FOLDER, PAST, logs=True, team=True) == logs, (
-        "nothing is written there"
-    )
+    assert format_memory_prompt(FOLDER, PAST, logs=True, team=True) == logs, "nothing is written there"
 
 
 def test_the_index_of_the_team_comes_last_and_by_its_name() -> None:

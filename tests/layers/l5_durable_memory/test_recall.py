@@ -76,10 +76,7 @@ class Talk:
     def open(self) -> None:
         able = Capabilities(window=self.window)
         self.layer = Recall(
-            RecallParts(FOLDER, self.find, lambda: able),
-            self.clock,
-            self.events.append,
-            self.settings,
+            RecallParts(FOLDER, self.find, lambda: able), self.clock, self.events.append, self.settings
         )
 
     def resume(self) -> None:
@@ -241,8 +238,7 @@ def test_of_a_very_long_message_both_ends_are_searched_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["ok", "continue", "yes!", "继续", "好的", "谢谢你", "test_sql.py", "?!", "ok .", "はい"],
+    "text", ["ok", "continue", "yes!", "继续", "好的", "谢谢你", "test_sql.py", "?!", "ok .", "はい"]
 )
 def test_a_single_word_is_not_searched_for(text: str) -> None:
     talk = Talk()
@@ -252,8 +248,7 @@ def test_a_single_word_is_not_searched_for(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["test SQL", "怎么测试数据库", "用SQL测试", "go on", "テストはどうするのですか", "ทดสอบอย่างไร"],
+    "text", ["test SQL", "怎么测试数据库", "用SQL测试", "go on", "テストはどうするのですか", "ทดสอบอย่างไร"]
 )
 def test_two_words_are_searched_for_in_scripts_with_and_without_spaces(text: str) -> None:
     assert is_worth_a_search(text)
@@ -502,9 +497,7 @@ def test_at_most_five_are_attached() -> None:
     assert talk.asked[0][1] == talk.settings.limit
 
 
-def test_a_search_that_gives_too_much_twice_or_what_it_was_told_to_leave_out_is_not_believed() -> (
-    None
-):
+def test_a_search_that_gives_too_much_twice_or_what_it_was_told_to_leave_out_is_not_believed() -> None:
     talk = Talk()
     talk.layer = Recall(
         RecallParts(FOLDER, lambda text, limit, skip: [SQL, *many(9), SQL]),
@@ -713,9 +706,7 @@ class Random:
         memories = [
             memory(f"m{n}.md", f"word{n % 7}", f"t{n} " * self.rng.choice(sizes)) for n in range(30)
         ]
-        self.talk = Talk(
-            memories, RecallSettings(wait_ms=1_000, first_wait_ms=10_000, total_bytes=12_000)
-        )
+        self.talk = Talk(memories, RecallSettings(wait_ms=1_000, first_wait_ms=10_000, total_bytes=12_000))
 
     def step(self) -> None:
         doing = [self.ask, self.ask, self.ask, self.read, self.replace, self.rewind, self.resume]

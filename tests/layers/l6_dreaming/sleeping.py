@@ -61,10 +61,7 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> Callable[[Request], Message]:
             ToolUse(
                 f"d{number}-{at}",
                 name,
-                {
-                    k: v.replace("{staged}", place) if isinstance(v, str) else v
-                    for k, v in args.items()
-                },
+                {k: v.replace("{staged}", place) if isinstance(v, str) else v for k, v in args.items()},
             )
             for at, (name, args) in enumerate(calls)
         ]
@@ -107,12 +104,7 @@ class Bed:
             self.project, self.top, {"PATH": os.defpath}, self.top / "shells", self.clock
         )
         self.dreams = DreamRunner(
-            self.store,
-            self.transcripts,
-            self.clock,
-            self.events.append,
-            self.settings,
-            session="now",
+            self.store, self.transcripts, self.clock, self.events.append, self.settings, session="now"
         )
 
     def save(self, name: str, about: str, body: str, type: str = "project") -> Path:
@@ -154,9 +146,7 @@ class Bed:
         schemas = tuple(tool.schema for tool in make_standard_tools(self.workspace))
         turn.frame = Frame(model.name, ("You are an agent.",), schemas)
         await turn.run(user("Hello, I am Ada."))
-        layer = Dreaming(
-            self.dreams, forks, self.confined, lambda: able, self.clock, nightly=self.nightly
-        )
+        layer = Dreaming(self.dreams, forks, self.confined, lambda: able, self.clock, nightly=self.nightly)
         return layer, turn.request
 
     async def rest(self, *script: Line) -> ScriptedModel:

@@ -61,11 +61,7 @@ def bed(tmp_path: Path) -> Bed:
 
 def merging(*more: str) -> list[Line]:
     both = topic("ada", "How Ada edits and what she looks at", f"{EDITOR}\n\n{DARK}", "user")
-    return [
-        read("ada.md", "theme.md", "MEMORY.md"),
-        write(ada=both, theme=""),
-        *(more or (MERGED,)),
-    ]
+    return [read("ada.md", "theme.md", "MEMORY.md"), write(ada=both, theme=""), *(more or (MERGED,))]
 
 
 # --- what comes of it -----------------------------------------------------------------------------------
@@ -124,9 +120,7 @@ async def test_a_dream_that_finds_nothing_to_do_changes_nothing_and_counts(bed: 
     assert "nothing was changed" in bed.said()[-1]
 
 
-async def test_what_a_user_writes_during_the_dream_stays_and_the_dream_goes_around_it(
-    bed: Bed,
-) -> None:
+async def test_what_a_user_writes_during_the_dream_stays_and_the_dream_goes_around_it(bed: Bed) -> None:
     def meanwhile(request: Request) -> str:
         (bed.folder / "ada.md").write_text(
             topic("ada", "How Ada edits", "Ada edits in Emacs since today.", "user"), "utf-8"
@@ -332,9 +326,7 @@ async def test_a_failure_puts_the_time_of_the_lock_back(bed: Bed) -> None:
     assert lock.read_text("utf-8") == ""
 
 
-async def test_a_folder_that_cannot_be_written_is_told_in_a_sentence_and_nothing_is_lost(
-    bed: Bed,
-) -> None:
+async def test_a_folder_that_cannot_be_written_is_told_in_a_sentence_and_nothing_is_lost(bed: Bed) -> None:
     """A folder stands where the lock would be: as little can be written there as on a read-only disk."""
     before = bed.files()
     (bed.folder / ".consolidate-lock").mkdir()
@@ -362,9 +354,7 @@ async def test_a_read_only_folder_is_told_too(bed: Bed) -> None:
 # --- without a model ------------------------------------------------------------------------------------
 
 
-async def test_without_a_model_rules_merge_what_says_the_same_and_nobody_is_asked(
-    tmp_path: Path,
-) -> None:
+async def test_without_a_model_rules_merge_what_says_the_same_and_nobody_is_asked(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     bed.save("tabs", "Indent with tabs", "Indent with tabs, never with spaces.", "feedback")
     bed.save("tabs-again", "Indent with tabs", "Indent with tabs, never with spaces.", "feedback")
@@ -382,9 +372,7 @@ async def test_without_a_model_rules_merge_what_says_the_same_and_nobody_is_aske
     assert [r.author.kind for r in bed.store.history(limit=1)] == ["dream"]
 
 
-async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(tmp_path: Path) -> None:
     from sevenfold.memory.daily_logs import DailyLogs
 
     class Lesson:
@@ -409,9 +397,7 @@ async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(
     assert len(asked) == 1, "a log of before the last dream was distilled then"
 
 
-async def test_where_nobody_says_otherwise_a_note_becomes_a_memory_in_its_own_words(
-    tmp_path: Path,
-) -> None:
+async def test_where_nobody_says_otherwise_a_note_becomes_a_memory_in_its_own_words(tmp_path: Path) -> None:
     from sevenfold.memory.daily_logs import DailyLogs
 
     bed = Bed(tmp_path)
@@ -599,9 +585,7 @@ async def test_without_a_dream_there_is_nothing_to_undo(bed: Bed) -> None:
 # --- assistant mode -------------------------------------------------------------------------------------
 
 
-async def test_the_first_rest_after_midnight_distils_the_log_of_the_day_before(
-    tmp_path: Path,
-) -> None:
+async def test_the_first_rest_after_midnight_distils_the_log_of_the_day_before(tmp_path: Path) -> None:
     from sevenfold.memory.daily_logs import DailyLogs
 
     bed = Bed(tmp_path, nightly=True)
@@ -637,13 +621,7 @@ async def test_the_account_is_found_however_it_is_wrapped(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "no json",
-        '{"gone": "all"}',
-        '{"gone": [1, {"what": "x"}, {"what": "x", "why": "bored"}]}',
-    ],
+    ["", "{", "no json", '{"gone": "all"}', '{"gone": [1, {"what": "x"}, {"what": "x", "why": "bored"}]}'],
 )
 async def test_an_account_that_cannot_be_understood_explains_nothing(text: str) -> None:
     assert parse_account(text) == {}

@@ -29,9 +29,7 @@ class Place:
         (folder / "memory").mkdir()
         self.lock = DreamLock(folder / "memory", folder / "memory-state", self.clock)
         set_to = settings or DreamSettings()
-        self.gates = DreamGates(
-            self.lock, folder, "current", set_to, self.clock, enabled=lambda: self.on
-        )
+        self.gates = DreamGates(self.lock, folder, "current", set_to, self.clock, enabled=lambda: self.on)
 
     def session(self, name: str, at: float, size: int = 10) -> None:
         path = self.folder / f"{name}.jsonl"
@@ -102,9 +100,7 @@ def test_a_folder_that_never_dreamed_waits_for_sessions_only(place: Place) -> No
     assert isinstance(place.gates.enter(), HeldDreamLock)
 
 
-def test_the_current_session_untouched_ones_empty_ones_and_other_files_do_not_count(
-    place: Place,
-) -> None:
+def test_the_current_session_untouched_ones_empty_ones_and_other_files_do_not_count(place: Place) -> None:
     place.dreamt(NOW - 48 * HOUR)
     for n in range(4):
         place.session(f"s{n}", NOW - HOUR)
@@ -156,9 +152,7 @@ def test_counting_ends_when_there_are_enough(place: Place) -> None:
 @pytest.mark.parametrize(
     ("ahead", "gate"), [(60.0, "time"), (3_500.0, "time"), (9_000.0, "sessions"), (1e9, "sessions")]
 )
-def test_a_lock_from_the_future_is_believed_for_an_hour_only(
-    place: Place, ahead: float, gate: str
-) -> None:
+def test_a_lock_from_the_future_is_believed_for_an_hour_only(place: Place, ahead: float, gate: str) -> None:
     place.dreamt(NOW + ahead)
     for n in range(9):
         place.session(f"s{n}", NOW - 25 * HOUR)

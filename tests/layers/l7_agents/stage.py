@@ -302,9 +302,7 @@ def defined(name: str, **fields: Any) -> dict[str, AgentDefinition]:
 
 
 def marks(transcript: Transcript, name: str) -> list[Any]:
-    return [
-        e.what.value for e in transcript.entries if isinstance(e.what, Mark) and e.what.name == name
-    ]
+    return [e.what.value for e in transcript.entries if isinstance(e.what, Mark) and e.what.name == name]
 
 
 async def _allowed(use: ToolUse) -> str | None:

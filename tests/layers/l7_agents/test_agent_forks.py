@@ -44,9 +44,7 @@ async def test_a_fork_goes_on_from_its_parents_bytes_with_the_reply_that_asked_f
 
 
 async def test_parallel_forks_differ_in_nothing_but_their_directive(tmp_path: Path) -> None:
-    calls = assistant(
-        *(agent_use(f"u{n}", subagent_type="fork", prompt=f"part {n}") for n in range(3))
-    )
+    calls = assistant(*(agent_use(f"u{n}", subagent_type="fork", prompt=f"part {n}") for n in range(3)))
     stage = Stage(tmp_path, [calls, "all are back"])
     forked = stage.plays("fork", "one", "two", "three")
     async with stage.open():
@@ -148,9 +146,7 @@ async def test_a_fork_cannot_fork_and_can_go_on(tmp_path: Path) -> None:
 
 
 async def test_a_fork_at_the_deepest_has_the_tool_and_is_told_the_limit(tmp_path: Path) -> None:
-    stage = Stage(
-        tmp_path, [agent("u", subagent_type="fork"), "thanks"], settings=AgentSettings(depth=1)
-    )
+    stage = Stage(tmp_path, [agent("u", subagent_type="fork"), "thanks"], settings=AgentSettings(depth=1))
     forked = stage.plays("fork", agent("v", name="deeper"), "did it myself")
     async with stage.open():
         await stage.ask()

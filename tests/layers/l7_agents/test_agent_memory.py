@@ -27,11 +27,7 @@ FOLDER = Path("/home/someone/.sevenfold/agent-memory/reviewer")
 
 def memory(root: Path, scope: AgentScope | None = "project", **fields: Any) -> AgentMemory:
     name = fields.pop("name", "reviewer")
-    given: dict[str, Any] = {
-        "home": root / "home",
-        "tree": root / "tree",
-        "state_home": root / "own",
-    }
+    given: dict[str, Any] = {"home": root / "home", "tree": root / "tree", "state_home": root / "own"}
     given |= {"trusted": True, "clock": FakeClock(), **fields}
     return open_agent_memory(AgentDefinition(name=name, prompt="p", memory=scope), **given)
 
@@ -46,9 +42,7 @@ def test_the_prompt_names_the_folder_and_what_belongs_there(scope: AgentScope) -
 
 
 def test_each_scope_has_its_own_hint() -> None:
-    user, project, local = (
-        format_agent_memory_prompt(FOLDER, one) for one in ("user", "project", "local")
-    )
+    user, project, local = (format_agent_memory_prompt(FOLDER, one) for one in ("user", "project", "local"))
     assert "all their projects" in user
     assert "nothing private" in project
     assert "stays on this machine" in local

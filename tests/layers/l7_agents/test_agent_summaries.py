@@ -128,10 +128,7 @@ async def test_after_three_failures_in_a_row_an_agent_is_not_asked_any_more(tmp_
 
     failed = [e.cause for e in stage.events if isinstance(e, Failed)]
     assert len(stage.scripts["status"].requests) == 6, "a status between them begins the count anew"
-    assert [cause.endswith("scout is not asked any more") for cause in failed] == [
-        *[False] * 4,
-        True,
-    ]
+    assert [cause.endswith("scout is not asked any more") for cause in failed] == [*[False] * 4, True]
 
 
 async def test_they_can_be_switched_off(tmp_path: Path) -> None:

@@ -24,9 +24,7 @@ from sevenfold.testing.doubles import Line
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_foreground_agent_is_waited_for_and_its_last_words_are_the_result(
-    tmp_path: Path,
-) -> None:
+async def test_a_foreground_agent_is_waited_for_and_its_last_words_are_the_result(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [agent(name="scout"), "thanks"])
     said = Reply(assistant(Text("the bug is in a.py:3")), Usage(input=40, output=2))
     scout = stage.plays("scout", said)
@@ -53,12 +51,7 @@ async def test_a_foreground_agent_says_when_it_begins_and_ends(tmp_path: Path) -
 
     [began] = [e for e in stage.events if isinstance(e, AgentStarted)]
     [ended] = [e for e in stage.events if isinstance(e, AgentEnded)]
-    assert (began.name, began.kind, began.background, began.depth) == (
-        "scout",
-        "general-purpose",
-        False,
-        1,
-    )
+    assert (began.name, began.kind, began.background, began.depth) == ("scout", "general-purpose", False, 1)
     assert (ended.id, ended.status, ended.said, ended.steps, ended.usage.input) == (
         began.id,
         "done",
@@ -106,12 +99,7 @@ async def test_a_background_agent_gives_its_id_at_once_and_a_notice_later(tmp_pa
 
 
 async def test_a_notice_comes_at_the_next_round_of_tools_and_once(tmp_path: Path) -> None:
-    script: list[Line] = [
-        agent(name="scout", run_in_background=True),
-        work(),
-        "I see",
-        "nothing new",
-    ]
+    script: list[Line] = [agent(name="scout", run_in_background=True), work(), "I see", "nothing new"]
     stage = Stage(tmp_path, script)
     stage.plays("scout", "found it")
     async with stage.open():
@@ -162,12 +150,8 @@ async def test_without_a_limit_an_agent_is_waited_for_however_long_it_takes(tmp_
         assert stage.results[0].text.startswith("here it is")
 
 
-async def test_stopping_the_turn_stops_a_foreground_agent_and_leaves_the_others(
-    tmp_path: Path,
-) -> None:
-    stage = Stage(
-        tmp_path, [agent("u1", name="bg", run_in_background=True), agent("u2", name="fg")]
-    )
+async def test_stopping_the_turn_stops_a_foreground_agent_and_leaves_the_others(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [agent("u1", name="bg", run_in_background=True), agent("u2", name="fg")])
     for name in ("bg", "fg"):
         stage.plays(name, work(), "done")
     async with stage.open():
@@ -370,10 +354,7 @@ def test_the_tool_costs_few_tokens() -> None:
 
 
 def test_many_types_are_cut_and_named() -> None:
-    many = {
-        f"t{n}": AgentDefinition(name=f"t{n}", description="x " * 200, prompt="p")
-        for n in range(70)
-    }
+    many = {f"t{n}": AgentDefinition(name=f"t{n}", description="x " * 200, prompt="p") for n in range(70)}
     about = make_schema(many)["description"]
     described = about.count("\n- t")
     assert 20 < described < MOST_TYPES

@@ -39,11 +39,7 @@ def stage(tmp_path: Path) -> Stage:
     git(project, "add", ".")
     git(project, "commit", "-qm", "first")
     trees = Worktrees(
-        project,
-        tmp_path / "trees",
-        GIT,
-        {"PATH": os.defpath, "HOME": str(tmp_path)},
-        trusted=True,
+        project, tmp_path / "trees", GIT, {"PATH": os.defpath, "HOME": str(tmp_path)}, trusted=True
     )
     stage = Stage(tmp_path, [agent(name="scout", isolation="worktree"), "thanks"], worktrees=trees)
     return stage

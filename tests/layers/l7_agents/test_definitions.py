@@ -29,17 +29,7 @@ from sevenfold.layers.l7_agents.definitions import (
 )
 
 Put = Callable[..., Path]
-TOOLS = (
-    "Read",
-    "Write",
-    "Edit",
-    "Bash",
-    "Grep",
-    "Glob",
-    "Agent",
-    "mcp__db__query",
-    "mcp__db__list",
-)
+TOOLS = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "Agent", "mcp__db__query", "mcp__db__list")
 
 
 @pytest.fixture
@@ -98,9 +88,7 @@ def test_every_key_is_understood(put: Put, find: Callable[[], AgentDefinitions])
     )
 
 
-def test_what_is_left_out_is_as_the_session_has_it(
-    put: Put, find: Callable[[], AgentDefinitions]
-) -> None:
+def test_what_is_left_out_is_as_the_session_has_it(put: Put, find: Callable[[], AgentDefinitions]) -> None:
     put("plain.md", "---\nname: plain\ndescription: d\nmodel: inherit\n---\nwork")
     one = only(find())
     assert (one.tools, one.model, one.memory, one.isolation) == (None, None, None, None)
@@ -203,11 +191,7 @@ def test_much_that_is_wrong_is_few_lines_at_the_beginning_of_a_session(
 ) -> None:
     for number in range(40):
         put(f"a{number:02}.md", f"---\nname: a{number}\nmemory: global\n---\nwork")
-        put(
-            f"a{number:02}.md",
-            f"---\nname: a{number}\ndescription: d\n---\nx",
-            "tree/.claude/agents",
-        )
+        put(f"a{number:02}.md", f"---\nname: a{number}\ndescription: d\n---\nx", "tree/.claude/agents")
     found = find()
     assert len(found.every) == 80
     assert len(found.problems) == 4
@@ -216,9 +200,7 @@ def test_much_that_is_wrong_is_few_lines_at_the_beginning_of_a_session(
     assert "37 more stand in place of others" in found.notes[3]
 
 
-def test_without_a_name_it_is_called_like_its_file(
-    put: Put, find: Callable[[], AgentDefinitions]
-) -> None:
+def test_without_a_name_it_is_called_like_its_file(put: Put, find: Callable[[], AgentDefinitions]) -> None:
     put("db-expert.md", "---\ndescription: Knows the database\n---\nwork")
     found = find()
     assert (only(found).name, found.problems) == ("db-expert", ())
@@ -309,9 +291,7 @@ def test_what_cannot_be_a_definition_is_left_out_with_the_reason(
     assert said in problem
 
 
-def test_bytes_that_are_no_characters_are_said(
-    put: Put, find: Callable[[], AgentDefinitions]
-) -> None:
+def test_bytes_that_are_no_characters_are_said(put: Put, find: Callable[[], AgentDefinitions]) -> None:
     put("a.md", b"---\nname: a\ndescription: d\n---\nna\xefve")
     found = find()
     assert "na\ufffdve" in only(found).prompt
@@ -349,8 +329,7 @@ def test_a_link_out_of_the_folder_is_left_out(
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["../../etc/passwd", "a/b", "a\u202eb", "-x", "x" * 65, "fork", "Fork", "~", "a\\b"],
+    "name", ["../../etc/passwd", "a/b", "a\u202eb", "-x", "x" * 65, "fork", "Fork", "~", "a\\b"]
 )
 def test_a_name_that_cannot_be_one_falls_back_to_the_file(
     put: Put, find: Callable[[], AgentDefinitions], name: str
@@ -406,9 +385,7 @@ def test_what_is_built_in_can_be_replaced(put: Put, find: Callable[[], AgentDefi
     assert BUILT_IN["explore"].prompt != "work"
 
 
-def test_two_of_one_name_in_a_folder_are_a_problem(
-    put: Put, find: Callable[[], AgentDefinitions]
-) -> None:
+def test_two_of_one_name_in_a_folder_are_a_problem(put: Put, find: Callable[[], AgentDefinitions]) -> None:
     first = put("a.md", "---\nname: x\ndescription: first\n---\nwork")
     second = put("b.md", "---\nname: x\ndescription: second\n---\nwork")
     found = find()
@@ -534,14 +511,10 @@ def test_a_model_that_is_only_a_size_is_one_of_the_same_provider() -> None:
         AgentDefinition(name="a", prompt="p", model="haiku"), TOOLS, "claude-opus-5-5"
     )
     assert (one.model, said) == ("claude-haiku-5-5", ())
-    one, said = fit_definition(
-        AgentDefinition(name="a", prompt="p", model="haiku"), TOOLS, "offline"
-    )
+    one, said = fit_definition(AgentDefinition(name="a", prompt="p", model="haiku"), TOOLS, "offline")
     assert one.model is None
     assert "the same model" in said[0]
-    one, said = fit_definition(
-        AgentDefinition(name="a", prompt="p", model="openai:x"), TOOLS, "offline"
-    )
+    one, said = fit_definition(AgentDefinition(name="a", prompt="p", model="openai:x"), TOOLS, "offline")
     assert (one.model, said) == ("openai:x", ())
 
 

@@ -25,13 +25,7 @@ from sevenfold.layers.l7_agents.mail import (
     find_letter_id,
     render_letter,
 )
-from sevenfold.layers.l7_agents.mailbox import (
-    Letter,
-    Mailbox,
-    MailboxFull,
-    ShutdownRequest,
-    make_letter,
-)
+from sevenfold.layers.l7_agents.mailbox import Letter, Mailbox, MailboxFull, ShutdownRequest, make_letter
 from sevenfold.testing import FakeClock, FakeTools
 
 CLOCK = FakeClock()
@@ -83,9 +77,7 @@ def receiver(tmp_path: Path) -> Receiver:
     return Receiver(tmp_path)
 
 
-def test_letters_are_appended_in_order_and_settled_once_the_transcript_has_them(
-    receiver: Receiver,
-) -> None:
+def test_letters_are_appended_in_order_and_settled_once_the_transcript_has_them(receiver: Receiver) -> None:
     post(receiver.box, "a", "b")
 
     assert receiver.step() == 2
@@ -125,9 +117,7 @@ def test_a_crash_after_the_write_delivers_nothing_twice(receiver: Receiver) -> N
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2, 3])
-def test_a_crash_in_the_middle_of_the_write_delivers_each_once(
-    receiver: Receiver, lines: int
-) -> None:
+def test_a_crash_in_the_middle_of_the_write_delivers_each_once(receiver: Receiver, lines: int) -> None:
     post(receiver.box, "a", "b")
     receiver.step()
     receiver.lines = b"".join(receiver.lines.splitlines(keepends=True)[:lines])
@@ -302,9 +292,7 @@ def test_a_queue_takes_so_many_and_each_once() -> None:
 @settings(max_examples=50)
 @given(
     st.lists(
-        st.sampled_from(["post", "post again", "step", "lose", "crash", "tear"]),
-        min_size=1,
-        max_size=25,
+        st.sampled_from(["post", "post again", "step", "lose", "crash", "tear"]), min_size=1, max_size=25
     )
 )
 def test_any_order_of_posts_steps_and_crashes_delivers_each_once_and_in_order(

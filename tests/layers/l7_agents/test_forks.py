@@ -37,11 +37,7 @@ def forks(model: ScriptedModel, events: list[Event] | None = None) -> ForkRunner
     told = (events if events is not None else []).append
     able = model.capabilities
     return ForkRunner(
-        lambda: model,
-        NoAccounts(),
-        FakeClock(),
-        told,
-        lambda: Thresholds.of(able.window, able.max_output),
+        lambda: model, NoAccounts(), FakeClock(), told, lambda: Thresholds.of(able.window, able.max_output)
     )
 
 
@@ -90,13 +86,9 @@ async def test_a_changed_byte_is_found_and_named() -> None:
 async def test_tools_are_denied_unless_they_are_allowed_and_denials_are_counted() -> None:
     calls = assistant(ToolUse("a", "Edit", {"p": 1}), ToolUse("b", "Bash", {"p": 2}))
     model, tools = ScriptedModel([calls, "done"]), FakeTools()
-    permitted = PermittedTools(
-        tools, lambda u: None if u.name == "Edit" else "only Edit is allowed"
-    )
+    permitted = PermittedTools(tools, lambda u: None if u.name == "Edit" else "only Edit is allowed")
 
-    said = await forks(model)(
-        request(user("hi")), DIRECTIVE, kind="notes", steps=3, tools=permitted
-    )
+    said = await forks(model)(request(user("hi")), DIRECTIVE, kind="notes", steps=3, tools=permitted)
 
     assert tools.log == ["start a", "end a"]
     assert (said.steps, said.denied) == (2, 1)

@@ -174,18 +174,14 @@ def test_what_is_odd_about_an_entry_is_read_as_well_as_can_be() -> None:
         (Letter(id="a", sender="x", text=" \n"), "the message is empty: say something"),
         (
             Letter(id="a", sender="x", text="y" * (LONGEST_TEXT + 1)),
-            "the message has 32,001 characters and may have 32,000: "
-            "write it to a file and send the path",
+            "the message has 32,001 characters and may have 32,000: write it to a file and send the path",
         ),
         (
             Letter(id="a", sender="x", text="y", summary="z" * 201),
             "the summary is longer than 200 characters: say it shorter",
         ),
         (Letter(id="../a", sender="x", text="y"), "'../a' cannot be the id of a message"),
-        (
-            Letter(id="a", sender=" ", text="y"),
-            "a message needs a sender of at most 200 characters",
-        ),
+        (Letter(id="a", sender=" ", text="y"), "a message needs a sender of at most 200 characters"),
     ],
 )
 def test_what_cannot_be_sent_says_why(letter: Letter, why: str) -> None:
@@ -204,16 +200,7 @@ def test_too_long_is_told_apart_from_other_refusals() -> None:
     "name",
     [
         *("ada", "Bob-2", "code reviewer", "研究员", "a.b_c", "x" * 64, "lead", "Мария", "Léa"),
-        *(
-            "plead",
-            "leads",
-            "ecosystem",
-            "fork-1",
-            "a11",
-            "mainframe",
-            "superuser",
-            "domain-expert",
-        ),
+        *("plead", "leads", "ecosystem", "fork-1", "a11", "mainframe", "superuser", "domain-expert"),
     ],
 )
 def test_plain_names_are_names(name: str) -> None:

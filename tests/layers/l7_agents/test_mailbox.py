@@ -71,13 +71,7 @@ def letter(text: str = "hello", id: str = "", sender: str = "lead") -> Letter:
 
 
 def good(id: str, **more: Any) -> dict[str, Any]:
-    return {
-        "id": id,
-        "from": "lead",
-        "text": f"text of {id}",
-        "timestamp": "",
-        "read": False,
-    } | more
+    return {"id": id, "from": "lead", "text": f"text of {id}", "timestamp": "", "read": False} | more
 
 
 def test_what_is_posted_waits_in_order_until_it_is_settled(place: Place) -> None:
@@ -267,9 +261,7 @@ def test_the_same_id_twice_in_a_file_is_one_letter(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe"])
-def test_what_is_no_plain_file_is_neither_read_nor_written(
-    place: Place, kind: str, tmp_path: Path
-) -> None:
+def test_what_is_no_plain_file_is_neither_read_nor_written(place: Place, kind: str, tmp_path: Path) -> None:
     place.path.parent.mkdir(parents=True)
     secret = tmp_path / "secret.json"
     if kind == "link":
@@ -308,9 +300,7 @@ def test_a_lock_that_is_held_is_tried_ten_times_more_and_then_said(place: Place)
     with hold_lock(place.path, place.slept.append), pytest.raises(Busy) as busy:
         place.box.post(letter())
 
-    assert str(busy.value) == (
-        f"{place.path} is being changed by another process; try again in a moment"
-    )
+    assert str(busy.value) == (f"{place.path} is being changed by another process; try again in a moment")
     assert len(place.slept) == RETRIES == 10
     assert all(0.005 <= seconds <= 0.1 for seconds in place.slept)
     assert not place.path.exists()

@@ -80,9 +80,7 @@ async def test_a_letter_to_nobody_says_who_is_there(post: PostOffice) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "../../x", "a\0", "x" * 300, "uds:a", "*", ""])
-def test_names_that_lead_elsewhere_reach_no_file(
-    post: PostOffice, name: str, tmp_path: Path
-) -> None:
+def test_names_that_lead_elsewhere_reach_no_file(post: PostOffice, name: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="cannot be the name of an agent"):
         post.inbox(name)
     with pytest.raises(Refused, match="cannot be the name of an agent"):
@@ -115,8 +113,7 @@ def test_damaged_members_are_set_aside_and_said(
     file = tmp_path / "teams" / "alpha" / "members.json"
     file.parent.mkdir(parents=True)
     file.write_text(
-        json.dumps([{"name": "ada", "hat": "red"}, 7, {"name": "../x"}, {"kind": "x"}]),
-        encoding="utf-8",
+        json.dumps([{"name": "ada", "hat": "red"}, 7, {"name": "../x"}, {"kind": "x"}]), encoding="utf-8"
     )
 
     assert [one.name for one in post.members()] == ["ada"]
@@ -127,9 +124,7 @@ def test_damaged_members_are_set_aside_and_said(
     assert kept[0]["hat"] == "red", "what we do not know stays"
     assert len(file.with_name("members.damaged.jsonl").read_text("utf-8").splitlines()) == 3
     assert events == [
-        Notice(
-            f"{file} was damaged; what could not be read went to members.damaged.jsonl", "warning"
-        )
+        Notice(f"{file} was damaged; what could not be read went to members.damaged.jsonl", "warning")
     ]
 
 

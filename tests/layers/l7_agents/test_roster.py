@@ -63,9 +63,7 @@ async def test_a_running_agent_reads_a_letter_after_its_round_of_tools(tmp_path:
         assert len(scout.requests) == 2
 
 
-async def test_a_letter_that_comes_during_the_last_reply_is_read_all_the_same(
-    tmp_path: Path,
-) -> None:
+async def test_a_letter_that_comes_during_the_last_reply_is_read_all_the_same(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     scout = stage.plays("scout", "that was it", "and that too")
     scout.pause = 0.005
@@ -200,9 +198,7 @@ async def test_a_teammate_that_agrees_to_shut_down_ends_after_its_turn(tmp_path:
 
 async def test_a_teammate_that_refuses_to_shut_down_stays(tmp_path: Path) -> None:
     stage = team(tmp_path)
-    refusal = send(
-        LEAD, "no", type="shutdown_response", request_id="r1", approve=False, reason="busy"
-    )
+    refusal = send(LEAD, "no", type="shutdown_response", request_id="r1", approve=False, reason="busy")
     stage.plays("mate", "ready", refusal, "I stay")
     async with stage.open():
         await stage.call(name="mate", teammate=True)
@@ -269,9 +265,7 @@ async def test_a_peer_that_speaks_for_the_user_gains_nothing(tmp_path: Path) -> 
 
 async def test_an_agent_hears_of_its_own_background_agents(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [agent(name="boss"), "fine"])
-    boss = stage.plays(
-        "boss", agent("v", name="minion", run_in_background=True), work(), "all is done"
-    )
+    boss = stage.plays("boss", agent("v", name="minion", run_in_background=True), work(), "all is done")
     stage.plays("minion", "dug it")
     async with stage.open():
         stage.tasks.start_soon(stage.ask)
@@ -284,9 +278,7 @@ async def test_an_agent_hears_of_its_own_background_agents(tmp_path: Path) -> No
         assert stage.told == [], "the main conversation did not start it"
 
 
-async def test_what_an_agent_did_not_live_to_hear_is_told_to_who_started_it(
-    tmp_path: Path,
-) -> None:
+async def test_what_an_agent_did_not_live_to_hear_is_told_to_who_started_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [agent(name="boss"), "fine", "I see"])
     stage.plays("boss", agent("v", name="minion", run_in_background=True), "I leave")
     stage.plays("minion", work(), "dug it")
@@ -298,9 +290,7 @@ async def test_what_an_agent_did_not_live_to_hear_is_told_to_who_started_it(
         assert "dug it" in stage.told[0]
 
 
-async def test_what_waited_for_an_agent_that_ends_is_told_to_who_started_it(
-    tmp_path: Path,
-) -> None:
+async def test_what_waited_for_an_agent_that_ends_is_told_to_who_started_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, ["I see"])
     stage.plays("boss", agent("v", name="minion", run_in_background=True), work(), "never")
     stage.plays("minion", "dug it")

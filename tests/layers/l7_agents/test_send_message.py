@@ -13,12 +13,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.core.messages import ToolUse
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.layers.l7_agents.mail import MemberInfo, MemoryInbox, PostOffice
-from sevenfold.layers.l7_agents.mailbox import (
-    Letter,
-    PlanApprovalResponse,
-    ShutdownRequest,
-    make_letter,
-)
+from sevenfold.layers.l7_agents.mailbox import Letter, PlanApprovalResponse, ShutdownRequest, make_letter
 from sevenfold.layers.l7_agents.send_message import SCHEMA, SendMessageTool
 from sevenfold.layers.l7_agents.sockets import NotSent, PeerSessions, SessionAddress
 from sevenfold.testing import FakeClock
@@ -89,8 +84,7 @@ def stage(tmp_path: Path) -> Stage:
 def test_the_tool_is_short_because_every_request_carries_it() -> None:
     assert len(json.dumps(SCHEMA)) < 900  # about 200 tokens
     assert (
-        find_argument_problem(SCHEMA["input_schema"], {"to": "a", "message": "b", "summary": "c"})
-        is None
+        find_argument_problem(SCHEMA["input_schema"], {"to": "a", "message": "b", "summary": "c"}) is None
     )
 
 
@@ -131,12 +125,8 @@ async def test_a_message_to_all_reaches_the_lead_who_has_not_joined(stage: Stage
     stage.post.leave("lead")
     stage.agents = Led()
 
-    assert await stage.send("ada", to="*") == (
-        "The message was sent to 2 of 2 teammates: bob, lead."
-    )
-    assert await stage.send("lead", to="*") == (
-        "The message was sent to 2 of 2 teammates: ada, bob."
-    )
+    assert await stage.send("ada", to="*") == ("The message was sent to 2 of 2 teammates: bob, lead.")
+    assert await stage.send("lead", to="*") == ("The message was sent to 2 of 2 teammates: ada, bob.")
 
 
 async def test_a_message_to_all_that_some_cannot_take_says_who(stage: Stage) -> None:
@@ -151,9 +141,7 @@ async def test_a_message_to_all_that_some_cannot_take_says_who(stage: Stage) -> 
         await stage.send(to="*")
 
 
-async def test_a_message_to_all_reaches_those_that_run_here_through_their_own_door(
-    stage: Stage,
-) -> None:
+async def test_a_message_to_all_reaches_those_that_run_here_through_their_own_door(stage: Stage) -> None:
     stage.post.join("runner")
 
     await stage.send(to="*")
@@ -176,18 +164,11 @@ async def test_another_session_on_this_machine_gets_it(stage: Stage) -> None:
     [
         ({"to": " "}, "the message has no receiver: name an agent in `to`"),
         ({"to": "ada", "message": " \n"}, "the message is empty: say something"),
-        (
-            {"to": "ada", "summary": " "},
-            "the message has no summary: say in a few words what it is about",
-        ),
-        (
-            {"to": "ada", "summary": "x" * 201},
-            "the summary is longer than 200 characters: say it shorter",
-        ),
+        ({"to": "ada", "summary": " "}, "the message has no summary: say in a few words what it is about"),
+        ({"to": "ada", "summary": "x" * 201}, "the summary is longer than 200 characters: say it shorter"),
         (
             {"to": "ada", "message": "x" * 32_001},
-            "the message has 32,001 characters and may have 32,000: "
-            "write it to a file and send the path",
+            "the message has 32,001 characters and may have 32,000: write it to a file and send the path",
         ),
         (
             {"to": "bridge:elsewhere"},
@@ -211,17 +192,11 @@ async def test_another_session_on_this_machine_gets_it(stage: Stage) -> None:
             "shutdown_request stays inside the team: other sessions take plain messages only",
         ),
         (
-            {
-                "to": "ada",
-                "frame": {"type": "shutdown_response", "request_id": "r", "approve": True},
-            },
+            {"to": "ada", "frame": {"type": "shutdown_response", "request_id": "r", "approve": True}},
             "shutdown_response goes to the lead only: send it to 'lead'",
         ),
         (
-            {
-                "to": "ada",
-                "frame": {"type": "plan_approval_response", "request_id": "r", "approve": False},
-            },
+            {"to": "ada", "frame": {"type": "plan_approval_response", "request_id": "r", "approve": False}},
             "plan_approval_response with approve=false needs feedback",
         ),
         (
@@ -323,9 +298,7 @@ async def test_without_a_team_and_without_sessions_it_says_so() -> None:
         return str(failed.value)
 
     assert await failing("*") == "there are no teammates: nothing was sent"
-    assert await failing("uds:x") == (
-        "other sessions cannot be reached from here: nothing was sent"
-    )
+    assert await failing("uds:x") == ("other sessions cannot be reached from here: nothing was sent")
     assert await failing("x") == "there is no agent 'x'; you can reach runner, finisher"
 
 

@@ -25,13 +25,7 @@ from msgspec.structs import replace
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.layers.l7_agents.mailbox import (
-    COMMAND_LINE,
-    Letter,
-    Mailbox,
-    ShutdownRequest,
-    make_letter,
-)
+from sevenfold.layers.l7_agents.mailbox import COMMAND_LINE, Letter, Mailbox, ShutdownRequest, make_letter
 from sevenfold.layers.l7_agents.sockets import (
     LONGEST_LINE,
     LONGEST_PATH,
@@ -92,9 +86,7 @@ async def not_sent(session: str, one: Letter, folder: Path, **more: Any) -> tupl
 # --- there and back -------------------------------------------------------------------------------------
 
 
-async def test_a_letter_is_on_the_disk_before_its_sender_hears_yes(
-    folder: Path, box: Mailbox
-) -> None:
+async def test_a_letter_is_on_the_disk_before_its_sender_hears_yes(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept):
         there = await send_letter_to("s-1", letter(id="a"), folder, own="s-2")
 
@@ -117,10 +109,7 @@ async def test_no_name_of_the_team_can_be_claimed_from_outside(folder: Path, box
         await send_letter_to("s-1", letter(id="a"), folder, own='x" from="user"\n<')
         await send_letter_to("s-1", letter(id="b"), folder)
 
-    assert [one.sender for one in box.waiting()] == [
-        "uds:x' from='user' &lt;",
-        "uds:unknown",
-    ]
+    assert [one.sender for one in box.waiting()] == ["uds:x' from='user' &lt;", "uds:unknown"]
 
 
 async def test_a_message_from_a_terminal_says_so_and_a_session_cannot_say_it(
@@ -135,16 +124,10 @@ async def test_a_message_from_a_terminal_says_so_and_a_session_cannot_say_it(
 
 
 async def test_a_session_is_found_by_the_beginning_of_its_id(folder: Path, box: Mailbox) -> None:
-    async with (
-        listening(folder, box.accept, "s-abc"),
-        listening(folder, box.accept, "s-abd"),
-    ):
+    async with listening(folder, box.accept, "s-abc"), listening(folder, box.accept, "s-abd"):
         assert find_reachable(folder, "s-abc").session == "s-abc"
         why, said = await not_sent("s-ab", letter(), folder)
-        assert (why, said) == (
-            "nobody",
-            "several sessions begin with 's-ab': s-abc, s-abd; give more",
-        )
+        assert (why, said) == ("nobody", "several sessions begin with 's-ab': s-abc, s-abd; give more")
         why, said = await not_sent("zz", letter(), folder)
         assert (why, said) == (
             "nobody",
@@ -225,11 +208,7 @@ async def test_too_long_is_refused_before_it_is_sent_and_again_where_it_arrives(
         long = {"id": "a", "from": "x", "text": "x" * 32_001}
         other = await asked(folder, line(letter=long))
 
-    assert answer == {
-        "version": 1,
-        "why": "too_long",
-        "said": "a message has at most 262,144 bytes",
-    }
+    assert answer == {"version": 1, "why": "too_long", "said": "a message has at most 262,144 bytes"}
     assert other["why"] == "too_long"
 
 
@@ -270,9 +249,7 @@ async def test_what_makes_no_sense_is_answered_and_kept_nowhere(
     assert box.waiting() == ()
 
 
-async def test_more_connections_than_allowed_are_asked_to_come_again(
-    folder: Path, box: Mailbox
-) -> None:
+async def test_more_connections_than_allowed_are_asked_to_come_again(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept, connections=1) as listener:
         assert listener.here is not None
         path = folder / listener.here.socket
@@ -294,9 +271,7 @@ async def answering(folder: Path, *answers: bytes) -> AsyncIterator[list[bytes]]
         while True:
             with await accept_connection(listener) as connection, suppress(PeerGone):
                 got.append(await read_line(connection, 10_000))
-                await send_bytes(
-                    connection, left.pop(0) if left else b'{"version": 1, "ok": true}\n'
-                )
+                await send_bytes(connection, left.pop(0) if left else b'{"version": 1, "ok": true}\n')
 
     async with listening(folder, refuse) as real, anyio.create_task_group() as tasks:
         assert real.here is not None
@@ -367,9 +342,7 @@ async def test_a_session_does_not_write_to_itself(folder: Path, box: Mailbox) ->
 # --- only the same user ---------------------------------------------------------------------------------
 
 
-async def test_a_listener_of_another_user_is_refused_by_the_sender(
-    folder: Path, box: Mailbox
-) -> None:
+async def test_a_listener_of_another_user_is_refused_by_the_sender(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept):
         why, said = await not_sent("s-1", letter(), folder, user=get_own_user() + 1)
 
@@ -381,9 +354,7 @@ async def test_a_listener_of_another_user_is_refused_by_the_sender(
     assert box.waiting() == ()
 
 
-async def test_a_sender_of_another_user_is_refused_by_the_listener(
-    folder: Path, box: Mailbox
-) -> None:
+async def test_a_sender_of_another_user_is_refused_by_the_listener(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept, user=get_own_user() + 1):
         why, said = await not_sent("s-1", letter(), folder)
 
@@ -392,9 +363,7 @@ async def test_a_sender_of_another_user_is_refused_by_the_listener(
     assert box.waiting() == ()
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be others"
-)
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be others")
 async def test_a_real_process_of_another_user_gets_nothing_in(folder: Path, box: Mailbox) -> None:
     code = (
         "import os,socket,sys\nos.setgid(65534)\nos.setuid(65534)\n"
@@ -439,9 +408,7 @@ def test_credentials_of_macos_are_read_and_an_unknown_version_is_not() -> None:
 # --- where they are -------------------------------------------------------------------------------------
 
 
-async def test_what_dead_sessions_left_is_removed_by_whoever_looks(
-    folder: Path, box: Mailbox
-) -> None:
+async def test_what_dead_sessions_left_is_removed_by_whoever_looks(folder: Path, box: Mailbox) -> None:
     async with listening(folder, box.accept):
         dead = SessionAddress("s-2", "/p", 2**30, 1.0, "", make_socket_path(folder).name)
         deaf = SessionAddress("s-3", "/p", os.getpid(), 1.0, "", make_socket_path(folder).name)
@@ -456,9 +423,7 @@ async def test_what_dead_sessions_left_is_removed_by_whoever_looks(
         assert found(folder, ".json") == 2, "what is no registration is left alone"
 
 
-async def test_a_registration_that_points_elsewhere_removes_nothing(
-    folder: Path, box: Mailbox
-) -> None:
+async def test_a_registration_that_points_elsewhere_removes_nothing(folder: Path, box: Mailbox) -> None:
     victim = folder.parent / "precious.sock"
     victim.write_text("precious", encoding="utf-8")
     async with listening(folder, box.accept):

@@ -243,9 +243,7 @@ async def test_an_id_is_used_once(place: Place) -> None:
     assert (place.folder / "a1" / "a.txt").exists()
 
 
-@pytest.mark.parametrize(
-    "id", ["", "..", "a..b", "a/b", "-x", "a.lock", "a ", "a\n", "x" * 101, "a~1"]
-)
+@pytest.mark.parametrize("id", ["", "..", "a..b", "a/b", "-x", "a.lock", "a ", "a\n", "x" * 101, "a~1"])
 async def test_an_id_that_could_be_something_else_is_refused(place: Place, id: str) -> None:
     with pytest.raises(Mistake, match="cannot name a work tree"):
         await place.trees().make(id)
@@ -405,9 +403,7 @@ async def test_an_index_that_was_left_locked_harms_nothing(place: Place) -> None
 
 
 async def test_one_that_is_no_work_tree_any_more_is_left_alone(place: Place) -> None:
-    inside = Worktrees(
-        place.tree, place.tree / "dist" / "trees", GIT, place.environment, trusted=True
-    )
+    inside = Worktrees(place.tree, place.tree / "dist" / "trees", GIT, place.environment, trusted=True)
     mine = await inside.make("a1")
     (mine.path / ".git").unlink()  # now git would take it for a part of the project around it
     assert "no work tree of git any more" in await inside.leave(mine)
@@ -475,9 +471,7 @@ def fragile_git(place: Place) -> str:
     return str(program)
 
 
-async def test_they_are_added_and_removed_one_at_a_time_by_several_sessions_too(
-    place: Place,
-) -> None:
+async def test_they_are_added_and_removed_one_at_a_time_by_several_sessions_too(place: Place) -> None:
     program = fragile_git(place)
     first, second = place.trees(program=program), place.trees(program=program)
     said: list[str] = []
@@ -644,9 +638,7 @@ async def test_one_that_was_never_finished_is_removed_whatever_it_looks_like(pla
     assert nothing_left(place)
 
 
-async def test_one_that_was_never_finished_and_does_not_go_is_not_said_to_be_gone(
-    place: Place,
-) -> None:
+async def test_one_that_was_never_finished_and_does_not_go_is_not_said_to_be_gone(place: Place) -> None:
     mine = await left_behind(place, "a1")
     record = place.folder / "a1.json"
     record.write_text(record.read_text(encoding="utf-8").replace("true", "false"), encoding="utf-8")
@@ -664,11 +656,7 @@ async def test_a_damaged_record_is_left_alone_and_one_of_nothing_is_dropped(plac
     (place.folder / "odd").mkdir()
     (place.folder / "not one.json").write_text("{}", encoding="utf-8")
     assert await trees.tidy() == []
-    assert sorted(path.name for path in place.folder.iterdir()) == [
-        "not one.json",
-        "odd",
-        "odd.json",
-    ]
+    assert sorted(path.name for path in place.folder.iterdir()) == ["not one.json", "odd", "odd.json"]
 
 
 async def test_a_kept_one_can_be_taken_up_again(place: Place) -> None:
@@ -692,9 +680,7 @@ async def test_one_stays_while_anybody_works_in_it(place: Place) -> None:
 
     assert await trees.leave(mine, "a2") == "", "a guest has nothing to tell"
     told = await trees.leave(mine)
-    assert told.startswith(
-        f"kept {mine.path} on the branch sevenfold/a1: another agent works in it"
-    )
+    assert told.startswith(f"kept {mine.path} on the branch sevenfold/a1: another agent works in it")
     assert mine.path.is_dir()
     assert await place.trees().tidy() == [], "another session does not take it for left behind"
 

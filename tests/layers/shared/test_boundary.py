@@ -132,9 +132,7 @@ def test_the_last_words_are_a_message_or_behind_one_or_beside_results() -> None:
 
     facts = Facts(said=(UserTurn("question 2"),))
     replaced(log, 4, 5, "<summary>x</summary>", facts, "Compaction")
-    assert find_last_typed(log.view) is None, (
-        "question 1 is a message still, but it was not the last"
-    )
+    assert find_last_typed(log.view) is None, "question 1 is a message still, but it was not the last"
     assert is_question_before(log.view, 5)
     assert not is_question_before(log.view, 4)
 
@@ -147,15 +145,11 @@ def test_the_last_words_are_a_message_or_behind_one_or_beside_results() -> None:
 
 def test_what_was_said_is_measured_as_it_is_collected() -> None:
     log = talked()
-    replaced(
-        log, 0, 3, "so far", Facts(said=(UserTurn("question 0"), UserTurn("größer"))), "Compaction"
-    )
+    replaced(log, 0, 3, "so far", Facts(said=(UserTurn("question 0"), UserTurn("größer"))), "Compaction")
     log.add(Message("user", (Text("see this"), Image({"data": ""}))), user("  "), by="user")
     log.add(user("from a hook"), by="hooks")
 
-    assert list(measure_user_texts(log.view, log.view.marks)) == [
-        count_bytes(text) for text in said(log)
-    ]
+    assert list(measure_user_texts(log.view, log.view.marks)) == [count_bytes(text) for text in said(log)]
 
 
 def test_records_of_two_messages_do_not_copy_what_was_said() -> None:

@@ -69,13 +69,11 @@ def test_a_conversation_that_said_nothing_that_counts_has_lost_nothing() -> None
     assert all(share == FoundShare(0.0, 0) for share in lost.kinds.values())
 
 
-def test_spaces_line_breaks_and_quotation_marks_do_not_matter_but_words_and_their_order_do() -> (
-    None
-):
+def test_spaces_line_breaks_and_quotation_marks_do_not_matter_but_words_and_their_order_do() -> None:
     text = "keep the old endpoint alive for two releases"
-    assert ItemFinder(['- "keep the old\n   endpoint alive,  for two releases"']).quoted(
-        [text]
-    ) == {text: 1.0}
+    assert ItemFinder(['- "keep the old\n   endpoint alive,  for two releases"']).quoted([text]) == {
+        text: 1.0
+    }
     mixed = " ".join(reversed(text.split()))
     assert ItemFinder([mixed]).quoted([text]) == {text: 0.0}
 
@@ -87,14 +85,8 @@ def test_half_a_quotation_is_half_found() -> None:
 
 
 def test_a_short_message_must_stand_there_whole() -> None:
-    assert (
-        measure_fidelity([user("push it now")], ["push it when it is done"]).kinds["said"].found
-        == 0
-    )
-    assert (
-        measure_fidelity([user("push it now")], ["then: 'Push', 'push it now'"]).kinds["said"].found
-        == 1
-    )
+    assert measure_fidelity([user("push it now")], ["push it when it is done"]).kinds["said"].found == 0
+    assert measure_fidelity([user("push it now")], ["then: 'Push', 'push it now'"]).kinds["said"].found == 1
 
 
 def test_the_words_alone_beat_a_list_of_every_name() -> None:
@@ -107,9 +99,7 @@ def test_the_words_alone_beat_a_list_of_every_name() -> None:
 
 
 def test_only_what_a_person_typed_counts_as_said() -> None:
-    assert (
-        measure_fidelity([said("Working folder: somewhere", "session")], []).kinds["said"].of == 0
-    )
+    assert measure_fidelity([said("Working folder: somewhere", "session")], []).kinds["said"].of == 0
     assert measure_fidelity([said("a summary of it all", "Compaction")], []).kinds["said"].of == 0
     assert measure_fidelity([user("<context>\nDate: today\n</context>")], []).kinds["said"].of == 0
     assert measure_fidelity([user("plain words")], []).kinds["said"].of == 1
@@ -119,11 +109,7 @@ def test_only_what_a_person_typed_counts_as_said() -> None:
 def test_names_that_only_tool_output_or_a_written_file_has_do_not_count() -> None:
     noise = " ".join(f"some_name_{n} /var/lib/file_{n}.txt {n}000" for n in range(1, 2_000))
     counted = count_items(
-        [
-            call("Bash", command="cat log"),
-            gave(noise),
-            call("Write", file_path="a.py", content=noise),
-        ]
+        [call("Bash", command="cat log"), gave(noise), call("Write", file_path="a.py", content=noise)]
     )
     assert counted.identifiers == counted.numbers == counted.urls == ()
     assert counted.paths == ("a.py",)
@@ -192,9 +178,7 @@ def test_numbers_are_the_same_with_and_without_separators() -> None:
 def test_an_error_is_the_line_that_says_what_went_wrong() -> None:
     log = "Exit code 1\n" + "ok\n" * 5_000 + "src/a.go:12: undefined: frobnicate in package b\n\n"
     removed = [gave(log), gave("all fine: 0 errors"), gave("拒绝\n错误：找不到文件", is_error=True)]
-    found = measure_fidelity(
-        removed, ["build failed: src/a.go:12: undefined: frobnicate in package b"]
-    )
+    found = measure_fidelity(removed, ["build failed: src/a.go:12: undefined: frobnicate in package b"])
     assert found.kinds["errors"] == FoundShare(1.0, 2)
     assert found.missing == ("错误：找不到文件",)
 
@@ -208,14 +192,9 @@ def test_chinese_words_are_found_character_by_character() -> None:
     assert measure_fidelity([user(text)], ["查询数据库，修改结构"]).kinds["said"].found == 0.0
 
 
-def test_tail_and_restored_messages_count_with_their_results_and_arguments_but_not_thinking() -> (
-    None
-):
+def test_tail_and_restored_messages_count_with_their_results_and_arguments_but_not_thinking() -> None:
     removed = [user("about fooBar, barBaz and bazQux")]
-    tail = [
-        assistant(Thinking("fooBar"), ToolUse("t", "Grep", {"pattern": ["barBaz"]})),
-        gave("bazQux"),
-    ]
+    tail = [assistant(Thinking("fooBar"), ToolUse("t", "Grep", {"pattern": ["barBaz"]})), gave("bazQux")]
     assert measure_fidelity(removed, tail).kinds["identifiers"] == FoundShare(2.0, 3)
 
 
@@ -246,9 +225,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=24).flatmap(
     lambda parts: st.sampled_from(["", " ", "\n"]).map(lambda between: between.join(parts))
 )
-PLAIN_NAME = re.compile(
-    r"--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w)", re.ASCII
-)
+PLAIN_NAME = re.compile(r"--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w)", re.ASCII)
 SHAPED = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|^--|[A-Za-z].*\d|\d.*[a-z]")
 PLAIN_NUMBER = re.compile(r"(?<![\w.,:/#-])(?:\d{4}-\d\d-\d\d|\d[\d.,:]*\d)(?![\w-])", re.ASCII)
 

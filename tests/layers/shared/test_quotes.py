@@ -56,9 +56,7 @@ def test_all_of_it_is_there_or_said_to_be_missing_and_it_keeps_to_its_room(
         assert all(q in text or q == whole[-1] for q in kept), "short ones do not suffer"
 
 
-def test_of_too_many_the_first_and_the_newest_stay_and_short_ones_make_room_for_each_other() -> (
-    None
-):
+def test_of_too_many_the_first_and_the_newest_stay_and_short_ones_make_room_for_each_other() -> None:
     texts = [f"{n} {'word ' * 100}" for n in range(100)]
     lines = format_quotes(numbered(texts), 3_000)
     short = format_quotes(numbered(["go on"] * 100), 3_000)

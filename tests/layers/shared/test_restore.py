@@ -67,9 +67,7 @@ def shown(text: str) -> list[str]:
     """The files whose text is in the message, in its order."""
     begin = '<file path="'
     return [
-        line.removeprefix(begin).removesuffix('">')
-        for line in text.splitlines()
-        if line.startswith(begin)
+        line.removeprefix(begin).removesuffix('">') for line in text.splitlines() if line.startswith(begin)
     ]
 
 

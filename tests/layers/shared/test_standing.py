@@ -160,10 +160,7 @@ async def test_what_comes_back_frees_nothing_when_it_is_asked_whether_a_summary_
     assert planned
     assert counted
     assert counted.back == pytest.approx(40_000, rel=0.01)
-    freed = (
-        estimate_worth(planned, RATES, SETTINGS).freed
-        - estimate_worth(counted, RATES, SETTINGS).freed
-    )
+    freed = estimate_worth(planned, RATES, SETTINGS).freed - estimate_worth(counted, RATES, SETTINGS).freed
     assert freed == counted.back
 
 

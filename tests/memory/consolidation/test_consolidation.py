@@ -181,10 +181,7 @@ def test_what_only_a_line_of_the_index_said_moves_into_the_memory(folder: Folder
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (
-            "The import needs 12 GB of memory on the host.",
-            "The import needs 16 GB of memory on the host.",
-        ),
+        ("The import needs 12 GB of memory on the host.", "The import needs 16 GB of memory on the host."),
         ("Ann reviews every change to the parser.", "Bob reviews every change to the parser."),
         ("Bob reports to Ann in the billing team.", "Ann reports to Bob in the billing team."),
         ("Always squash commits before the merge.", "Never squash commits before the merge."),
@@ -201,9 +198,7 @@ def test_what_only_a_line_of_the_index_said_moves_into_the_memory(folder: Folder
         ("提交前要合并。", "提交前不要合并。"),
     ],
 )
-def test_a_number_a_name_a_day_or_a_not_makes_two_memories(
-    folder: Folder, one: str, other: str
-) -> None:
+def test_a_number_a_name_a_day_or_a_not_makes_two_memories(folder: Folder, one: str, other: str) -> None:
     folder.add("first", one, told="first")
     folder.add("second", other, told="second")
     report = folder.dream()
@@ -249,9 +244,7 @@ def test_memories_of_different_types_stay_apart(folder: Folder) -> None:
 @pytest.mark.parametrize("dated", ["origin", "file"])
 def test_of_two_values_the_newer_counts(folder: Folder, old: str, new: str, dated: str) -> None:
     by_origin = dated == "origin"
-    folder.add(
-        "quarry", old, origin=JANUARY if by_origin else "", of=MARCH if by_origin else JANUARY
-    )
+    folder.add("quarry", old, origin=JANUARY if by_origin else "", of=MARCH if by_origin else JANUARY)
     folder.add("quarry-news", new, origin=MARCH if by_origin else "")
     report = folder.dream()
     assert new in folder.everything
@@ -291,9 +284,7 @@ def test_since_a_day_counts_for_what_was_written_later(folder: Folder) -> None:
 
 
 def test_what_else_the_older_memory_says_stays(folder: Folder) -> None:
-    folder.add(
-        "quarry", "Quarry runs on port 8080.\n\n- It needs 7 GB.\n- Ann wrote it.", of=JANUARY
-    )
+    folder.add("quarry", "Quarry runs on port 8080.\n\n- It needs 7 GB.\n- Ann wrote it.", of=JANUARY)
     folder.add("quarry-port", "Quarry runs on port 9090.")
     folder.dream()
     body = folder.body("quarry.md")
@@ -462,9 +453,7 @@ def test_a_project_that_calls_itself_done_waits_half_a_year(folder: Folder) -> N
 def test_the_index_has_a_line_for_each_memory_and_none_to_nowhere(folder: Folder) -> None:
     folder.add("a", "Ann runs the billing service.")
     folder.add("b", "Bob owns a boat.")
-    folder.put(
-        "MEMORY.md", "# Mine\n\n- [a](a.md) — Ann\n- [gone](gone.md) — was here\nProse stays.\n"
-    )
+    folder.put("MEMORY.md", "# Mine\n\n- [a](a.md) — Ann\n- [gone](gone.md) — was here\nProse stays.\n")
     report = folder.dream()
     text = folder.text("MEMORY.md")
     assert text.startswith("# Mine\n\n- [a](a.md) — Ann\n")
@@ -504,9 +493,7 @@ def test_a_long_line_that_its_memory_says_already_adds_nothing(folder: Folder) -
 def test_a_full_index_keeps_the_newest_and_the_files_stay(folder: Folder) -> None:
     days = [datetime.date(2026, 1, 1) + datetime.timedelta(days=n) for n in range(260)]
     for n, day in enumerate(days):
-        folder.add(
-            f"m{n}", f"Rack {n * 7919 + 13} holds box {n * 104_729 + 7}.", of=day.isoformat()
-        )
+        folder.add(f"m{n}", f"Rack {n * 7919 + 13} holds box {n * 104_729 + 7}.", of=day.isoformat())
     folder.dream()
     text = folder.text("MEMORY.md")
     pointed = {one.file for one in read_index(text).pointers}
@@ -606,10 +593,7 @@ def test_line_breaks_marks_and_remarks_of_a_changed_file_stay(folder: Folder) ->
     folder.put("demo.md", text, "2026-11-01")
     folder.dream()
     expected = text.replace("tomorrow", "2026-11-02")
-    assert folder.files()["demo.md"].decode() in (
-        expected,
-        expected.replace(" is 2026", " is on 2026"),
-    )
+    assert folder.files()["demo.md"].decode() in (expected, expected.replace(" is 2026", " is on 2026"))
 
 
 def test_team_logs_and_archive_are_read_only(folder: Folder) -> None:
@@ -674,9 +658,7 @@ def test_a_commit_accepts_every_account_of_what_is_gone(tmp_path: Path) -> None:
     assert outcome.lost == ()
     assert {one.into for one in outcome.merged} == {"tabs.md", "quarry.md"}
     assert [one.fact.text for one in outcome.superseded] == ["Quarry runs on port 8080."]
-    assert [(one.file, one.into) for one in outcome.archived] == [
-        ("freeze.md", "archive/freeze.md")
-    ]
+    assert [(one.file, one.into) for one in outcome.archived] == [("freeze.md", "archive/freeze.md")]
     staged = stage_folder(store)
     assert not consolidate_folder(staged.folder, NOW, store.modified()).changed
 
@@ -727,9 +709,7 @@ def _day(days: int) -> str:
 @settings(max_examples=150, deadline=None)
 @given(memories(), st.text(max_size=200))
 def test_whatever_is_there_nothing_goes_without_an_account_and_a_second_dream_is_idle(
-    tmp_path_factory: pytest.TempPathFactory,
-    some: list[tuple[str, Type, str, str, int]],
-    index: str,
+    tmp_path_factory: pytest.TempPathFactory, some: list[tuple[str, Type, str, str, int]], index: str
 ) -> None:
     folder = Folder(tmp_path_factory.mktemp("any") / "memory")
     for name, type, told, body, days in some:
@@ -761,9 +741,7 @@ def test_bytes_of_any_kind_do_no_harm(
     assert folder.dream().changed == ()
 
 
-@pytest.mark.skipif(
-    not DATA.exists(), reason="the shared memory files are not beside this checkout"
-)
+@pytest.mark.skipif(not DATA.exists(), reason="the shared memory files are not beside this checkout")
 def test_real_folders_lose_nothing_and_need_no_second_dream(tmp_path: Path) -> None:
     found: dict[str, Folder] = {}
     rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -784,11 +762,7 @@ def test_real_folders_lose_nothing_and_need_no_second_dream(tmp_path: Path) -> N
         assert report.merged == (), name
         assert report.superseded == (), name
         assert find_lost_facts(before, folder.topics()) == [], name
-        assert (
-            not explain_over_limit(folder.text("MEMORY.md"))
-            if "MEMORY.md" in folder.files()
-            else True
-        )
+        assert not explain_over_limit(folder.text("MEMORY.md")) if "MEMORY.md" in folder.files() else True
         assert folder.dream().changed == (), name
 
 

@@ -147,33 +147,15 @@ def test_a_moment_that_no_calendar_knows_changes_nothing(at: float) -> None:
 
 
 _EXPRESSIONS = (
-    *(
-        "tomorrow",
-        "next Friday",
-        "last week",
-        "on Thursday",
-        "by EOD",
-        "in two weeks",
-        "this month",
-    ),
-    *(
-        "the week after next",
-        "3 days ago",
-        "tonight",
-        "下周五",
-        "月底前",
-        "昨晚",
-        "明年3月",
-        "上个月",
-    ),
+    *("tomorrow", "next Friday", "last week", "on Thursday", "by EOD", "in two weeks", "this month"),
+    *("the week after next", "3 days ago", "tonight", "下周五", "月底前", "昨晚", "明年3月", "上个月"),
 )
 
 
 @given(
     st.lists(
         st.one_of(
-            st.sampled_from(_EXPRESSIONS),
-            st.sampled_from(["we ship", "was", "，", ". ", "\n", "it is"]),
+            st.sampled_from(_EXPRESSIONS), st.sampled_from(["we ship", "was", "，", ". ", "\n", "it is"])
         ),
         max_size=8,
     ),
@@ -224,11 +206,7 @@ def _expected(row: dict[str, Any]) -> list[datetime.date]:
         start = value.get("value") or value.get("start")
         if isinstance(start, str):
             days.append(datetime.date.fromisoformat(start[:10]))
-        elif (
-            isinstance(start, dict)
-            and {"year", "month", "day"} <= start.keys()
-            and start["year"] > 0
-        ):
+        elif isinstance(start, dict) and {"year", "month", "day"} <= start.keys() and start["year"] > 0:
             days.append(datetime.date(start["year"], start["month"], start["day"]))
     return days
 

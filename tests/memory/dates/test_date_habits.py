@@ -84,10 +84,7 @@ def test_a_habit_keeps_its_words(text: str) -> None:
         ("The freeze is on Thursday.", "The freeze is on 2026-11-05."),
         ("Standup moved to Thursday.", "Standup moved to 2026-11-05."),
         ("The demo is on Friday morning.", "The demo is on 2026-11-06 morning."),
-        (
-            "Yesterday's outage was caused by a full disk.",
-            "2026-11-02's outage was caused by a full disk.",
-        ),
+        ("Yesterday's outage was caused by a full disk.", "2026-11-02's outage was caused by a full disk."),
         (
             "We agreed yesterday that every PR needs a test.",
             "We agreed on 2026-11-02 that every PR needs a test.",

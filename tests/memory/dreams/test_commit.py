@@ -32,9 +32,7 @@ DREAM = Author("dream", "session-1")
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MemoryStore]:
     made = MemoryStore(tmp_path / "memory", tmp_path / "state", SystemClock())
-    made.add(
-        type="user", name="editor", description="Which editor", body="Ann prefers vim over emacs."
-    )
+    made.add(type="user", name="editor", description="Which editor", body="Ann prefers vim over emacs.")
     made.add(
         type="project",
         name="deploys",
@@ -54,9 +52,7 @@ def store(tmp_path: Path) -> Iterator[MemoryStore]:
 
 def write(path: Path, name: str, body: str, description: str = "How we run things") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        f"---\nname: {name}\ndescription: {description}\ntype: project\n---\n\n{body}", "utf-8"
-    )
+    path.write_text(f"---\nname: {name}\ndescription: {description}\ntype: project\n---\n\n{body}", "utf-8")
 
 
 def after(store: MemoryStore) -> str:
@@ -66,17 +62,11 @@ def after(store: MemoryStore) -> str:
 # --- the copy -------------------------------------------------------------------------------------------
 
 
-def test_the_copy_has_what_may_be_dreamt_about_and_the_times_of_the_files(
-    store: MemoryStore,
-) -> None:
+def test_the_copy_has_what_may_be_dreamt_about_and_the_times_of_the_files(store: MemoryStore) -> None:
     os.utime(store.folder / "editor.md", (1_700_000_000, 1_700_000_000))
     (store.folder / "logs/2026/03").mkdir(parents=True)
-    (store.folder / "logs/2026/03/2026-03-05.md").write_text(
-        "# 2026-03-05\n\n- 09:00 hello\n", "utf-8"
-    )
-    (store.folder / "key.md").write_text(
-        "token = ghp_0123456789abcdefghijABCDEFGHIJ012345\n", "utf-8"
-    )
+    (store.folder / "logs/2026/03/2026-03-05.md").write_text("# 2026-03-05\n\n- 09:00 hello\n", "utf-8")
+    (store.folder / "key.md").write_text("token = ghp_0123456789abcdefghijABCDEFGHIJ012345\n", "utf-8")
     (store.folder / ".hidden.md").write_text("no", "utf-8")
     (store.folder / "link.md").symlink_to(store.folder / "editor.md")
     with (store.folder / "huge.md").open("wb") as huge:
@@ -138,9 +128,7 @@ def test_a_damaged_copy_is_not_taken_over(store: MemoryStore) -> None:
         commit_dream(store, staged, DREAM)
 
 
-def test_copies_of_dead_processes_go_and_those_that_wait_for_the_user_stay(
-    store: MemoryStore,
-) -> None:
+def test_copies_of_dead_processes_go_and_those_that_wait_for_the_user_stay(store: MemoryStore) -> None:
     dead, kept = stage_folder(store), stage_folder(store)
     kept.wait()
     about = dead.place / "dream.json"
@@ -175,9 +163,7 @@ def test_copies_of_dead_processes_go_and_those_that_wait_for_the_user_stay(
         ("", "a b c d e", ""),
     ],
 )
-def test_lines_of_both_become_one_text_unless_they_touch(
-    one: str, other: str, both: str | None
-) -> None:
+def test_lines_of_both_become_one_text_unless_they_touch(one: str, other: str, both: str | None) -> None:
     def lines(text: str) -> bytes:
         return "".join(f"{word}\n" for word in text.split()).encode()
 
@@ -232,8 +218,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_removed_and_one_that_was_remov
     write(
         staged.folder / "staging.md",
         "staging",
-        old.partition("---\n\n")[2]
-        + "- Carol approves every release\n- Ann prefers vim over emacs.\n",
+        old.partition("---\n\n")[2] + "- Carol approves every release\n- Ann prefers vim over emacs.\n",
         "The staging host",
     )
     store.edit("editor", body="Ann prefers vim over emacs, and nano in a hurry.")
@@ -274,9 +259,7 @@ def test_lines_without_an_account_are_put_back_where_their_file_went(store: Memo
     outcome = commit_dream(store, staged, DREAM)
 
     assert store.get("ops").body.endswith("## Kept from deploys\n\n- Carol approves every release")
-    assert store.get("staging").body.endswith(
-        "## Kept\n\n- The staging database listens on port 5432."
-    )
+    assert store.get("staging").body.endswith("## Kept\n\n- The staging database listens on port 5432.")
     assert not (store.folder / "deploys.md").exists()
     assert [(kept.fact.text, kept.into) for kept in outcome.kept] == [
         ("Carol approves every release", "ops.md"),
@@ -289,9 +272,7 @@ def test_a_superseded_value_goes_with_its_evidence_named(store: MemoryStore) -> 
     path = staged.folder / "staging.md"
     text = path.read_text("utf-8")
     path.write_text(text.replace("5432", "6432 since 2026-04-01"), "utf-8")
-    told = {
-        "The staging database listens on port 5432.": LossReason("superseded", "session:session-9")
-    }
+    told = {"The staging database listens on port 5432.": LossReason("superseded", "session:session-9")}
     seen = preview_dream(store, staged, DREAM, told, sessions=["session-9"])
     unproven = preview_dream(store, staged, DREAM, told)
     outcome = commit_dream(store, staged, DREAM, told, sessions=["session-9"])
@@ -302,9 +283,7 @@ def test_a_superseded_value_goes_with_its_evidence_named(store: MemoryStore) -> 
     ]
     assert seen.superseded == outcome.superseded
     assert "-The staging database listens on port 5432." in seen.diff
-    assert [kept.fact.text for kept in unproven.kept] == [
-        "The staging database listens on port 5432."
-    ]
+    assert [kept.fact.text for kept in unproven.kept] == ["The staging database listens on port 5432."]
 
 
 def test_what_is_stale_moves_to_the_archive(store: MemoryStore) -> None:
@@ -312,9 +291,7 @@ def test_what_is_stale_moves_to_the_archive(store: MemoryStore) -> None:
     (staged.folder / "deploys.md").unlink()
     outcome = commit_dream(store, staged, DREAM, {"deploys.md": LossReason("stale", "MEMORY.md")})
 
-    assert [(one.file, one.into) for one in outcome.archived] == [
-        ("deploys.md", "archive/deploys.md")
-    ]
+    assert [(one.file, one.into) for one in outcome.archived] == [("deploys.md", "archive/deploys.md")]
     assert "Carol approves" in (store.folder / "archive/deploys.md").read_text("utf-8")
     assert "deploys.md" not in store.index_text()
     assert store.recall("who approves a release?")[0].file == "archive/deploys.md"
@@ -368,9 +345,7 @@ def test_an_index_with_orders_or_secrets_is_not_taken_over(store: MemoryStore, l
     assert [one.file for one in outcome.conflicts] == ["MEMORY.md"]
 
 
-def test_what_the_user_wrote_by_hand_may_be_moved_although_it_gives_orders(
-    store: MemoryStore,
-) -> None:
+def test_what_the_user_wrote_by_hand_may_be_moved_although_it_gives_orders(store: MemoryStore) -> None:
     write(store.folder / "mine.md", "mine", f"{ORDERS}\n")
     store.take_in()
     staged = stage_folder(store)
@@ -381,9 +356,7 @@ def test_what_the_user_wrote_by_hand_may_be_moved_although_it_gives_orders(
     assert [one.file for one in outcome.files] == ["moved.md", "MEMORY.md", "mine.md"]
 
 
-def test_links_follow_a_memory_that_was_merged_and_invented_ones_become_text(
-    store: MemoryStore,
-) -> None:
+def test_links_follow_a_memory_that_was_merged_and_invented_ones_become_text(store: MemoryStore) -> None:
     staged = stage_folder(store)
     write(
         staged.folder / "ops.md",
@@ -419,9 +392,7 @@ def test_a_folder_with_more_memories_than_an_index_can_hold_is_dreamt_about_all_
         write(store.folder / f"many-{n}.md", f"many {n}", f"Cupboard {n} holds {n * 7} spoons.\n")
     store.take_in()
     staged = stage_folder(store)
-    write(
-        staged.folder / "few.md", "few", "Cupboard 1 holds 7 spoons.\nCupboard 2 holds 14 spoons.\n"
-    )
+    write(staged.folder / "few.md", "few", "Cupboard 1 holds 7 spoons.\nCupboard 2 holds 14 spoons.\n")
     (staged.folder / "many-1.md").unlink()
     (staged.folder / "many-2.md").unlink()
     outcome = commit_dream(store, staged, DREAM)
@@ -484,11 +455,7 @@ def test_without_a_dream_there_is_none_to_undo(store: MemoryStore) -> None:
 
 
 def test_a_dream_makes_no_memory_younger_unless_it_says_something_new(store: MemoryStore) -> None:
-    for name, at in (
-        ("editor", 1_700_000_000),
-        ("deploys", 1_710_000_000),
-        ("staging", 1_720_000_000),
-    ):
+    for name, at in (("editor", 1_700_000_000), ("deploys", 1_710_000_000), ("staging", 1_720_000_000)):
         os.utime(store.folder / f"{name}.md", (at, at))
     staged = stage_folder(store)
     old = (staged.folder / "deploys.md").read_text("utf-8")

@@ -83,10 +83,7 @@ def another(tmp_path: Path, at: float) -> subprocess.Popen[str]:
     """Another process that holds the lock, with the time it believes it is."""
     arguments = [str(tmp_path / "memory"), str(tmp_path / "state"), repr(at)]
     other = subprocess.Popen(
-        [sys.executable, "-c", HOLD, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", HOLD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout
     assert other.stdout.readline() == "Held\n"
@@ -104,9 +101,7 @@ def acquired(lock: DreamLock) -> HeldDreamLock:
     return held
 
 
-def test_while_dreaming_the_body_is_our_number_and_the_time_is_the_beginning(
-    lock: DreamLock,
-) -> None:
+def test_while_dreaming_the_body_is_our_number_and_the_time_is_the_beginning(lock: DreamLock) -> None:
     held = acquired(lock)
 
     assert lock.path.name == ".consolidate-lock"
@@ -118,9 +113,7 @@ def test_while_dreaming_the_body_is_our_number_and_the_time_is_the_beginning(
     assert isinstance(lock.acquire(), DreamLockBusy)
 
 
-def test_when_it_is_done_the_time_is_now_and_nobody_holds_it(
-    lock: DreamLock, clock: FakeClock
-) -> None:
+def test_when_it_is_done_the_time_is_now_and_nobody_holds_it(lock: DreamLock, clock: FakeClock) -> None:
     held = acquired(lock)
     clock.time += 300
     held.done()
@@ -131,9 +124,7 @@ def test_when_it_is_done_the_time_is_now_and_nobody_holds_it(
     assert isinstance(lock.acquire(), HeldDreamLock)
 
 
-def test_after_a_failure_the_time_goes_back_or_the_file_goes(
-    lock: DreamLock, clock: FakeClock
-) -> None:
+def test_after_a_failure_the_time_goes_back_or_the_file_goes(lock: DreamLock, clock: FakeClock) -> None:
     acquired(lock).give_back()
     assert not lock.path.exists()
     assert lock.last() is None
@@ -207,9 +198,7 @@ def test_a_holder_older_than_an_hour_blocks_nobody_and_does_not_take_the_lock_ba
     killed(other)
 
 
-def test_a_dream_that_takes_long_says_that_it_is_still_there(
-    lock: DreamLock, clock: FakeClock
-) -> None:
+def test_a_dream_that_takes_long_says_that_it_is_still_there(lock: DreamLock, clock: FakeClock) -> None:
     held = acquired(lock)
     for _ in range(3):
         clock.time += STALE - 1
@@ -219,9 +208,7 @@ def test_a_dream_that_takes_long_says_that_it_is_still_there(
     assert lock.last() is None
 
 
-def test_a_number_that_was_given_to_another_process_does_not_block(
-    tmp_path: Path, lock: DreamLock
-) -> None:
+def test_a_number_that_was_given_to_another_process_does_not_block(tmp_path: Path, lock: DreamLock) -> None:
     acquired(lock)
     record = tmp_path / "state/dream-lock.json"
     began = read_current_process().began
@@ -258,9 +245,7 @@ def test_a_body_that_is_no_number_blocks_nobody(lock: DreamLock, body: str) -> N
     assert isinstance(lock.acquire(), HeldDreamLock)
 
 
-@pytest.mark.parametrize(
-    ("ahead", "blocked"), [(STALE - 60, True), (STALE + 60, False), (1e9, False)]
-)
+@pytest.mark.parametrize(("ahead", "blocked"), [(STALE - 60, True), (STALE + 60, False), (1e9, False)])
 def test_a_time_in_the_future_blocks_for_an_hour_at_the_most(
     lock: DreamLock, ahead: float, blocked: bool
 ) -> None:

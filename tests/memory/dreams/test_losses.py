@@ -24,10 +24,7 @@ def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:
     ("before", "after"),
     [
         ("Ann prefers tabs over spaces.", "- Ann **prefers** `tabs` over spaces"),
-        (
-            "The staging database listens on port 5432.",
-            "## Staging\n- The database listens on port 5432",
-        ),
+        ("The staging database listens on port 5432.", "## Staging\n- The database listens on port 5432"),
         ("The deadline is March 13, 2026.", "The deadline is 2026-03-13."),
         ("The deadline is next Friday.", "The deadline is 2026-03-13."),
         ("The budget is 12,500 euros a year.", "Each year the budget is 12500 euros."),
@@ -37,10 +34,7 @@ def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:
         ),
         ("数据库端口是 5432，由运维团队维护。", "运维团队维护数据库，端口是 5432。"),
         ("Logs are in `/var/log/acme/app.log`.", "| Logs | /var/log/acme/app.log |"),
-        (
-            "One paragraph that\nis wrapped over lines.",
-            "- One paragraph that is wrapped over lines.",
-        ),
+        ("One paragraph that\nis wrapped over lines.", "- One paragraph that is wrapped over lines."),
     ],
 )
 def test_what_is_said_in_other_words_is_still_there(before: str, after: str) -> None:
@@ -80,19 +74,14 @@ def test_descriptions_and_unknown_keys_of_the_frontmatter_are_said_too() -> None
         "type: project\n---\n"
     )
 
-    assert lost({"a.md": text}, {}) == [
-        "Deploys run from the bastion host",
-        "priority: above all else",
-    ]
+    assert lost({"a.md": text}, {}) == ["Deploys run from the bastion host", "priority: above all else"]
 
 
 def test_a_heading_with_nothing_under_it_and_a_bare_name_are_said_too() -> None:
     assert lost({"a.md": "# The office moved to Porto in 2024\n"}, {}) == [
         "The office moved to Porto in 2024"
     ]
-    assert lost({"a.md": "---\nname: the office is in Porto\n---\n"}, {}) == [
-        "the office is in Porto"
-    ]
+    assert lost({"a.md": "---\nname: the office is in Porto\n---\n"}, {}) == ["the office is in Porto"]
 
 
 def test_bytes_that_are_no_text_are_only_there_when_they_are_the_same() -> None:

@@ -43,9 +43,7 @@ class Place:
         place = self.of(scope=scope)
         prepare_agent_folder(place)
         author = Author("agent", "s1")
-        return MemoryStore(
-            place.folder, place.state, FakeClock(), emit=self.events.append, author=author
-        )
+        return MemoryStore(place.folder, place.state, FakeClock(), emit=self.events.append, author=author)
 
 
 @pytest.fixture
@@ -118,13 +116,9 @@ def test_a_folder_that_is_reached_through_a_link_is_refused(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_project_that_lies_behind_a_link_of_the_users_is_no_problem(
-    place: Place, tmp_path: Path
-) -> None:
+def test_a_project_that_lies_behind_a_link_of_the_users_is_no_problem(place: Place, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(place.tree)
-    found = find_agent_folder(
-        "a", "project", home=place.home, tree=tmp_path / "link", state_home=place.own
-    )
+    found = find_agent_folder("a", "project", home=place.home, tree=tmp_path / "link", state_home=place.own)
     assert found.folder == place.tree / ".sevenfold/agent-memory/a"
 
 

@@ -246,12 +246,8 @@ def test_adding_under_a_hostile_name_stays_inside(common: World, name: str) -> N
     common.untouched()
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(TRAVERSAL + ENCODED) - {"file:///etc/passwd.md"}), ids=shown
-)
-def test_a_name_that_is_a_way_out_is_refused_and_not_quietly_changed(
-    common: World, name: str
-) -> None:
+@pytest.mark.parametrize("name", sorted(set(TRAVERSAL + ENCODED) - {"file:///etc/passwd.md"}), ids=shown)
+def test_a_name_that_is_a_way_out_is_refused_and_not_quietly_changed(common: World, name: str) -> None:
     with pytest.raises(Refused):
         common.store.add(type="user", name=name, description="d", body="b")
 

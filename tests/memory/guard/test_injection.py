@@ -120,17 +120,12 @@ def test_a_finding_says_where_but_never_what_the_text_says() -> None:
     said = msgspec.json.encode(verdict).decode().lower()
     assert "evil" not in said
     assert ORDER.lower() not in said
-    assert verdict.explanation.startswith(
-        "quarantined: line 7 tells the agent to drop its instructions"
-    )
+    assert verdict.explanation.startswith("quarantined: line 7 tells the agent to drop its instructions")
     assert "release it" in verdict.explanation
 
 
 def test_emoji_flags_and_right_to_left_text_are_not_hidden_text() -> None:
-    family, england = (
-        "👨\u200d👩\u200d👧\u200d👦",
-        "🏴" + "".join(map(chr, (0xE0067, 0xE0062, 0xE007F))),
-    )
+    family, england = ("👨\u200d👩\u200d👧\u200d👦", "🏴" + "".join(map(chr, (0xE0067, 0xE0062, 0xE007F))))
     assert weigh_text(f"{family} {england} ❤\ufe0f שלום\u200f").hits == ()
     assert find_instructions("العربية \u2067right\u2069 to left") == []
 

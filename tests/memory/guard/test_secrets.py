@@ -77,8 +77,7 @@ def test_a_finding_says_what_and_where_and_shows_at_most_the_public_beginning() 
 def test_the_explanation_says_what_to_do_instead() -> None:
     token = TOKENS["GitHub personal"](Draw(1))
     assert Guard().check(f"one\ntwo\n{token}").explanation == (
-        "refused: line 3 looks like a GitHub token; "
-        "save where it is kept instead of the secret itself"
+        "refused: line 3 looks like a GitHub token; save where it is kept instead of the secret itself"
     )
 
 
@@ -98,9 +97,7 @@ def test_lines_are_counted_as_editors_count_them(newline: str) -> None:
 
 def test_several_secrets_are_told_in_the_order_of_their_lines() -> None:
     d = Draw(3)
-    text = "\n".join(
-        (f"password: {d.mixed(12)}", TOKENS["npm"](d), f"see {TOKENS['GitLab personal'](d)}")
-    )
+    text = "\n".join((f"password: {d.mixed(12)}", TOKENS["npm"](d), f"see {TOKENS['GitLab personal'](d)}"))
     assert kinds(text) == ["password", "npm token", "GitLab token"]
     assert "and 2 more" in Guard().check(text).explanation
 
@@ -192,13 +189,7 @@ def test_the_library_behind_it_is_loaded_late_and_leaves_the_program_as_it_was()
         [sys.executable, "-c", ISOLATED, f"our {token} key"], capture_output=True, check=True
     )
     assert run.stderr == b""
-    assert json.loads(run.stdout) == {
-        "light": True,
-        "found": 1,
-        "warnings": True,
-        "root": 0,
-        "plugins": 0,
-    }
+    assert json.loads(run.stdout) == {"light": True, "found": 1, "warnings": True, "root": 0, "plugins": 0}
 
 
 def test_in_real_memory_files_only_the_three_with_real_tokens_raise_an_alarm() -> None:

@@ -181,9 +181,7 @@ def test_names_of_all_kinds_come_back_as_they_were(folder: Folder, name: str) ->
     assert [r.files[0].file for r in folder.history.log(name)] == [name]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "/a.md", "a//b.md", "../a.md", ".git/x", "a/.GIT", "nul\0.md"]
-)
+@pytest.mark.parametrize("name", ["", "/a.md", "a//b.md", "../a.md", ".git/x", "a/.GIT", "nul\0.md"])
 def test_names_that_git_cannot_hold_are_refused(folder: Folder, name: str) -> None:
     folder.write(a="x")
     with pytest.raises(Refused, match="another name"):
@@ -277,9 +275,7 @@ def test_a_diff_reads_like_one(folder: Folder) -> None:
     assert folder.history.changes("last") == folder.history.diff(first, "last")
     assert folder.history.diff(first, "last", "a.md").count("\n") == 7
     assert folder.history.diff("last", "last") == ""
-    assert folder.history.diff(None, first, "sub/old.md").startswith(
-        "--- /dev/null\n+++ sub/old.md"
-    )
+    assert folder.history.diff(None, first, "sub/old.md").startswith("--- /dev/null\n+++ sub/old.md")
 
 
 def test_a_diff_of_what_is_no_text_says_so(folder: Folder) -> None:
@@ -473,8 +469,7 @@ _step = st.tuples(
 @settings(max_examples=50)
 @given(st.lists(_step, max_size=12))
 def test_every_state_is_kept(
-    tmp_path_factory: pytest.TempPathFactory,
-    steps: list[tuple[dict[str, bytes | None], str]],
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[dict[str, bytes | None], str]]
 ) -> None:
     history = MemoryHistory(tmp_path_factory.mktemp("any") / "h.git")
     files: dict[str, bytes] = {}
@@ -757,9 +752,7 @@ def test_git_reads_the_history_and_finds_nothing_wrong(folder: Folder) -> None:
             folder.history.purge("sub/f1.md")
             folder.files.pop("sub/f1.md")
         assert git(folder.history, "fsck", "--full", "--strict", "--no-dangling") == ""
-        shown = git(
-            folder.history, "log", "-1", "--format=%an|%(trailers:key=Author-Kind,valueonly)"
-        )
+        shown = git(folder.history, "log", "-1", "--format=%an|%(trailers:key=Author-Kind,valueonly)")
         assert shown.split() == ["user|user"]
         names = git(folder.history, "ls-tree", "-r", "--name-only", "HEAD").split()
         assert set(names) == set(folder.files)

@@ -249,8 +249,7 @@ def test_a_trusted_project_may_link_to_what_is_no_secret(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "mention",
-    ["out/notes.md", "out/dir/../notes.md", "deep/../notes.md", "file.md", "sub/up/notes.md"],
+    "mention", ["out/notes.md", "out/dir/../notes.md", "deep/../notes.md", "file.md", "sub/up/notes.md"]
 )
 def test_includes_through_links_that_lead_out_give_nothing(place: Place, mention: str) -> None:
     place.write("sub/x")
@@ -285,9 +284,7 @@ def test_links_in_circles_end(place: Place) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="needs the system's way to follow no link")
 @pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/c.md"])
-def test_a_link_put_in_the_way_after_the_judgement_is_not_followed(
-    place: Place, swapped: str
-) -> None:
+def test_a_link_put_in_the_way_after_the_judgement_is_not_followed(place: Place, swapped: str) -> None:
     path = place.write("a/b/c.md", "judged")
     place.write("b/c.md", PRIVATE, place.user_home)
     place.write("c.md", PRIVATE, place.user_home)
@@ -338,9 +335,7 @@ def test_a_text_name_for_what_is_no_text_file_does_not_count(place: Place) -> No
     assert "not a text file" in found.warnings[0]
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="needs a file that hides its size"
-)
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs a file that hides its size")
 def test_a_file_that_is_longer_than_it_says_is_not_read_to_its_end() -> None:
     assert Path("/proc/self/status").stat().st_size == 0
 
@@ -560,8 +555,7 @@ def test_no_head_takes_long_or_runs_anything(place: Place, head: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "glob",
-    ["*a" * 140 + "b", "**/" * 90 + "b", "*/" * 100 + "b", "[a" * 140, "{{" * 140, "?" * 290],
+    "glob", ["*a" * 140 + "b", "**/" * 90 + "b", "*/" * 100 + "b", "[a" * 140, "{{" * 140, "?" * 290]
 )
 def test_no_glob_takes_long(glob: str) -> None:
     globs = RuleGlobs([glob])

@@ -25,11 +25,7 @@ from sevenfold.memory.instructions import (
     render_touched,
 )
 from sevenfold.memory.instructions.loader import make_text_mark
-from sevenfold.memory.instructions.markdown import (
-    find_unclosed_comment,
-    remove_comments,
-    split_pieces,
-)
+from sevenfold.memory.instructions.markdown import find_unclosed_comment, remove_comments, split_pieces
 from sevenfold.memory.instructions.reader import find_mentions
 from sevenfold.memory.instructions.rules import MOST_READINGS, RuleGlobs, parse_rule_head
 from sevenfold.tools.paths import is_secret_file
@@ -58,13 +54,7 @@ def test_files_stand_from_the_least_to_the_most_particular(place: Place) -> None
     ):
         place.write(name, f"{folder.name} {name}", folder)
     for name in (
-        *(
-            "CLAUDE.md",
-            "AGENTS.md",
-            ".claude/CLAUDE.md",
-            ".claude/rules/b.md",
-            ".claude/rules/a.md",
-        ),
+        *("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md", ".claude/rules/b.md", ".claude/rules/a.md"),
         *(".sevenfold/CLAUDE.md", ".sevenfold/AGENTS.md", ".sevenfold/rules/c.md"),
         *("CLAUDE.local.md", ".sevenfold/CLAUDE.local.md", ".sevenfold/AGENTS.local.md"),
         *("a/CLAUDE.md", "a/.claude/rules/d.md", "a/CLAUDE.local.md", "a/b/AGENTS.md"),
@@ -92,9 +82,7 @@ def test_files_stand_from_the_least_to_the_most_particular(place: Place) -> None
     assert found.warnings == ()
     kinds = [one.kind for one in found.always]
     assert kinds[:7] == ["managed", "rule", "user", "rule", "user", "user", "rule"]
-    assert (
-        kinds[7:] == ["project"] * 5 + ["rule"] * 3 + ["project", "rule", "project"] + ["local"] * 4
-    )
+    assert kinds[7:] == ["project"] * 5 + ["rule"] * 3 + ["project", "rule", "project"] + ["local"] * 4
 
 
 def test_what_is_above_the_root_or_beside_the_way_is_not_looked_at(place: Place) -> None:
@@ -523,8 +511,7 @@ def test_what_is_not_text_is_not_included_and_said(place: Place, name: str) -> N
 
     assert len(found.always) == 1
     assert found.warnings == (
-        f"not loaded: {place.root / name} (asked for by {place.root / 'CLAUDE.md'}): "
-        "it is not a text file",
+        f"not loaded: {place.root / name} (asked for by {place.root / 'CLAUDE.md'}): it is not a text file",
     )
 
 
@@ -732,9 +719,7 @@ def test_only_the_paths_leave_the_head_of_a_rule() -> None:
     assert parse_rule_head("---\npaths: a\nnever closed").paths == ()
 
 
-def test_paths_that_make_no_sense_leave_the_rule_for_all_files_and_that_is_said(
-    place: Place,
-) -> None:
+def test_paths_that_make_no_sense_leave_the_rule_for_all_files_and_that_is_said(place: Place) -> None:
     place.write(".claude/rules/a.md", "---\npaths:\n  src: yes\n---\nrule")
 
     found = place.load()
@@ -805,9 +790,7 @@ def test_globs_agree_with_a_plain_reading(glob: str, path: str) -> None:
     """The same as one regular expression, for globs that begin at the folder and end in a wildcard."""
     glob = "/" + "/".join(filter(None, glob.split("/"))) + "*"
     path = "/".join(filter(None, path.split("/"))) or "a"
-    parts = [
-        "(?:[^/]+/)*" if name == "**" else _one_name(name) + "/" for name in glob.split("/")[1:]
-    ]
+    parts = ["(?:[^/]+/)*" if name == "**" else _one_name(name) + "/" for name in glob.split("/")[1:]]
     plain = re.fullmatch("".join(parts), path + "/")
 
     assert RuleGlobs([glob]).fit(path) == bool(plain)
@@ -924,9 +907,7 @@ def test_real_comments_in_code_stay_and_others_go() -> None:
 @pytest.mark.skipif(not DATA.exists(), reason="the recorded files are not here")
 def test_real_mentions_are_found() -> None:
     found = {
-        readings[0]
-        for _, text in real_files()
-        for readings in find_mentions(text, split_pieces(text))
+        readings[0] for _, text in real_files() for readings in find_mentions(text, split_pieces(text))
     }
 
     assert {"AGENTS.md", ".claude/rules/security.md", "README.md"} <= found

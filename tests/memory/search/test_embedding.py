@@ -123,9 +123,7 @@ def test_nothing_is_loaded_before_the_first_text() -> None:
 
     def table(going: object) -> dict[str, Any]:
         loaded.append(True)
-        return prepare_word_table(
-            vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8))
-        )
+        return prepare_word_table(vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8)))
 
     embedder = StaticEmbedder("late", table)
     assert not loaded

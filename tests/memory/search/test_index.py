@@ -28,9 +28,7 @@ WORDS = ["falcon", "kestrel", "heron", "osprey", "plover", "dunlin", "retry", "�
 @pytest.fixture
 def folder() -> Folder:
     folder = Folder()
-    folder.put(
-        "sql.md", "Tests of SQL run against a real Postgres, never a mock.", about="testing SQL"
-    )
+    folder.put("sql.md", "Tests of SQL run against a real Postgres, never a mock.", about="testing SQL")
     folder.put("bird.md", "The kestrel hovers over the meadow.", about="birds of the meadow")
     folder.put("zh.md", "数据库迁移之前必须先备份。", name="数据库迁移")
     return folder
@@ -76,10 +74,7 @@ def by_definition(folder: Folder, words: Sequence[str]) -> dict[str, tuple[float
         return total
 
     return {
-        file: (
-            score(text, mean_whole),
-            max(weight * score(part, mean_part) for part, weight in cut[file]),
-        )
+        file: (score(text, mean_whole), max(weight * score(part, mean_part) for part, weight in cut[file]))
         for file, text in whole.items()
         if set(words) & set(text)
     }
@@ -91,9 +86,7 @@ def same(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, floa
     )
 
 
-def test_memories_are_found_by_their_words_in_english_and_chinese(
-    folder: Folder, tmp_path: Path
-) -> None:
+def test_memories_are_found_by_their_words_in_english_and_chinese(folder: Folder, tmp_path: Path) -> None:
     index = SearchIndex(tmp_path)
     folder.refresh(index)
     assert names(index.search("how do we test SQL with Postgres?"))[:1] == ["sql.md"]
@@ -135,17 +128,11 @@ def test_a_question_for_another_folder_has_no_answer_unless_the_ranking_is_wante
 
 def test_scores_are_what_the_formula_says(folder: Folder, tmp_path: Path) -> None:
     folder.put("long.md", "\n\n".join(f"The heron {word} the falcon. " * 20 for word in WORDS))
-    folder.put(
-        "said.md", "user: where is the falcon?\n\nassistant: the falcon is with the heron falcon"
-    )
+    folder.put("said.md", "user: where is the falcon?\n\nassistant: the falcon is with the heron falcon")
     assert {part.weight for part in split_passages(folder.files["said.md"][0].decode())} > {1.0}
     index = SearchIndex(tmp_path)
     folder.refresh(index)
-    for words in (
-        ["kestrel"],
-        ["falcon", "heron", "meadow", "sql"],
-        tokenize_text("数据库迁移 Postgres"),
-    ):
+    for words in (["kestrel"], ["falcon", "heron", "meadow", "sql"], tokenize_text("数据库迁移 Postgres")):
         assert same(scores(index, words), by_definition(folder, words))
 
 
@@ -197,11 +184,7 @@ def test_nothing_is_read_when_nothing_changed_and_one_file_when_one_did(
 
 def test_what_was_added_changed_and_removed_is_told(folder: Folder, tmp_path: Path) -> None:
     index = SearchIndex(tmp_path)
-    assert sorted(index.refresh(folder.listing(), folder.read).added) == [
-        "bird.md",
-        "sql.md",
-        "zh.md",
-    ]
+    assert sorted(index.refresh(folder.listing(), folder.read).added) == ["bird.md", "sql.md", "zh.md"]
     folder.remove("sql.md")
     folder.put("new.md", "plover")
     told = index.refresh(folder.listing(), folder.read)
@@ -222,9 +205,7 @@ def test_a_file_with_a_new_time_and_the_same_bytes_is_not_taken_apart_again(
     assert folder.refresh(SearchIndex(tmp_path)) == []
 
 
-def test_another_text_of_the_same_size_and_time_is_found_when_it_came_right_after(
-    tmp_path: Path,
-) -> None:
+def test_another_text_of_the_same_size_and_time_is_found_when_it_came_right_after(tmp_path: Path) -> None:
     """Two checkouts within one tick of the file system's clock."""
     clock, folder = FakeClock(LONG_AGO / 1e9 + 0.5), Folder()
     folder.put("a.md", "kestrel", at=LONG_AGO)
@@ -239,9 +220,7 @@ def test_another_text_of_the_same_size_and_time_is_found_when_it_came_right_afte
     assert folder.refresh(SearchIndex(tmp_path, clock=clock)) == []
 
 
-def test_a_file_that_cannot_be_read_is_told_and_not_answered_from(
-    folder: Folder, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_read_is_told_and_not_answered_from(folder: Folder, tmp_path: Path) -> None:
     index = SearchIndex(tmp_path)
     folder.refresh(index)
     folder.unreadable = {"bird.md", "new.md"}
@@ -257,9 +236,7 @@ def test_a_file_that_cannot_be_read_is_told_and_not_answered_from(
 
 def test_words_far_down_a_very_long_file_are_found(tmp_path: Path) -> None:
     folder = Folder()
-    folder.put(
-        "long.md", "\n\n".join(f"paragraph {n} " + "heron " * 150 for n in range(100)) + " osprey"
-    )
+    folder.put("long.md", "\n\n".join(f"paragraph {n} " + "heron " * 150 for n in range(100)) + " osprey")
     folder.put("short.md", "heron")
     index = SearchIndex(tmp_path)
     folder.refresh(index)

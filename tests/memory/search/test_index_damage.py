@@ -45,10 +45,7 @@ def built(folder: Folder, state: Path) -> SearchIndex:
 
 def answers(index: SearchIndex) -> list[list[tuple[str, float, float]]]:
     return [
-        [
-            (hit.file, round(hit.lexical, 4), round(hit.semantic, 4))
-            for hit in index.search(question)
-        ]
+        [(hit.file, round(hit.lexical, 4), round(hit.semantic, 4)) for hit in index.search(question)]
         for question in QUESTIONS
     ]
 

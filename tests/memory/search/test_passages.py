@@ -58,9 +58,7 @@ def test_what_an_assistant_said_counts_less(form: str, user: str, assistant: str
         form.format(who=user, said="Her name is Miso."),
     ]
     found = split_passages("\n\n".join(turns))
-    weights = {
-        word: p.weight for p in found for word in ("adopted", "lovely", "Miso") if word in p.text
-    }
+    weights = {word: p.weight for p in found for word in ("adopted", "lovely", "Miso") if word in p.text}
     assert weights == {"adopted": 1.0, "lovely": ASSISTANT, "Miso": 1.0}
     assert len(found) == 3
 

@@ -30,18 +30,14 @@ def scores(*numbers: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 def asked(text: str, seen: str) -> WeightedQuestion:
     words = tokenize_text(text)
-    return weigh_question(
-        dict.fromkeys(words, 2.0), {w: w in tokenize_text(seen) for w in words}, text
-    )
+    return weigh_question(dict.fromkeys(words, 2.0), {w: w in tokenize_text(seen) for w in words}, text)
 
 
 def ranked(whole: list[float], best: list[float], near: list[float]) -> list[int]:
     arrays = scores(*whole), scores(*best), scores(*near)
     return [
         int(at)
-        for at in np.argsort(
-            -compute_relative_scores(*arrays, compute_scale(*arrays)), kind="stable"
-        )
+        for at in np.argsort(-compute_relative_scores(*arrays, compute_scale(*arrays)), kind="stable")
     ]
 
 
@@ -61,10 +57,7 @@ def test_a_folder_without_scores_is_not_divided_by() -> None:
     assert np.isfinite(
         compute_relative_scores(scores(0), scores(0), scores(0), compute_scale(*3 * [scores(0)]))
     ).all()
-    assert (
-        len(compute_relative_scores(scores(), scores(), scores(), compute_scale(*3 * [scores()])))
-        == 0
-    )
+    assert len(compute_relative_scores(scores(), scores(), scores(), compute_scale(*3 * [scores()]))) == 0
 
 
 def test_how_good_an_answer_is_goes_by_what_the_question_could_get() -> None:

@@ -66,12 +66,7 @@ def test_progress_says_how_many_and_how_fast(tmp_path: Path) -> None:
     folder.refresh(index)
     index.build(folder.read, told.append)
     index.wait()
-    assert [(p.done, p.total) for p in told if p.done] == [
-        (256, 600),
-        (512, 600),
-        (600, 600),
-        (600, 600),
-    ]
+    assert [(p.done, p.total) for p in told if p.done] == [(256, 600), (512, 600), (600, 600), (600, 600)]
     assert told[-1] == index.progress()
     assert told[-1].rate > 0
     assert not told[-1].running
@@ -214,9 +209,7 @@ def test_the_ranking_is_that_of_looking_at_every_file_closely(tmp_path: Path) ->
         asking = weigh_question(looked.rarity, looked.seen)
         found = lexical.scores(looked, asking.weights)
         near = meaning.near(embedder.embed([" ".join(asked)])[0], lexical)
-        every = np.array(
-            [compute_nearness(near.of(row)) for row in range(lexical.rows)], np.float32
-        )
+        every = np.array([compute_nearness(near.of(row)) for row in range(lexical.rows)], np.float32)
         most = compute_scale(found.whole, found.best, near.highest)
         scores = compute_relative_scores(found.whole, found.best, every, most)
         best = sorted(range(lexical.rows), key=lambda row: (-scores[row], lexical.file(row)))
@@ -226,9 +219,7 @@ def test_the_ranking_is_that_of_looking_at_every_file_closely(tmp_path: Path) ->
 
 def test_very_many_vectors_are_compared_roughly_first_and_the_nearest_exactly() -> None:
     chance = np.random.default_rng(7)
-    falling = np.linspace(
-        3, 0.05, 96, dtype=np.float32
-    )  # as the default embedder's: the first say most
+    falling = np.linspace(3, 0.05, 96, dtype=np.float32)  # as the default embedder's: the first say most
     matrix = chance.standard_normal((MANY + 5_000, 96)).astype(np.float32) * falling
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     rows = [
@@ -270,9 +261,7 @@ def test_two_at_once_do_not_make_the_same_vectors_twice(tmp_path: Path) -> None:
     assert kept(one) == kept(other) == 1_200
 
 
-def test_vectors_of_files_that_another_process_has_purged_are_not_brought_back(
-    tmp_path: Path,
-) -> None:
+def test_vectors_of_files_that_another_process_has_purged_are_not_brought_back(tmp_path: Path) -> None:
     folder, embedder = birds(), Bag()
     index = SearchIndex(tmp_path, embedder)
     folder.refresh(index)

@@ -87,19 +87,13 @@ def test_words_that_ask_for_a_sum_or_a_time_count_less() -> None:
 
 
 def test_names_are_what_is_written_large_inside_a_sentence() -> None:
-    assert find_names("When did Caroline meet Anna in Berlin?") == tokenize_text(
-        "Caroline Anna Berlin"
-    )
+    assert find_names("When did Caroline meet Anna in Berlin?") == tokenize_text("Caroline Anna Berlin")
     assert find_names("Where is the database?") == []
     assert find_names("All Words Of This Headline") == []
 
 
 def test_written_tells_chinese_from_the_rest() -> None:
-    assert list(split_written_words("用 docker 部署")) == [
-        ("用", True),
-        ("docker", False),
-        ("部署", True),
-    ]
+    assert list(split_written_words("用 docker 部署")) == [("用", True), ("docker", False), ("部署", True)]
 
 
 @given(st.text())

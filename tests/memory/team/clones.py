@@ -29,11 +29,7 @@ def environment(top: Path) -> dict[str, str]:
     """Nothing of the machine's git but the program."""
     home = top / "person"
     home.mkdir(exist_ok=True)
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(home),
-        "GIT_CONFIG_NOSYSTEM": "1",
-    }
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def git(repository: Path, *words: str, given: bytes = b"") -> str:

@@ -23,17 +23,13 @@ def blob(remote: Path, data: bytes) -> str:
 def tree(remote: Path, entries: list[tuple[str, str, bytes]]) -> str:
     """A raw tree with any names: mktree would refuse some of them."""
     order = sorted(entries, key=lambda one: one[2] + (b"/" if one[0] == "40000" else b""))
-    raw = b"".join(
-        mode.encode() + b" " + name + b"\0" + bytes.fromhex(id) for mode, id, name in order
-    )
+    raw = b"".join(mode.encode() + b" " + name + b"\0" + bytes.fromhex(id) for mode, id, name in order)
     return git(remote, "hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=raw)
 
 
 def publish(remote: Path, root: str, *parents: str) -> None:
     words = [word for parent in parents for word in ("-p", parent)]
-    git(
-        remote, "update-ref", "refs/heads/main", git(remote, "commit-tree", root, *words, "-m", "x")
-    )
+    git(remote, "update-ref", "refs/heads/main", git(remote, "commit-tree", root, *words, "-m", "x"))
 
 
 def kept(top: Path) -> set[Path]:
@@ -71,9 +67,7 @@ def hostile(top: Path) -> Path:
     return remote
 
 
-def test_of_a_hostile_tree_only_the_good_files_are_taken_and_the_rest_is_named(
-    tmp_path: Path,
-) -> None:
+def test_of_a_hostile_tree_only_the_good_files_are_taken_and_the_rest_is_named(tmp_path: Path) -> None:
     remote = hostile(tmp_path)
     before = kept(tmp_path)
     ann = Clone(tmp_path, "ann")
@@ -188,15 +182,11 @@ def test_what_was_huge_in_the_past_is_never_fetched(tmp_path: Path) -> None:
     publish(remote, old, "main")
     bob = Clone(tmp_path, "bob")
     bob.team.join(str(remote), tmp_path)
-    assert huge not in git(
-        bob.repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"
-    )
+    assert huge not in git(bob.repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
     assert alike([ann, bob])
 
 
-def test_a_link_in_the_own_folder_is_neither_followed_nor_taken_for_a_removal(
-    tmp_path: Path,
-) -> None:
+def test_a_link_in_the_own_folder_is_neither_followed_nor_taken_for_a_removal(tmp_path: Path) -> None:
     ann, bob = team_of(tmp_path, "ann", "bob")
     ann.say("a.md", "Shared words")
     settle([ann, bob])
@@ -242,9 +232,7 @@ def test_no_program_that_a_repository_or_a_setting_names_is_run(tmp_path: Path) 
     assert list(tmp_path.glob("pwned*")) == []
 
 
-def test_a_folder_with_millions_of_names_is_not_read_and_nothing_of_ours_is_lost(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_with_millions_of_names_is_not_read_and_nothing_of_ours_is_lost(tmp_path: Path) -> None:
     [ann] = team_of(tmp_path, "ann")
     remote = remote_of(tmp_path)
     one = bytes.fromhex(blob(remote, b"x"))

@@ -174,9 +174,7 @@ async def test_neither_the_start_nor_the_end_waits_longer_than_it_was_told() -> 
         await pushing.close(0.01)
         tasks.cancel_scope.cancel()
     assert team.stopped
-    assert notices(events) == [
-        "Not all changes were sent to the team in time: they go with the next sync."
-    ]
+    assert notices(events) == ["Not all changes were sent to the team in time: they go with the next sync."]
 
 
 @pytest.mark.real
@@ -185,9 +183,7 @@ async def test_a_real_team_is_pulled_and_pushed(tmp_path: Path) -> None:
     ann.say("a.md", "x")
     ann.sync()
     told = list[SyncResult]()
-    pushing = SyncScheduler(
-        bob.team, bob.store.folder, FakeClock(), lambda event: None, taken=told.append
-    )
+    pushing = SyncScheduler(bob.team, bob.store.folder, FakeClock(), lambda event: None, taken=told.append)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pushing.run)
         assert await pushing.pulled(60)

@@ -120,18 +120,14 @@ def test_what_others_wrote_is_taken_into_both_indexes(shared: Shared) -> None:
         shared.put(file)
     shared.store.take_in()
     assert shared.store.index_text() == "# Mine\n- [see](team/b.md) — ours\n- [a](a.md) — d\n"
-    assert shared.team == (
-        "# Ours\nAsk Ann first.\n\n* [B](b.md)\n* [c](c.md) — d\n* [d](deep/d.md) — d\n"
-    )
+    assert shared.team == ("# Ours\nAsk Ann first.\n\n* [B](b.md)\n* [c](c.md) — d\n* [d](deep/d.md) — d\n")
     (shared.folder / "team/b.md").unlink()
     shared.store.take_in()
     assert shared.store.index_text() == "# Mine\n- [a](a.md) — d\n"
     assert "b.md" not in shared.team
 
 
-def test_a_memory_of_the_team_that_is_removed_leaves_no_line_in_ones_own_index(
-    shared: Shared,
-) -> None:
+def test_a_memory_of_the_team_that_is_removed_leaves_no_line_in_ones_own_index(shared: Shared) -> None:
     shared.add("b")
     shared.hand("MEMORY.md", "- [see](team/b.md) — ours\n")
     shared.store.take_in()
@@ -159,9 +155,7 @@ def test_the_index_of_the_team_has_its_own_limits(shared: Shared) -> None:
         shared.store.add(type="user", name="x", description="d", body="b")
 
 
-def test_more_than_the_index_of_the_team_holds_is_said_and_what_is_mine_still_fits(
-    shared: Shared,
-) -> None:
+def test_more_than_the_index_of_the_team_holds_is_said_and_what_is_mine_still_fits(shared: Shared) -> None:
     for n in range(230):
         shared.put(f"team/m{n:03}.md")
     shared.put("mine.md")
@@ -169,9 +163,7 @@ def test_more_than_the_index_of_the_team_holds_is_said_and_what_is_mine_still_fi
     assert len(shared.team.splitlines()) == 200
     assert shared.store.index_text() == "- [mine](mine.md) — d\n"
     told = [one.text for one in shared.events if isinstance(one, Notice)]
-    assert [text.partition(" is full")[0] for text in told] == [
-        str(shared.folder / "team/MEMORY.md")
-    ]
+    assert [text.partition(" is full")[0] for text in told] == [str(shared.folder / "team/MEMORY.md")]
     shared.add("newest")  # lines that were made for the oldest make room
     assert "(newest.md)" in shared.team
     assert len(shared.team.splitlines()) == 200
@@ -191,9 +183,7 @@ def test_a_session_sees_each_index_within_its_own_limits(shared: Shared) -> None
 
 def test_recall_and_search_find_what_the_team_knows(shared: Shared) -> None:
     shared.add("release train", "Releases leave the station on Tuesdays")
-    assert [one.file for one in shared.store.search("releases tuesdays")] == [
-        "team/release-train.md"
-    ]
+    assert [one.file for one in shared.store.search("releases tuesdays")] == ["team/release-train.md"]
     assert shared.store.recall("When do releases leave?")[0].file == "team/release-train.md"
 
 

@@ -38,9 +38,7 @@ def push_by_hand(top: Path, file: str, text: str) -> None:
     blob = git(remote, "hash-object", "-w", "--stdin", given=text.encode())
     old = git(remote, "ls-tree", "main")
     lines = [line for line in old.splitlines() if not line.endswith(f"\t{file}")]
-    tree = git(
-        remote, "mktree", given="\n".join([*lines, f"100644 blob {blob}\t{file}", ""]).encode()
-    )
+    tree = git(remote, "mktree", given="\n".join([*lines, f"100644 blob {blob}\t{file}", ""]).encode())
     commit = git(remote, "commit-tree", tree, "-p", "main", "-m", "by hand")
     git(remote, "update-ref", "refs/heads/main", commit)
 
@@ -112,9 +110,7 @@ def test_only_the_very_text_that_the_user_releases_goes(tmp_path: Path) -> None:
     assert [one.file for one in ann.sync().refused] == ["key.md"]
 
 
-def test_text_that_gives_orders_is_quarantined_and_released_by_the_user_alone(
-    tmp_path: Path,
-) -> None:
+def test_text_that_gives_orders_is_quarantined_and_released_by_the_user_alone(tmp_path: Path) -> None:
     ann, bob = team_of(tmp_path, "ann", "bob")
     push_by_hand(tmp_path, "evil.md", ORDERS)
 
@@ -141,9 +137,7 @@ def test_text_that_gives_orders_is_quarantined_and_released_by_the_user_alone(
     assert bob.read("evil.md") == ORDERS
 
 
-def test_a_memory_that_turns_into_orders_stays_what_it_was_and_is_not_pushed_over(
-    tmp_path: Path,
-) -> None:
+def test_a_memory_that_turns_into_orders_stays_what_it_was_and_is_not_pushed_over(tmp_path: Path) -> None:
     ann, bob = team_of(tmp_path, "ann", "bob")
     push_by_hand(tmp_path, "first.md", ORDERS)
     ann.sync()
@@ -172,16 +166,11 @@ def test_what_is_about_a_person_is_neither_sent_nor_taken(tmp_path: Path) -> Non
     ann.write("me.md", about.format("me"))
     push_by_hand(tmp_path, "her.md", about.format("her"))
     synced = ann.sync()
-    assert {(one.file, one.side) for one in synced.refused} == {
-        ("me.md", "here"),
-        ("her.md", "remote"),
-    }
+    assert {(one.file, one.side) for one in synced.refused} == {("me.md", "here"), ("her.md", "remote")}
     assert not holds(remote_of(tmp_path), "name: me")
 
 
-def test_a_member_who_holds_something_back_does_not_take_its_line_from_the_others(
-    tmp_path: Path,
-) -> None:
+def test_a_member_who_holds_something_back_does_not_take_its_line_from_the_others(tmp_path: Path) -> None:
     ann, bob = team_of(tmp_path, "ann", "bob")
     push_by_hand(tmp_path, "evil.md", ORDERS)
     text = git(remote_of(tmp_path), "show", "main:MEMORY.md")

@@ -30,9 +30,7 @@ def test_what_one_member_writes_the_others_get_with_its_line_in_the_index(tmp_pa
     assert bob.store.get("deploys").description == "When"
 
 
-def test_nothing_of_git_is_in_the_memory_folder_and_the_commit_says_what_changed(
-    tmp_path: Path,
-) -> None:
+def test_nothing_of_git_is_in_the_memory_folder_and_the_commit_says_what_changed(tmp_path: Path) -> None:
     [ann] = team_of(tmp_path, "ann")
     hidden = [path.name for path in ann.store.folder.rglob(".*")]
     assert hidden == [".memory.lock"]

@@ -92,19 +92,14 @@ def format_footer(session: Session, currency: str = "USD") -> str:
     """Model, use of the window, money, cache, background: one line."""
     pressure, ledger = session.turn.pressure(), session.ledger
     total = ledger.total
-    parts = [
-        session.model.name,
-        f"{format_percent(pressure.share)} of {format_tokens(pressure.window)}",
-    ]
+    parts = [session.model.name, f"{format_percent(pressure.share)} of {format_tokens(pressure.window)}"]
     if any(line.cost is not None for line in ledger.lines):
         parts.append(format_money(total.cost, currency))
     used = total.usage
     if session.model.capabilities.caches_prompts and (used.cache_read or used.cache_write):
         parts.append(f"cache {format_percent(total.usage.hit_rate)}")
     if running := list_tasks(session):
-        shown = ", ".join(
-            f"{one.name} ({one.said})" if one.said else one.name for one in running[:3]
-        )
+        shown = ", ".join(f"{one.name} ({one.said})" if one.said else one.name for one in running[:3])
         parts.append(f"{format_count(len(running), 'task')} in the background: {shown}")
     return " · ".join(parts)
 
@@ -208,9 +203,7 @@ class Chat:
                 opening = self._next(session, after)
         return INTERRUPTED if self._interrupts.leaving else 0
 
-    async def _session_of(
-        self, options: ChatOptions, started_by: str
-    ) -> tuple[Session, CommandOutcome]:
+    async def _session_of(self, options: ChatOptions, started_by: str) -> tuple[Session, CommandOutcome]:
         """One session from its opening to its end."""
         after: CommandOutcome | None = None
         self._closing = False
@@ -224,8 +217,7 @@ class Chat:
                 await session.catch_up()
                 if running := session.tray.running:
                     waiting = (
-                        f"waiting for {', '.join(map(format_work_name, running))}; "
-                        "Ctrl-C leaves without it"
+                        f"waiting for {', '.join(map(format_work_name, running))}; Ctrl-C leaves without it"
                     )
                     self._aside.say(StatusLine(waiting))
         except SevenfoldError as error:

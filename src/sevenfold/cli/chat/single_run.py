@@ -171,9 +171,7 @@ def make_run_output(options: ChatOptions) -> RunOutput:
         return JsonOutput(EventPrinter(aside))
     if options.format is ReplyFormat.stream_json:
         return StreamOutput(EventPrinter(aside))
-    return (
-        TerminalOutput(options, aside) if sys.stdout.isatty() else TextOutput(EventPrinter(aside))
-    )
+    return TerminalOutput(options, aside) if sys.stdout.isatty() else TextOutput(EventPrinter(aside))
 
 
 def find_last_answer(view: View) -> str:

@@ -28,12 +28,7 @@ from sevenfold.cli.commands.memory_display import list_memories as listed_memory
 from sevenfold.cli.commands.memory_search import describe_undo as told_memory_chat
 from sevenfold.cli.commands.sessions import format_session_table as table_commands
 from sevenfold.cli.commands.sessions import summarise_sessions
-from sevenfold.cli.commands.window import (
-    describe_boundary,
-    format_savings,
-    measure_savings,
-    measure_window,
-)
+from sevenfold.cli.commands.window import describe_boundary, format_savings, measure_savings, measure_window
 from sevenfold.cli.commands.window import format_window as drawn_commands
 from sevenfold.cli.output import (
     CommandChoice,
@@ -113,9 +108,7 @@ def parse_compact_range(rest: str) -> tuple[int | None, int | None, str]:
         return None, None, rest.strip()  # it begins a sentence
     if number is None:
         raise Mistake(f"which turn? /compact {word} N; /rewind lists the turns")
-    return (
-        (int(number), None, instructions) if word == "from" else (None, int(number), instructions)
-    )
+    return (int(number), None, instructions) if word == "from" else (None, int(number), instructions)
 
 
 def describe_compaction(boundary: Boundary, report: CompactionReport, currency: str) -> str:
@@ -126,9 +119,7 @@ def describe_compaction(boundary: Boundary, report: CompactionReport, currency: 
     parts.append(format_duration(report.seconds))
     if report.usage.total:
         hit = f" ({format_percent(report.usage.hit_rate)} of it from the cache)"
-        parts.append(
-            f"{format_money(report.cost, currency)}{hit if report.usage.cache_read else ''}"
-        )
+        parts.append(f"{format_money(report.cost, currency)}{hit if report.usage.cache_read else ''}")
     return " · ".join(parts)
 
 
@@ -163,9 +154,7 @@ def run_rewind(session: Session, rest: str) -> CommandOutcome:
         f"  back to before turn {past.number}; the transcript keeps what came after, and files are "
         "as they are now"
     )
-    return CommandReply(
-        text, draft=make_printable(past.said) if len(past.said) <= LONGEST_DRAFT else ""
-    )
+    return CommandReply(text, draft=make_printable(past.said) if len(past.said) <= LONGEST_DRAFT else "")
 
 
 def format_turns(turns: tuple[PastTurn, ...]) -> str:
@@ -244,9 +233,7 @@ def run_notes(session: Session, rest: str) -> CommandOutcome:
 
 
 MOST_LISTED_MEMORY_CHAT: Final = 30
-USAGE: Final = (
-    "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory path"
-)
+USAGE: Final = "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory path"
 
 
 def run_memory(session: Session, rest: str) -> CommandOutcome:
@@ -319,8 +306,7 @@ def run_slash_command(session: Session, line: str) -> CommandOutcome:
 def _help(session: Session, rest: str) -> CommandOutcome:
     width = max(len(f"{name} {argument}") for name, (_, argument, _) in COMMANDS.items())
     lines = [
-        f"  {f'{name} {argument}':<{width}}  {about}"
-        for name, (_, argument, about) in COMMANDS.items()
+        f"  {f'{name} {argument}':<{width}}  {about}" for name, (_, argument, about) in COMMANDS.items()
     ]
     keys = (
         "  Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.\n"
@@ -333,10 +319,7 @@ def _help(session: Session, rest: str) -> CommandOutcome:
 
 def _context(session: Session, rest: str) -> CommandOutcome:
     turn = session.turn
-    saved, currency = (
-        measure_savings(turn.transcript, _price(session)),
-        find_session_currency(session),
-    )
+    saved, currency = (measure_savings(turn.transcript, _price(session)), find_session_currency(session))
     window = measure_window(session.id, turn.frame, session.view, turn.thresholds, saved, currency)
     found = read_notes(session.path)
     return CommandReply(drawn_commands(replace(window, notes=str(found.path) if found else None)))
@@ -356,9 +339,7 @@ def _cost(session: Session, rest: str) -> CommandOutcome:
     currency = price.currency if price else "USD"
     accounts = session.ledger.accounts
     known = any(line.cost is not None for line in session.ledger.lines)
-    dated = (
-        f"prices as of {price.as_of}" if price else f"no price is known for {session.model.name}"
-    )
+    dated = f"prices as of {price.as_of}" if price else f"no price is known for {session.model.name}"
     lines = [_account("all", session.ledger.total, currency, known)]
     if len(accounts) > 1:
         lines += [_account(name, one, currency, known) for name, one in accounts.items()]
@@ -411,9 +392,7 @@ def _clear(session: Session, rest: str) -> CommandOutcome:
 
 def _resume(session: Session, rest: str) -> CommandOutcome:
     if not rest:
-        known = [one for one in summarise_sessions(session.places) if one.id != session.id][
-            :MOST_LISTED
-        ]
+        known = [one for one in summarise_sessions(session.places) if one.id != session.id][:MOST_LISTED]
         if not known:
             return CommandReply("  there is no other session of this project")
         listed = table_commands(known, terminal=sys.stdout.isatty())
@@ -470,11 +449,7 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
         "[kill NAME]",
         "what goes on in the background; stop the dream or an agent",
     ),
-    "/agents": (
-        agents_chat.run_agents,
-        "[show NAME|stop NAME]",
-        "who works beside the conversation",
-    ),
+    "/agents": (agents_chat.run_agents, "[show NAME|stop NAME]", "who works beside the conversation"),
     "/send": (agents_chat.run_send, "NAME TEXT", "write to an agent, * for all teammates"),
     "/clear": (_clear, "", "begin anew; this session stays on disk"),
     "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),

@@ -55,9 +55,7 @@ def stop_agent(session: Session, name: str) -> CommandOutcome:
     """What it has done stays, and so does its transcript."""
     if not session.agents.stop(name):
         raise Mistake(f"no agent called {name} is at work; /agents lists them")
-    return CommandReply(
-        f"  stopping {name}; its transcript stays, and /send {name} TEXT takes it up again"
-    )
+    return CommandReply(f"  stopping {name}; its transcript stays, and /send {name} TEXT takes it up again")
 
 
 def run_send(session: Session, rest: str) -> CommandOutcome:
@@ -68,9 +66,7 @@ def run_send(session: Session, rest: str) -> CommandOutcome:
 
     async def work() -> CommandReply:
         try:
-            return CommandReply(
-                f"  {make_printable(await session.company.send(name, text.strip()))}"
-            )
+            return CommandReply(f"  {make_printable(await session.company.send(name, text.strip()))}")
         except ToolFailed as error:
             raise Mistake(str(error)) from error
 
@@ -94,9 +90,7 @@ def _listed(session: Session) -> Iterator[str]:
 def _line(one: AgentRow) -> str:
     doing = one.doing or one.description or to_one_line(one.said, 60)
     used = f"{format_count(one.steps, 'request')}, {format_tokens(one.usage.total)} tokens"
-    return (
-        f"  {one.name} ({one.kind}) {one.status}: {to_one_line(make_printable(doing), 80)} · {used}"
-    )
+    return f"  {one.name} ({one.kind}) {one.status}: {to_one_line(make_printable(doing), 80)} · {used}"
 
 
 def _show(session: Session, name: str) -> CommandOutcome:
@@ -181,9 +175,7 @@ def _review(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
     if (id := _waits(store.state)) is None:
         return CommandReply("  no dream waits for review")
-    diff = (
-        make_printable(preview_review(store, id).diff).rstrip() or "  nothing would change any more"
-    )
+    diff = make_printable(preview_review(store, id).diff).rstrip() or "  nothing would change any more"
     choices = {"": "", "a": "/dream accept", "r": "/dream reject"}
     return CommandChoice(diff, "  a takes it over, r drops it, Enter decides later: ", choices)
 
@@ -197,9 +189,7 @@ def _accept(session: Session, layer: Dreaming) -> CommandOutcome:
 
     async def work() -> CommandReply:
         done = await anyio.to_thread.run_sync(partial(accept_review, store, id))
-        return CommandReply(
-            f"  taken over: {len(done.files)} files changed (/dream undo takes it back)"
-        )
+        return CommandReply(f"  taken over: {len(done.files)} files changed (/dream undo takes it back)")
 
     return SlowCommand("taking it over", work)
 
@@ -241,9 +231,7 @@ def run_tasks(session: Session, rest: str) -> CommandOutcome:
         if name.strip() != DREAM:
             return stop_agent(session, name.strip())
         return _kill(session, layer) if layer else CommandReply("  no dream is going on")
-    lines = [_line_dream_chat(task) for task in list_tasks(session)] + describe_active_agents(
-        session
-    )
+    lines = [_line_dream_chat(task) for task in list_tasks(session)] + describe_active_agents(session)
     lines = lines or ["  nothing is going on"]
     if layer is not None:
         lines += _of_dreams(layer)

@@ -57,9 +57,7 @@ class TeammateRow(msgspec.Struct, frozen=True):
 def find_agent_kinds(around: CommandContext) -> AgentDefinitions:
     """The kinds of agents that a session here would have."""
     home = around.environment.shared or around.home
-    return find_definitions(
-        list_definition_folders(home, around.places.tree if around.trusted else None)
-    )
+    return find_definitions(list_definition_folders(home, around.places.tree if around.trusted else None))
 
 
 def list_agents(shared: CommonOptions) -> int:
@@ -148,9 +146,7 @@ def send_letter(shared: CommonOptions, name: str, text: str, summary: str | None
         if there is None:
             raise Refused("no session can be reached: the path of its socket would be too long")
         told = f"{SESSION}{run_sync(there.send, name.removeprefix(SESSION), letter).session}"
-    print_result(
-        shared, f"sent to {told}", {"to": told, "id": letter.id, "summary": letter.summary}
-    )
+    print_result(shared, f"sent to {told}", {"to": told, "id": letter.id, "summary": letter.summary})
     return 0
 
 
@@ -208,8 +204,7 @@ def _warn(shared: CommonOptions, around: CommandContext, problems: Iterable[str]
     hidden = list_definition_folders(around.home, around.places.tree)[1:]
     if not around.trusted and any(folder.is_dir() for folder in hidden):
         print_message(
-            shared,
-            "the agents of this folder are left out: it is not trusted ('sevenfold trust' does)",
+            shared, "the agents of this folder are left out: it is not trusted ('sevenfold trust' does)"
         )
 
 

@@ -50,9 +50,7 @@ from sevenfold.simulator.ledger import SimulatorLedger
 from sevenfold.simulator.server import Simulator
 
 BEGUN: Final = "read README.md, config.toml and sales.txt"
-FORKED: Final = (
-    "fork twice: find TAX_RATE in till.py; read journal.py and tell me how many sales it prints"
-)
+FORKED: Final = "fork twice: find TAX_RATE in till.py; read journal.py and tell me how many sales it prints"
 BEHIND: Final = (
     "in the background, ask an agent called scout to run `python3 -B -m unittest -q` and then "
     "read test_till.py"
@@ -273,16 +271,9 @@ SECOND: Final = (
     "which port does the till listen on?",
     "what is the tax rate in this town?",
 )
-AFTER: Final = (
-    "which port does the till listen on?",
-    "run `python3 -B -m unittest -q`",
-)
+AFTER: Final = ("which port does the till listen on?", "run `python3 -B -m unittest -q`")
 """Asked after the compaction, which pays from the next requests on."""
-ALLOWED: Final = (
-    "Bash(python3 -B -m unittest:*)",
-    "Bash(python3 -B journal.py)",
-    "Edit(./**)",
-)
+ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)", "Edit(./**)")
 
 
 @dataclass
@@ -309,15 +300,11 @@ class DemoOutput:
                     f"sent, {hit_rate:.0%} from the cache]"
                 )
             case Stored(characters=characters):
-                self.line(
-                    f"      {characters:,} characters: whole on disk, the beginning in the window"
-                )
+                self.line(f"      {characters:,} characters: whole on disk, the beginning in the window")
             case Replied(message, usage, source="main") if message.text and not message.tool_uses:
                 for text in message.text.strip().splitlines():
                     self.line(f"    {text}")
-                self.line(
-                    f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} from the cache]"
-                )
+                self.line(f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} from the cache]")
 
 
 def run_demo(shared: CommonOptions) -> int:
@@ -379,9 +366,7 @@ async def _talk(
     resume: str | None = None,
 ) -> DemoTalk:
     settings = {"permissions": {"allow": list(ALLOWED)}}
-    session = Session(
-        MODEL, project, resume=resume, home=folder, settings=settings, environ=environ
-    )
+    session = Session(MODEL, project, resume=resume, home=folder, settings=settings, environ=environ)
     sent: list[Request] = []
     async with session:
         session.subscribe(told.heard)

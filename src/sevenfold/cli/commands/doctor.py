@@ -108,9 +108,7 @@ def _home(home: Path) -> DoctorCheck:
         return DoctorCheck("home", "problem", f"{home} cannot be written", f"chmod u+rwx {home}")
     mode = stat.S_IMODE(home.stat().st_mode)
     if mode & 0o077 and os.name == "posix":
-        return DoctorCheck(
-            "home", "note", f"{home} is open to others ({mode:o})", f"chmod 700 {home}"
-        )
+        return DoctorCheck("home", "note", f"{home} is open to others ({mode:o})", f"chmod 700 {home}")
     return DoctorCheck("home", "ok", str(home))
 
 
@@ -121,15 +119,11 @@ def _trust(around: CommandContext) -> DoctorCheck:
         return DoctorCheck(
             "trust", "ok", f"trusted, because {around.trust.covering(around.places.root)} is"
         )
-    return DoctorCheck(
-        "trust", "note", "not trusted: its settings can only restrict", "sevenfold trust"
-    )
+    return DoctorCheck("trust", "note", "not trusted: its settings can only restrict", "sevenfold trust")
 
 
 def _settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[DoctorCheck]:
-    read = (
-        ", ".join(str(path) for path in loaded.files_read) or "no file: everything is the default"
-    )
+    read = ", ".join(str(path) for path in loaded.files_read) or "no file: everything is the default"
     yield DoctorCheck("settings", "ok", read)
     for warning in loaded.warnings:
         yield DoctorCheck("settings", "note", warning)
@@ -154,9 +148,7 @@ def _memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     if place.note:
         yield DoctorCheck("memory", "note", place.note)
     if place.off is not None:
-        yield DoctorCheck(
-            "memory", "ok", f"off, because {place.off}; it would be in {place.folder}"
-        )
+        yield DoctorCheck("memory", "ok", f"off, because {place.off}; it would be in {place.folder}")
         return
     if not place.folder.is_dir():
         yield DoctorCheck("memory", "ok", f"{place.folder} (made when first needed)")
@@ -237,9 +229,7 @@ def _endpoint(url: str, environment: Environment) -> DoctorCheck:
         socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        fix = (
-            "check the address, the network and whether the server runs; --model offline needs none"
-        )
+        fix = "check the address, the network and whether the server runs; --model offline needs none"
         return DoctorCheck("endpoint", "problem", f"{where} cannot be reached: {why}", fix)
     return DoctorCheck("endpoint", "ok", f"{where} can be reached")
 

@@ -13,24 +13,13 @@ from sevenfold.cli.chat.tasks import find_dreaming_layer
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.failures import INTERRUPTED
 from sevenfold.cli.options import ChatOptions, CommonOptions
-from sevenfold.cli.output import (
-    EventPrinter,
-    SideOutput,
-    make_printable,
-    print_message,
-    print_result,
-)
+from sevenfold.cli.output import EventPrinter, SideOutput, make_printable, print_message, print_result
 from sevenfold.cli.startup import open_session
 from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Event, Progress
-from sevenfold.layers.l6_dreaming.dream_run import (
-    DreamMode,
-    DreamResult,
-    DreamRunner,
-    describe_result,
-)
+from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner, describe_result
 from sevenfold.layers.l6_dreaming.review import (
     accept_review,
     find_newest_review,
@@ -53,9 +42,7 @@ def run_dream(
     shared: CommonOptions, *, now: bool, dry_run: bool, review: bool, model: str | None = None
 ) -> int:
     if dry_run and review:
-        raise Mistake(
-            "--dry-run changes nothing, so there is nothing to review: leave one of them out"
-        )
+        raise Mistake("--dry-run changes nothing, so there is nothing to review: leave one of them out")
     with open_memory(shared) as memory:
         if memory.folder.is_dir():
             memory.claim()
@@ -70,16 +57,9 @@ def run_dream(
 
 
 def _dreamt(
-    shared: CommonOptions,
-    memory: MemoryStore,
-    *,
-    by_hand: bool,
-    how: DreamMode | None,
-    model: str | None,
+    shared: CommonOptions, memory: MemoryStore, *, by_hand: bool, how: DreamMode | None, model: str | None
 ) -> DreamResult:
-    at = Project.open(
-        shared.project, read_command_context(shared).environment, {}, lambda event: None
-    )
+    at = Project.open(shared.project, read_command_context(shared).environment, {}, lambda event: None)
     heard = EventPrinter(SideOutput(quiet=shared.quiet, color=not shared.no_color))
 
     def telling(event: Event) -> None:

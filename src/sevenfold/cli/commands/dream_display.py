@@ -39,12 +39,7 @@ def show_status(shared: CommonOptions) -> int:
     settings, clock = around.settings().settings, SystemClock()
     with open_memory(shared) as memory:
         gates = DreamGates(
-            _lock(memory),
-            around.scoped().project,
-            "",
-            settings.dream,
-            clock,
-            lambda: settings.flags.dream,
+            _lock(memory), around.scoped().project, "", settings.dream, clock, lambda: settings.flags.dream
         )
         lines, value = describe_dreams(memory, gates, "'sevenfold dream --review'")
     print_result(shared, "\n".join(lines), value)
@@ -79,17 +74,13 @@ def _lock(memory: MemoryStore) -> DreamLock:
 
 def _state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> str:
     if known is not None and known.running:
-        return (
-            f"dreaming since {format_time(known.began)}, process {known.owner.pid}: {known.phase}"
-        )
+        return f"dreaming since {format_time(known.began)}, process {known.owner.pid}: {known.phase}"
     if busy is not None:
         return str(busy)
     if known is None:
         return "no dream yet"
     if known.status == "running":
-        return (
-            f"the dream of {format_time(known.began)} died on the way; the next session tries again"
-        )
+        return f"the dream of {format_time(known.began)} died on the way; the next session tries again"
     return f"{format_time(known.ended or known.began)} {known.status}: {known.said}"
 
 

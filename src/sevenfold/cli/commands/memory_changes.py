@@ -77,8 +77,7 @@ def run_edit(
             from sevenfold.cli.commands.memory_editor import edit_in_editor
 
             return _told(
-                shared,
-                edit_in_editor(memory, name, read_command_context(shared).environment.variables),
+                shared, edit_in_editor(memory, name, read_command_context(shared).environment.variables)
             )
         if description is not None and not description.strip():
             raise Mistake("a memory needs a description: recall judges by it")
@@ -95,17 +94,13 @@ def run_remove(shared: CommonOptions, name: str, agent: str | None = None) -> in
 
 def run_purge(shared: CommonOptions, name: str, yes: bool, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
-        revisions = len(
-            memory.history(name, limit=1_000)
-        )  # it also says when there is no such thing
+        revisions = len(memory.history(name, limit=1_000))  # it also says when there is no such thing
         if not yes:
             _ask(name, revisions)
         saved = memory.purge(name)
         ours = SHARED.holds(saved.path.relative_to(memory.folder).as_posix())
     more = "; what was shared with the team before is still in its repository" if ours else ""
-    print_message(
-        shared, f"purged {saved.name}: it is gone from files, index, history and search{more}"
-    )
+    print_message(shared, f"purged {saved.name}: it is gone from files, index, history and search{more}")
     print_result(shared, "", saved)
     return 0
 
@@ -172,9 +167,7 @@ def _given(body: str | None, file: Path | None, *, waits: bool = True) -> str | 
     except UnicodeDecodeError as error:
         raise Mistake("the text is not UTF-8; save it as UTF-8 and try again") from error
     if "\0" in text or not text.strip():
-        raise Mistake(
-            f"the text {'is not text' if text.strip() else 'is empty'}; nothing was saved"
-        )
+        raise Mistake(f"the text {'is not text' if text.strip() else 'is empty'}; nothing was saved")
     return text
 
 

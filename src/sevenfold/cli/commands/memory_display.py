@@ -118,9 +118,7 @@ def format_memory_kind(one: MemoryRow) -> str:
     return f"{one.type or UNTYPED}{', team' if one.team else ''}"
 
 
-def format_memory_table(
-    memories: Sequence[MemoryRow], now: float, *, terminal: bool = False
-) -> str:
+def format_memory_table(memories: Sequence[MemoryRow], now: float, *, terminal: bool = False) -> str:
     """The list for people; at a terminal it has a header, and no line is broken."""
     cells = [
         (
@@ -191,15 +189,8 @@ def show_check(shared: CommonOptions, agent: str | None = None) -> int:
         memories = len(memory.listing().topics)
         since = _pollution(memory)
     good = f"{format_count(memories, 'memory', 'memories')} in {memory.folder}: nothing to mend"
-    text = "\n".join(
-        filter(None, ["\n".join(map(describe_finding, findings)) or good, _went_wrong(since)])
-    )
-    value = {
-        "folder": memory.folder,
-        "memories": memories,
-        "findings": findings,
-        "pollution": since,
-    }
+    text = "\n".join(filter(None, ["\n".join(map(describe_finding, findings)) or good, _went_wrong(since)]))
+    value = {"folder": memory.folder, "memories": memories, "findings": findings, "pollution": since}
     print_result(shared, text, {"ok": not findings, **value})
     return 1 if findings else 0
 
@@ -261,9 +252,7 @@ def read_memory_detail(memory: MemoryStore, name: str, now: float) -> MemoryDeta
 def format_memory_detail(one: MemoryDetail, now: float) -> str:
     """For people: its name, what it is, where it is, and then what it says."""
     team = " · team" if one.team else ""
-    head = (
-        f"{one.name}  {one.type or 'untyped'}{team} · {format_age(one.modified, now)} · {one.path}"
-    )
+    head = f"{one.name}  {one.type or 'untyped'}{team} · {format_age(one.modified, now)} · {one.path}"
     parts = ["\n".join(filter(None, [head, one.description])), one.text]
     return "\n\n".join(filter(None, parts)).rstrip()
 

@@ -49,9 +49,7 @@ def edit_in_editor(memory: Memory, name: str, variables: Mapping[str, str]) -> S
             _open(editor, copy, variables)
             after = read_bounded(copy, LARGEST)
             if memory.get(before.file).data != before.data and after != before.data:
-                print_warning(
-                    f"{before.file} was changed meanwhile; what it said then is in its history"
-                )
+                print_warning(f"{before.file} was changed meanwhile; what it said then is in its history")
             try:
                 return memory.rewrite(before.file, after)
             except Guarded as error:
@@ -85,12 +83,7 @@ def _open(editor: list[str], file: Path, variables: Mapping[str, str]) -> None:
 
 
 def _again() -> bool:
-    print(
-        "Edit it again? Your changes are lost otherwise. [Y/n] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    print("Edit it again? Your changes are lost otherwise. [Y/n] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
@@ -102,9 +95,7 @@ def show_quarantine(shared: CommonOptions, agent: str | None = None) -> int:
         print_message(shared, "nothing is in quarantine")
     for name, number in agents.items():
         texts = format_count(number, "text is", "texts are")
-        print_message(
-            shared, f"{texts} held back from an agent: '{format_quarantine_hint(agent=name)}'"
-        )
+        print_message(shared, f"{texts} held back from an agent: '{format_quarantine_hint(agent=name)}'")
     value = {"quarantine": [_about(one) for one in held]}
     print_result(shared, format_quarantine(held), value if agent else {**value, "agents": agents})
     return 0

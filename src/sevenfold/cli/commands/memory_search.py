@@ -21,12 +21,7 @@ from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.commands.agents import find_agent_kinds
 from sevenfold.cli.commands.memory_display import open_memory, print_warning, resolve_memory_place
-from sevenfold.cli.commands.sessions import (
-    GrepHit,
-    SearchWords,
-    grep_transcripts,
-    parse_search_words,
-)
+from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_time, print_message, print_result, to_one_line
 from sevenfold.cli.surroundings import CommandContext, read_command_context, read_environment
@@ -204,11 +199,7 @@ def _said_line(said: GrepHit) -> str:
 
 
 def select_memories(
-    shared: CommonOptions,
-    memory: MemoryStore,
-    query: str,
-    limit: int,
-    selector: SelectorName | None,
+    shared: CommonOptions, memory: MemoryStore, query: str, limit: int, selector: SelectorName | None
 ) -> Selection:
     """What was chosen, and by whom; `None` as selector: whatever the settings say."""
     at = Project.open(shared.project, read_environment(shared), {}, _ignore)
@@ -231,9 +222,7 @@ async def _by_model(
 ) -> Selection:
     clock = SystemClock()
     ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore)
-    forks = ForkRunner(
-        lambda: model, ledger, clock, _told, lambda: make_thresholds(model, at.settings)
-    )
+    forks = ForkRunner(lambda: model, ledger, clock, _told, lambda: make_thresholds(model, at.settings))
     choose = ModelSelector(forks, lambda: model.name, at.settings.recall)
     sources = RecallParts(memory.folder, memory.recall, newest=memory.newest)
     try:
@@ -258,9 +247,7 @@ _REVISION: Final = re.compile(r"[0-9a-f]{4,40}|(?:HEAD|last|@)(?:~\d*)?", re.IGN
 _SAME: Final = "nothing has changed"
 
 
-def show_history(
-    shared: CommonOptions, name: str | None, limit: int, agent: str | None = None
-) -> int:
+def show_history(shared: CommonOptions, name: str | None, limit: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         _take_in(memory)
         revisions = memory.history(name, limit)
@@ -281,9 +268,7 @@ def format_history(revisions: Sequence[Revision]) -> str:
 
 def _what(revision: Revision) -> str:
     author = revision.author
-    more = [
-        text for text in (author.reason, author.session and f"session {author.session}") if text
-    ]
+    more = [text for text in (author.reason, author.session and f"session {author.session}") if text]
     return f"{revision.summary} ({'; '.join(more)})" if more else revision.summary
 
 
@@ -312,17 +297,13 @@ def _meant(memory: Memory, name: str | None, revision: str | None) -> tuple[str 
     return name, None
 
 
-def run_undo(
-    shared: CommonOptions, name: str | None, to: str | None, agent: str | None = None
-) -> int:
+def run_undo(shared: CommonOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.undo(name, to)
     for one in saved:
         print_message(shared, describe_undo(one))
     if not saved:
-        print_message(
-            shared, f"the index of {memory.folder} is as it was before; no memory has changed"
-        )
+        print_message(shared, f"the index of {memory.folder} is as it was before; no memory has changed")
     revision = saved[0].revision if saved else ""
     print_result(shared, "", {"name": name, "to": to, "revision": revision, "memories": saved})
     return 0

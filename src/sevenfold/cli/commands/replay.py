@@ -106,9 +106,7 @@ def _check_vain(policies: Sequence[Policy], left_out: Sequence[str]) -> None:
     """`Mistake` for what is off in every policy: its row would be one that is there already."""
     for word in left_out:
         if all(find_useless_exclusions(one, [word]) for one in policies):
-            known = [
-                name for name in LAYERS if any(list_active_layers(one)[name] for one in policies)
-            ]
+            known = [name for name in LAYERS if any(list_active_layers(one)[name] for one in policies)]
             names = ", ".join(one.name for one in policies)
             raise Mistake(
                 f"{word} is off in {names}, so leaving it out changes nothing; "
@@ -535,13 +533,9 @@ def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
         check_report(wanted.html, [found.path for found in files])
     done = _replayed(shared, wanted, files, policies, prices)
     if not done:
-        raise Mistake(
-            "there is no session in what was named; name files, or folders that have some"
-        )
+        raise Mistake("there is no session in what was named; name files, or folders that have some")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print_result(
-        shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes)
-    )
+    print_result(shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes))
     if wanted.html is not None:
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
     return _told(shared, done, notes)
@@ -572,14 +566,10 @@ def _replayed(
             progress.start()
         with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
             jobs = [
-                ReplayJob(
-                    n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch)
-                )
+                ReplayJob(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
                 for n, one in enumerate(files)
             ]
-            with closing(
-                replay_files(jobs, at_once, tell=tell)
-            ) as answers:  # an interrupt ends them
+            with closing(replay_files(jobs, at_once, tell=tell)) as answers:  # an interrupt ends them
                 for one in answers:
                     done.append(one)
                     if progress is not None:
@@ -615,9 +605,7 @@ def _told(shared: CommonOptions, done: Sequence[ReplayResult], notes: Mapping[st
         said = f"{to_one_line(one.path, LONGEST_PATH)}: {make_printable(one.errors[0])}{more}"
         print(f"sevenfold: {said}", file=sys.stderr)
     if len(wrong) > MOST_SAID:
-        print(
-            f"sevenfold: and {format_count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr
-        )
+        print(f"sevenfold: and {format_count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr)
     for note, number in Counter(note for one in done for note in one.notes).items():
         print_message(shared, f"{format_count(number, 'file')}: {note}")
     for name, note in notes.items():

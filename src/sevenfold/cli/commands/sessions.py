@@ -36,13 +36,7 @@ from sevenfold.storage.cleanup import CleanupReport, StorageLimits
 from sevenfold.storage.cleanup import clean_project as clean_up
 from sevenfold.storage.files import make_storage_failure
 from sevenfold.storage.jsonl import read_log
-from sevenfold.storage.places import (
-    ProjectPaths,
-    SessionInfo,
-    find_session,
-    list_sessions,
-    remove_session,
-)
+from sevenfold.storage.places import ProjectPaths, SessionInfo, find_session, list_sessions, remove_session
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -93,9 +87,7 @@ def summarise_session(info: SessionInfo) -> SessionRow:
             title = str(what.value)
         elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
             model = str(what.value.get("model", ""))
-    return SessionRow(
-        info.id, info.at, messages, to_one_line(title or words, 100), model, info.size
-    )
+    return SessionRow(info.id, info.at, messages, to_one_line(title or words, 100), model, info.size)
 
 
 def _lines(path: Path) -> Iterator[_ListedEntry]:
@@ -132,9 +124,7 @@ def show_list(shared: CommonOptions) -> int:
     places = read_command_context(shared).scoped()
     known = summarise_sessions(places)
     if not known:
-        print_message(
-            shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one"
-        )
+        print_message(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
     text = format_session_table(known, terminal=sys.stdout.isatty())
     print_result(shared, text, {"project": str(places.root), "sessions": known})
     return 0
@@ -168,9 +158,7 @@ def format_conversation(
     results = collect_results(view) if results is None else results
     for placed in view:
         if placed.by == "user":
-            yield "\n".join(
-                f"> {line}" for line in make_printable(placed.message.text).splitlines()
-            )
+            yield "\n".join(f"> {line}" for line in make_printable(placed.message.text).splitlines())
         elif placed.message.role == "assistant":
             yield "\n".join(filter(None, _assistant(placed.message, results)))
         elif placed.message.text:

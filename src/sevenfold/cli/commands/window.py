@@ -11,13 +11,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices, read_user_limits
 from sevenfold.cli.options import CommonOptions
-from sevenfold.cli.output import (
-    format_count,
-    format_money,
-    format_percent,
-    format_tokens,
-    print_result,
-)
+from sevenfold.cli.output import format_count, format_money, format_percent, format_tokens, print_result
 from sevenfold.cli.surroundings import find_chosen_session, read_command_context, read_transcript
 from sevenfold.core.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
 from sevenfold.core.request import Frame
@@ -99,12 +93,8 @@ def measure_window(
 ) -> WindowReport:
     """Everything that the next request would send, and what the layers kept out of it."""
     sizes: Counter[tuple[str, str, str]] = Counter()
-    sizes["system", "", "frame"] = _weigh(
-        view, MessageSize(text=sum(map(count_bytes, frame.system)))
-    )
-    schemas = (
-        MessageSize(json=len(msgspec.json.encode(frame.tools))) if frame.tools else MessageSize()
-    )
+    sizes["system", "", "frame"] = _weigh(view, MessageSize(text=sum(map(count_bytes, frame.system))))
+    schemas = MessageSize(json=len(msgspec.json.encode(frame.tools))) if frame.tools else MessageSize()
     sizes["tools", "", "frame"] = _weigh(view, schemas)
     names = {use.id: use.name for placed in view for use in placed.message.tool_uses}
     for placed in view:
@@ -209,10 +199,7 @@ def format_window(window: WindowReport) -> str:
         f"{format_tokens(window.window)} tokens "
         f"({format_percent(window.used / window.window)})"
     )
-    rows = [
-        (_LETTER[p.kind], f"{p.kind}: {p.tool}" if p.tool else p.kind, p.tokens)
-        for p in window.parts
-    ]
+    rows = [(_LETTER[p.kind], f"{p.kind}: {p.tool}" if p.tool else p.kind, p.tokens) for p in window.parts]
     rows += [
         (FREE, "free", window.free),
         (MARGIN, "margin of auto-compact", window.margin),
@@ -236,9 +223,7 @@ def format_window(window: WindowReport) -> str:
 
 def describe_boundary(boundary: Boundary) -> str:
     """`summary: 120.3k → 14k tokens · fidelity 93%`"""
-    sizes = (
-        f"{format_tokens(boundary.tokens_before)} → {format_tokens(boundary.tokens_after)} tokens"
-    )
+    sizes = f"{format_tokens(boundary.tokens_before)} → {format_tokens(boundary.tokens_after)} tokens"
     score = "" if boundary.fidelity is None else f" · fidelity {format_percent(boundary.fidelity)}"
     return f"{boundary.by}: {sizes}{score}"
 
@@ -273,9 +258,7 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
     shown = {sign: n for sign, n in parts.items() if n > 0}
     whole = sum(shown.values()) or 1
     cells = {sign: max(1, round(width * n / whole)) for sign, n in shown.items()}
-    while (
-        cells and sum(cells.values()) != width
-    ):  # rounding, and the least of one, are settled here
+    while cells and sum(cells.values()) != width:  # rounding, and the least of one, are settled here
         most = max(cells, key=lambda sign: cells[sign])
         cells[most] += 1 if sum(cells.values()) < width else -1
     return "".join(sign * n for sign, n in cells.items())

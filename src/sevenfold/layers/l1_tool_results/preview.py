@@ -203,9 +203,7 @@ def _place(text: str, line: int, character: int) -> tuple[int, int]:
     at = 0
     for passed in range(line - 1):
         if not (at := text.find("\n", at) + 1) or at == len(text):
-            raise ToolFailed(
-                f"the result has {passed + 1:,} lines; offset {line:,} is past its end"
-            )
+            raise ToolFailed(f"the result has {passed + 1:,} lines; offset {line:,} is past its end")
     end = _line_end(text, at)
     if at + character - 1 > end:
         raise ToolFailed(
@@ -233,9 +231,7 @@ class LinePattern:
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > LONGEST_PATTERN:
-            raise ToolFailed(
-                f"the pattern is longer than {LONGEST_PATTERN:,} characters; shorten it"
-            )
+            raise ToolFailed(f"the pattern is longer than {LONGEST_PATTERN:,} characters; shorten it")
         if "\n" in pattern:
             raise ToolFailed("the pattern is looked for within a line; leave out the line break")
         either = (_in_order(part) for part in re.split(r"(?<!\\)\|", pattern))

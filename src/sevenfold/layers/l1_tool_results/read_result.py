@@ -13,13 +13,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.core.messages import Json, Text, parse_message
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.core.tokens import REFERENCE_WINDOW, scale_constant
-from sevenfold.layers.l1_tool_results.preview import (
-    LEAST,
-    MOST,
-    LinePattern,
-    format_matches,
-    format_page,
-)
+from sevenfold.layers.l1_tool_results.preview import LEAST, MOST, LinePattern, format_matches, format_page
 from sevenfold.storage.files import make_storage_failure
 from sevenfold.storage.results import BLOCKS, ResultStore
 
@@ -119,9 +113,7 @@ def _words(path: Path, data: bytes) -> str:
     try:
         blocks = parse_message("user", data).content
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolFailed(
-            f"{path} is damaged and cannot be read: {error}; call the tool again"
-        ) from error
+        raise ToolFailed(f"{path} is damaged and cannot be read: {error}; call the tool again") from error
     return "\n".join(block.text for block in blocks if isinstance(block, Text))
 
 

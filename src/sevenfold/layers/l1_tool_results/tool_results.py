@@ -142,9 +142,7 @@ class _ResultBatch:
     def total(self) -> int:
         """Characters of this message that count: what stands in the view already, and the new."""
         new = zip(self.tools, self.shown, strict=True)
-        return self._frozen + sum(
-            count_characters(shown) for tool, shown in new if tool not in UNLIMITED
-        )
+        return self._frozen + sum(count_characters(shown) for tool, shown in new if tool not in UNLIMITED)
 
     def untouched(self, least: int) -> list[int]:
         """Those that may still be stored and are worth it, the largest first."""

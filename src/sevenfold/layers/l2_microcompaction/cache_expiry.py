@@ -232,9 +232,7 @@ def choose_cache_action(s: CacheSituation) -> CacheChoice:
         if gain >= s.margin * s.price:
             costs["sum up"] = costs["let go"] + s.price - gain
     ways: tuple[Way, ...] = ("let go", "keep warm", "an hour", "sum up")
-    return CacheChoice(
-        min((way for way in ways if way in costs), key=lambda way: costs[way]), costs
-    )
+    return CacheChoice(min((way for way in ways if way in costs), key=lambda way: costs[way]), costs)
 
 
 class CacheExpiry:
@@ -277,9 +275,7 @@ class CacheExpiry:
             return await self._summing.made() if self._summing else ()
         return () if choice.way == "let go" else await self._keep(choice.way, request, now)
 
-    def _situation(
-        self, request: Request, idle: float, time_left: float, price: Price
-    ) -> CacheSituation:
+    def _situation(self, request: Request, idle: float, time_left: float, price: Price) -> CacheSituation:
         frame, kept = request.frame, self._so_far(request.view)
         fresh = 0 if kept.times else _fresh(request.view)
         now = (request.view.replied_at or 0.0) + idle

@@ -200,11 +200,7 @@ class ViewScan:
         if placed.by == "user" and _speaks(message):
             self.turns += 1
         for result in message.results:
-            size = (
-                placed.size
-                if len(message.content) == 1
-                else measure_message(Message("user", (result,)))
-            )
+            size = placed.size if len(message.content) == 1 else measure_message(Message("user", (result,)))
             self._answer(at, result, size)
 
     def _answer(self, at: int, result: ToolResult, size: MessageSize) -> None:
@@ -264,9 +260,7 @@ class ViewScan:
         if use.name not in self._tools or not _is_text(result) or result.text.startswith(STORED):
             return False
         again = self.asked_again
-        if (
-            again and again.get(describe_subject(use), 0) >= OFTEN
-        ):  # clearing it would go on for ever
+        if again and again.get(describe_subject(use), 0) >= OFTEN:  # clearing it would go on for ever
             return False
         if self._kept and name_of_read_file(use) in self._kept:  # and so would this
             return False
@@ -276,15 +270,7 @@ class ViewScan:
         tokens = _weight(size)
         self.found.append(
             Candidate(
-                use,
-                at,
-                size,
-                tokens,
-                call,
-                self.requests,
-                self.turns,
-                find_call_path(use),
-                result.is_error,
+                use, at, size, tokens, call, self.requests, self.turns, find_call_path(use), result.is_error
             )
         )
         self.clearable += tokens

@@ -165,9 +165,7 @@ class ClearDecision(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        saves = (
-            f"{len(self.clear)} results, {self.freed:,} tokens, expected to save {self.saving:,.0f}"
-        )
+        saves = f"{len(self.clear)} results, {self.freed:,} tokens, expected to save {self.saving:,.0f}"
         if self.cold:
             return f"{saves}; the cache is cold, so nothing is lost"
         if self.price <= 0:

@@ -91,9 +91,7 @@ class Microcompaction:
             return (*again, *self._clear(view, old, "plain"))
         if not self._by_cost or (self._edits_cache and self._able().edits_cache):
             return again
-        if is_clear_request(
-            request.frame
-        ):  # as the session began, whatever the switches are by now
+        if is_clear_request(request.frame):  # as the session began, whatever the switches are by now
             return again
         if not self._worth_a_look(view, pressure) or self._broken():
             return again
@@ -146,9 +144,7 @@ class Microcompaction:
     def _decide(self, request: Request, pressure: Pressure) -> ClearDecision | None:
         self._need = self._need or NeedModel.load()
         rates = self._rates(request)
-        return decide_clearing(
-            request.view, self._scan, self._need, rates, pressure, self._settings
-        )
+        return decide_clearing(request.view, self._scan, self._need, rates, pressure, self._settings)
 
     def _rates(self, request: Request) -> CacheRates:
         frame = request.frame
@@ -165,13 +161,7 @@ class Microcompaction:
         self._expect(why)
         self._emit(
             Cleared(
-                rule,
-                tuple(shown),
-                decision.freed,
-                decision.rewritten,
-                decision.saving,
-                decision.price,
-                why,
+                rule, tuple(shown), decision.freed, decision.rewritten, decision.saving, decision.price, why
             )
         )
         self._cleared += len(shown)

@@ -87,11 +87,7 @@ class ProviderEdits:
     """Accounts that also take down what the provider cleared, before the ledger wonders at the break."""
 
     def __init__(
-        self,
-        accounts: Accounts,
-        expect: Callable[[str], object],
-        emit: Emit,
-        entries: Iterable[Entry] = (),
+        self, accounts: Accounts, expect: Callable[[str], object], emit: Emit, entries: Iterable[Entry] = ()
     ) -> None:
         """`entries` are those of a transcript that goes on: what they report is not told again."""
         self._accounts, self._expect, self._emit = accounts, expect, emit
@@ -122,9 +118,7 @@ def _sum(edits: Iterable[Json], key: str) -> int:
     return sum(value for value in values if isinstance(value, int) and value > 0)
 
 
-def find_newly_cleared(
-    request: Request, reply: Reply, known: tuple[int, int] = (0, 0)
-) -> Cleared | None:
+def find_newly_cleared(request: Request, reply: Reply, known: tuple[int, int] = (0, 0)) -> Cleared | None:
     """What the provider has cleared beyond what is known already; None when that is nothing."""
     results, tokens = read_cleared_counts(reply)
     if results <= known[0]:
@@ -214,9 +208,7 @@ class CacheEditing:
     def _delete(self, request: Request, left: int) -> Sequence[Change]:
         view = request.view
         here = [one for one in self._scan.found if one.use.id not in self._gone]
-        unread = (
-            self._scan.requests
-        )  # nothing is deleted that the model has not had a chance to read
+        unread = self._scan.requests  # nothing is deleted that the model has not had a chance to read
         old = [one for one in here[: -self._settings.keep_recent] if one.request < unread]
         if estimate_freed_tokens(old, view) <= LINE * len(old):
             return ()
@@ -229,10 +221,7 @@ class CacheEditing:
         ids, frees = tuple(one.use.id for one in done), estimate_freed_tokens(done, view)
         self._tell(request, ids, frees)
         # First where they are: a write that is torn between the two deletes nothing.
-        return (
-            make_deletion_note(kept),
-            Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees),
-        )
+        return (make_deletion_note(kept), Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees))
 
     def _kept(self, old: Sequence[Candidate], view: View) -> list[tuple[Candidate, Path]]:
         """Those that are on disk, each with its path. What is not on disk is not deleted."""

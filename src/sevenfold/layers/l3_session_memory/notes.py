@@ -67,9 +67,7 @@ class NotesLimits(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, section: int, total: int, window: int) -> NotesLimits:
-        return cls(
-            max(1, int(scale_constant(section, window))), max(1, int(scale_constant(total, window)))
-        )
+        return cls(max(1, int(scale_constant(section, window))), max(1, int(scale_constant(total, window))))
 
 
 class NotesForm(msgspec.Struct, frozen=True):
@@ -87,9 +85,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         lines = normalise_text(template).split("\n")
         starts = list(_headings(lines))
         if not starts:
-            raise NotesFormError(
-                "it has no sections: begin each with a line such as '# Current state'"
-            )
+            raise NotesFormError("it has no sections: begin each with a line such as '# Current state'")
         sections = tuple(NotesSection(lines[at].rstrip(), _description(lines, at)) for at in starts)
         named = [section.heading for section in sections]
         for heading in named:
@@ -234,9 +230,7 @@ class NotesWording(msgspec.Struct, frozen=True):
         instruction = _own(home, "prompt", emit)
         return cls(form, instruction[1] if instruction else _ours("prompt"))
 
-    def asking(
-        self, notes: str, path: Path, limits: NotesLimits, *, edits: bool, last: str = ""
-    ) -> str:
+    def asking(self, notes: str, path: Path, limits: NotesLimits, *, edits: bool, last: str = "") -> str:
         """The instruction for an update. `last` is why the one before was not taken."""
         parts = [self.instruction.strip()]
         parts += [text for place, text in _FORGOTTEN if place not in self.instruction]
@@ -256,9 +250,7 @@ class NotesWording(msgspec.Struct, frozen=True):
 
     def told(self, notes: str, answer: str) -> str:
         """The notes with the sections that an answer gives in words."""
-        given = {
-            title.strip(): body.strip() for title, body in _SECTION.findall(normalise_text(answer))
-        }
+        given = {title.strip(): body.strip() for title, body in _SECTION.findall(normalise_text(answer))}
         bodies = self.form.bodies(notes)
         titles = [section.title for section in self.form.sections]
         return self.form.written(

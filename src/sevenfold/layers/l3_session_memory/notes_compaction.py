@@ -132,9 +132,7 @@ _WHAT: Final = (
     "word. The notes are a record, not a request: go on with the work, and do not answer them."
 )
 _NOTES: Final = "## Notes on this session"
-_SAID: Final = (
-    "## What the user said, word for word, as far as it is not in the notes; oldest first"
-)
+_SAID: Final = "## What the user said, word for word, as far as it is not in the notes; oldest first"
 _TOLD: Final = "## What the program said about where this takes place"
 
 
@@ -194,9 +192,7 @@ def collect_removed_facts(
 
     Without `started`, what hooks said before the first reply is left to whoever restores it.
     """
-    first = next(
-        (at for at, p in enumerate(removed) if p.message.role == "assistant"), len(removed)
-    )
+    first = next((at for at, p in enumerate(removed) if p.message.role == "assistant"), len(removed))
     start = {placed.id for placed in removed[:first] if placed.by == "hooks" and not started}
 
     def quoted(placed: PlacedMessage) -> bool:
@@ -307,9 +303,7 @@ class NotesCompaction:
             raise NotesNotUsable("the last message they cover is not in view")
         cut = find_tail_start(view, anchor, self._keep(window))
         if cut is None:
-            raise NotesNotUsable(
-                "there is nothing that could leave the view without tearing something"
-            )
+            raise NotesNotUsable("there is nothing that could leave the view without tearing something")
         last = find_last_typed(view)
         apart = last if last is not None and last < cut else None
         asking = apart is None and is_question_before(view, cut)
@@ -320,9 +314,7 @@ class NotesCompaction:
         edits = make_replacements(view, 0, cut, apart, user(text.text))
         after = apply_edits(view, edits, BY)
         if not is_thinking_allowed(view, after, self._able()):
-            raise NotesNotUsable(
-                "the model still needs thinking that is bound to what stands before it"
-            )
+            raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         tokens = count_context_tokens(replace(request, view=after), pressure)
         left = tokens + self._back(request, pressure, cut)
         if left >= pressure.tokens:

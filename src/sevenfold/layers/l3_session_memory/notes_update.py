@@ -34,12 +34,7 @@ from sevenfold.layers.l3_session_memory.notes import (
 from sevenfold.layers.shared.boundary import BOUNDARY
 from sevenfold.models.directives import write_directive
 from sevenfold.settings.layers import NotesSettings
-from sevenfold.tools.edit_tool import (
-    EDIT_SCHEMA,
-    explain_not_found,
-    find_occurrences,
-    replace_spans,
-)
+from sevenfold.tools.edit_tool import EDIT_SCHEMA, explain_not_found, find_occurrences, replace_spans
 from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
 EDIT: Final = "Edit"
@@ -86,13 +81,9 @@ class NotesEdits:
             raise ToolFailed("old_string is empty, or the same as new_string; nothing would change")
         spans = _places(self.text, old)
         if not spans:
-            raise ToolFailed(
-                f"the notes do not contain old_string{explain_not_found(self.text, old, new)}"
-            )
+            raise ToolFailed(f"the notes do not contain old_string{explain_not_found(self.text, old, new)}")
         if len(spans) > 1 and not args.get("replace_all", False):
-            raise ToolFailed(
-                f"old_string occurs {len(spans)} times in the notes; add lines around it"
-            )
+            raise ToolFailed(f"old_string occurs {len(spans)} times in the notes; add lines around it")
         if len(self.text) + len(spans) * len(new) > LARGEST:
             raise ToolFailed("the notes would be far too large")
         return replace_spans(self.text, spans, new)
@@ -236,9 +227,7 @@ class NotesUpdater:
         tools = NotesEdits(book.path, notes)
         asked = book.wording.asking(notes, book.path, limits, edits=edits, last=self._refused_for)
         directive = user(write_directive(KIND, f"n-{view[-1].id}", asked))
-        said = await self._fork(
-            request, directive, kind=KIND, tools=tools, max_tokens=2 * limits.total
-        )
+        said = await self._fork(request, directive, kind=KIND, tools=tools, max_tokens=2 * limits.total)
         after = tools.text if edits else book.wording.told(notes, said.reply.message.text)
         after = strip_half_characters(normalise_text(after)).strip("\n") + "\n"
         if generation != self._generation:
@@ -280,9 +269,7 @@ class NotesUpdater:
 
     def _failed(self, why: str) -> None:
         self._refused_for = why
-        stopped = (
-            "; not tried again before the next compaction" if self._failures >= FAILURES else ""
-        )
+        stopped = "; not tried again before the next compaction" if self._failures >= FAILURES else ""
         self._emit(Failed(BY, f"the notes were left as they were: {why}{stopped}"))
 
 

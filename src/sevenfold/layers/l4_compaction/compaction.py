@@ -145,9 +145,7 @@ class Compaction:
         settings, view = self.settings, request.view
         if not (settings.by_price and self._auto and self._asks and request.source == "main"):
             return None
-        if pressure.refused or pressure.tokens < scale_constant(
-            settings.least_tokens, pressure.window
-        ):
+        if pressure.refused or pressure.tokens < scale_constant(settings.least_tokens, pressure.window):
             return None
         price = self._prices.of(request.frame.model) if self._prices else None
         if price is None or not price.input or has_edits(request):
@@ -164,10 +162,7 @@ class Compaction:
     ) -> tuple[CompactionPlan, SummaryWorth] | None:
         """The sums, the cheapest to work out first: most requests end there."""
         settings = self.settings
-        if (
-            estimate_worth(plan_everything(request, pressure, PRICE), rates, settings).times
-            < margin
-        ):
+        if estimate_worth(plan_everything(request, pressure, PRICE), rates, settings).times < margin:
             return None
         planned = make_plan(request, pressure, PRICE, self._able(), stands=self.stands)
         if planned is None or estimate_worth(planned, rates, settings).times < margin:
@@ -212,9 +207,7 @@ class Compaction:
                 f"it would free {freed:,} tokens, and {sums.freed:,.0f} were expected", draft.usage
             )
         if boundary.fidelity is not None and boundary.fidelity < ENOUGH:
-            raise NoSummary(
-                f"too much would be lost (fidelity {boundary.fidelity:.2f})", draft.usage
-            )
+            raise NoSummary(f"too much would be lost (fidelity {boundary.fidelity:.2f})", draft.usage)
 
     # --- in all other cases -----------------------------------------------------------------------------
 
@@ -393,16 +386,12 @@ class Compaction:
         self._say(f"{before:,} tokens before, about {now:,} after", done=True)
         return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
 
-    def _restored(
-        self, planned: CompactionPlan, draft: Draft, gone: list[int]
-    ) -> Sequence[Message]:
+    def _restored(self, planned: CompactionPlan, draft: Draft, gone: list[int]) -> Sequence[Message]:
         now = planned.tokens_with(draft.after)
         cut = CompactionCut(planned.view, range(gone[0], gone[-1] + 1), planned.pressure.window)
         return self._again(cut, min(planned.most, planned.before) - now, planned.most - now)
 
-    def _declined(
-        self, planned: CompactionPlan, known: CompactionBreaker, reason: str
-    ) -> Sequence[Change]:
+    def _declined(self, planned: CompactionPlan, known: CompactionBreaker, reason: str) -> Sequence[Change]:
         """A hook says no: nothing happens and nothing is counted. It is said once."""
         said = f"{REFUSED}{reason}"
         if not planned.automatic:

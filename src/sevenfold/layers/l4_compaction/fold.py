@@ -23,16 +23,7 @@ from sevenfold.core.messages import Message, Opaque, ToolResult, user
 from sevenfold.core.protocols import Capabilities, Change, Fit
 from sevenfold.core.request import Request, find_open_loop
 from sevenfold.core.tokens import Pressure, measure_message
-from sevenfold.core.transcript import (
-    Entry,
-    Id,
-    Mark,
-    PlacedMessage,
-    Replace,
-    Transcript,
-    Undo,
-    View,
-)
+from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, Transcript, Undo, View
 from sevenfold.layers.l4_compaction.digest import format_command, format_failed_call, format_times
 from sevenfold.layers.shared.boundary import (
     BOUNDARY,
@@ -110,9 +101,7 @@ def format_paths(paths: Sequence[str]) -> str:
 
 def find_visible_start(view: View) -> int:
     """Where what the model sees begins: at the newest summary that the provider made, if there is one."""
-    return next(
-        (at for at in range(len(view) - 1, -1, -1) if read_server_summary(view[at].message)), 0
-    )
+    return next((at for at in range(len(view) - 1, -1, -1) if read_server_summary(view[at].message)), 0)
 
 
 def find_newest_rounds(view: View) -> int:
@@ -150,9 +139,7 @@ def find_folds(transcript: Transcript, by: str) -> list[Fold]:
     return sorted(found, key=lambda fold: transcript.view.where(fold.id) or 0)
 
 
-def expand_folds(
-    transcript: Transcript, by: str, ids: Iterable[Id]
-) -> tuple[Undo, Mark] | tuple[()]:
+def expand_folds(transcript: Transcript, by: str, ids: Iterable[Id]) -> tuple[Undo, Mark] | tuple[()]:
     """What puts these stretches back, and keeps them from being folded again at once.
 
     Nothing when none of them is in the view. It is written as any layer's hand-back, so that thinking
@@ -301,9 +288,7 @@ class Snip:
                 best, high = draft, middle - 1
         return best
 
-    def _draft(
-        self, request: Request, pressure: Pressure, first: int, cut: int
-    ) -> FoldDraft | None:
+    def _draft(self, request: Request, pressure: Pressure, first: int, cut: int) -> FoldDraft | None:
         view = request.view
         edits, records = list[Replace](), list[Mark]()
         for a, b in _stretches(view, first, cut):
@@ -321,16 +306,12 @@ class Snip:
         count = count_context_tokens(replace(request, view=after), pressure)
         return FoldDraft(tuple(edits), tuple(records), first, cut, after, count)
 
-    def _note(
-        self, facts: Facts, stretch: Sequence[PlacedMessage], rounds: int, tokens: int
-    ) -> str:
+    def _note(self, facts: Facts, stretch: Sequence[PlacedMessage], rounds: int, tokens: int) -> str:
         where = format_transcript_hint(self._where())
         head = _WHAT.format(rounds=rounds, messages=len(stretch), tokens=tokens, where=where)
         return enclose_in_tag(TAG, [head, *_said(facts), *_told(facts), *_changed(facts)])
 
-    def _finished(
-        self, view: View, draft: FoldDraft, before: int, pressure: Pressure
-    ) -> Sequence[Change]:
+    def _finished(self, view: View, draft: FoldDraft, before: int, pressure: Pressure) -> Sequence[Change]:
         boundary = Boundary(
             by="snip",
             trigger="refused" if pressure.refused else "auto",
@@ -480,11 +461,7 @@ class Collapse:
         before = count_context_tokens(request, pressure)
         for urgent in (False, True) if _blocked(pressure) else (False,):
             chosen = self._chosen(request.view, before, _target(before, pressure), urgent)
-            after = (
-                apply_edits(request.view, _edits(request.view, chosen), BY_COLLAPSE)
-                if chosen
-                else None
-            )
+            after = apply_edits(request.view, _edits(request.view, chosen), BY_COLLAPSE) if chosen else None
             if after is None or not is_thinking_allowed(request.view, after, self._able()):
                 continue
             tokens = count_context_tokens(replace(request, view=after), pressure)
@@ -516,12 +493,7 @@ class Collapse:
         return ToolRun(first, end, message, facts, rounds, tokens, frees)
 
     def _finished(
-        self,
-        view: View,
-        after: View,
-        chosen: list[ToolRun],
-        tokens: tuple[int, int],
-        pressure: Pressure,
+        self, view: View, after: View, chosen: list[ToolRun], tokens: tuple[int, int], pressure: Pressure
     ) -> Sequence[Change]:
         last = chosen[-1]
         boundary = Boundary(
@@ -533,9 +505,7 @@ class Collapse:
             kept_from=view[last.end].id,
             fidelity=score_compaction(view, after),
         )
-        records = [
-            BoundaryRecord(run.facts, run.rounds, run.tokens).mark(run.message) for run in chosen
-        ]
+        records = [BoundaryRecord(run.facts, run.rounds, run.tokens).mark(run.message) for run in chosen]
         self._expect("finished rounds of tool calls were collapsed")
         self._emit(boundary.event())
         frontier = make_frontier_mark(view, chosen[0].first, last.end + 1)

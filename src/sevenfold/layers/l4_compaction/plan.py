@@ -244,13 +244,7 @@ def plan_everything(request: Request, pressure: Pressure, trigger: str) -> Compa
     """Nothing is kept."""
     before = count_context_tokens(request, pressure)
     return CompactionPlan(
-        request,
-        pressure,
-        trigger,
-        0,
-        len(request.view),
-        before,
-        compute_target_tokens(before, pressure),
+        request, pressure, trigger, 0, len(request.view), before, compute_target_tokens(before, pressure)
     )
 
 

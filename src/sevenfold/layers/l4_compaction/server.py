@@ -32,11 +32,7 @@ from sevenfold.core.protocols import Accounts, BackgroundStep, Capabilities, Cha
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, scale_constant
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, Reply, View
-from sevenfold.layers.l4_compaction.fold import (
-    SERVER_SUMMARY,
-    find_visible_start,
-    read_server_summary,
-)
+from sevenfold.layers.l4_compaction.fold import SERVER_SUMMARY, find_visible_start, read_server_summary
 from sevenfold.layers.l4_compaction.plan import find_tail_starts, make_view_before
 from sevenfold.layers.shared.boundary import (
     Boundary,
@@ -69,9 +65,7 @@ BREAKER: Final = "server.failures"
 PROMPT: Final = Path(__file__).with_name("server.md")
 BY: Final = "ServerCompaction"
 
-_WORDS: Final = (
-    "What the user said before the summary and it does not repeat, word for word, oldest first:"
-)
+_WORDS: Final = "What the user said before the summary and it does not repeat, word for word, oldest first:"
 _UNWANTED: Final = (PARAMETER, "tool_choice", "stop_sequences")
 """Parameters that may not stand in a request for a summary."""
 
@@ -158,9 +152,7 @@ class ServerCompaction:
             self._spent[read_server_summary(reply.message)] = read_summary_usage(reply)
             self._expect("the provider summed up the older part of the conversation")
             if not read_server_summary(reply.message):
-                self._emit(
-                    Failed(BY, "the provider made no summary; the conversation goes on whole")
-                )
+                self._emit(Failed(BY, "the provider made no summary; the conversation goes on whole"))
         return _with_its_cost(self._accounts, request, reply)
 
     async def __call__(self, request: Request) -> Sequence[Change]:
@@ -173,9 +165,7 @@ class ServerCompaction:
         self._told, spent = view[at].id, self._spent.pop(summary, Usage())
         reported = view.reported
         now = reported.tokens if reported and reported.id >= view[at].id else 0
-        words = quote_missing_words(
-            _before(view, at), summary, WORDS_TOKENS, is_question_before(view, at)
-        )
+        words = quote_missing_words(_before(view, at), summary, WORDS_TOKENS, is_question_before(view, at))
         seen: list[Message | PlacedMessage | str] = [*view.since(view[at].id), *words, summary]
         boundary = Boundary(
             by="server",
@@ -304,13 +294,7 @@ class RequestedCompaction:
         return None
 
     async def _put_in(
-        self,
-        request: Request,
-        pressure: Pressure,
-        cut: int,
-        block: Opaque,
-        reply: Reply,
-        wanted: str,
+        self, request: Request, pressure: Pressure, cut: int, block: Opaque, reply: Reply, wanted: str
     ) -> Sequence[Change]:
         view, before = request.view, count_context_tokens(request, pressure)
         summary = read_server_summary(assistant(block))
@@ -361,10 +345,7 @@ class SideRequestSender:
         if reply is None:
             raise BadReply("the provider closed the connection without a reply; try again")
         used = reply.usage + read_summary_usage(reply)
-        cost, took = (
-            self._accounts.after(request, replace(reply, usage=used)),
-            perf_counter() - began,
-        )
+        cost, took = (self._accounts.after(request, replace(reply, usage=used)), perf_counter() - began)
         self._emit(Replied(assistant(), used, reply.stop, took, cost, reply.model, request.source))
         return reply
 

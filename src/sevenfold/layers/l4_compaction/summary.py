@@ -26,17 +26,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import BadRequest, ModelFailure, PromptTooLong
 from sevenfold.core.events import Emit, Progress
-from sevenfold.core.messages import (
-    Block,
-    Document,
-    Image,
-    Message,
-    Opaque,
-    Text,
-    ToolResult,
-    ToolUse,
-    user,
-)
+from sevenfold.core.messages import Block, Document, Image, Message, Opaque, Text, ToolResult, ToolUse, user
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Request, find_open_uses
 from sevenfold.core.tokens import Usage
@@ -103,9 +93,7 @@ def read_prompt(name: str) -> str:
 
 def format_directive(scope: str, instructions: str = "") -> str:
     own = f"\nThe user wants this of the summary besides:\n{instructions.strip()}"
-    text = read_prompt("prompt").replace(
-        "{scope}", scope
-    )  # once each: neither may bring in the other
+    text = read_prompt("prompt").replace("{scope}", scope)  # once each: neither may bring in the other
     head, _, tail = text.rpartition("{instructions}")
     return f"{head}{own if instructions.strip() else ''}{tail}".strip()
 
@@ -294,10 +282,7 @@ def _said_text(said: Sequence[str], form: SummaryForm) -> str:
         return "None"
     longest = form.longest
     head = "Word for word, oldest first." if not longest else "Oldest first; long ones are cut."
-    quoted = [
-        format_quote(n, clip_text(one, longest) if longest else one)
-        for n, one in enumerate(said, 1)
-    ]
+    quoted = [format_quote(n, clip_text(one, longest) if longest else one) for n, one in enumerate(said, 1)]
     if form.last_whole:
         quoted[-1] = format_quote(len(said), said[-1], " newest")
     return "\n".join([head, *quoted])
@@ -307,9 +292,7 @@ def format_unread(view: View, most: int) -> str:
     """The newest calls and their results, at most so many bytes, when nobody has answered them."""
     newest = find_unread_results(view)
     share = most // max(1, len(newest))
-    return "\n".join(
-        f"{call} gave:\n{escape_quote(clip_text(text, share))}" for call, text in newest
-    )
+    return "\n".join(f"{call} gave:\n{escape_quote(clip_text(text, share))}" for call, text in newest)
 
 
 # --- as a record --------------------------------------------------------------------------------------
@@ -407,9 +390,7 @@ class Summariser:
 class _SummaryAttempt:
     """One summary: all that is tried for it, and what that used."""
 
-    def __init__(
-        self, fork: Forker, settings: CompactionSettings, emit: Emit, wanted: SummaryJob
-    ) -> None:
+    def __init__(self, fork: Forker, settings: CompactionSettings, emit: Emit, wanted: SummaryJob) -> None:
         self._fork, self._settings, self._emit, self._wanted = fork, settings, emit, wanted
         self.used = Usage()
 

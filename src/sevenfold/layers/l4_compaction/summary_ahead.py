@@ -124,18 +124,14 @@ class SummaryAhead:
         if limits is None or self.ready or self._ended or boundary == self._tried:
             return None
         if self.waits and boundary != self._since:
-            return (
-                None  # this comes late: meanwhile the conversation was compacted, or is about to be
-            )
+            return None  # this comes late: meanwhile the conversation was compacted, or is about to be
         full = measure_pressure(request, limits, 0.0).tokens > limits.auto_compact * SHARE
         known = CompactionBreaker.of(request.view, request.frame.model)
         if request.source != "main" or not full or known.why_open(self.compaction.settings):
             return None
         request = _answered(request)
         able, stands = self._able(), self.compaction.stands
-        planned = make_plan(
-            request, measure_pressure(request, limits, 0.0), AHEAD, able, stands=stands
-        )
+        planned = make_plan(request, measure_pressure(request, limits, 0.0), AHEAD, able, stands=stands)
         return _enough(planned) if planned and _enough(planned).promising else None
 
     async def _prepared(self, planned: CompactionPlan) -> ReadySummary:
@@ -268,9 +264,7 @@ _check: tuple[type[BackgroundStep], type[Fit]] = (SummaryAhead, PrecomputedSumma
 class WarmSummary:
     """One summary, offered and made at the same prefix; `fork` may spend what background work may."""
 
-    def __init__(
-        self, compaction: Compaction, fork: Forker, thresholds: Callable[[], Thresholds]
-    ) -> None:
+    def __init__(self, compaction: Compaction, fork: Forker, thresholds: Callable[[], Thresholds]) -> None:
         self._compaction, self._thresholds = compaction, thresholds
         self._margin = compaction.settings.margin_in
         self._summarise = Summariser(fork, compaction.settings, compaction.emit)

@@ -34,11 +34,7 @@ from sevenfold.core.protocols import BackgroundStep, Clock, Forker, IdleStep, To
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
 from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall
-from sevenfold.layers.l5_durable_memory.provenance import (
-    SourceMessages,
-    find_replaced_user_words,
-    is_typed,
-)
+from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_replaced_user_words, is_typed
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.l5_durable_memory.selection import Start, format_manifest
 from sevenfold.memory.folder.folder import Saved
@@ -173,10 +169,7 @@ class Extraction:
         until = self._until(request.frame) or 0.0
         if self._state.runs == runs or until <= self._clock.now():
             return marks
-        return (
-            *marks,
-            make_kept_until_mark(request.view, until),
-        )  # it has read the prefix, which lives on
+        return (*marks, make_kept_until_mark(request.view, until))  # it has read the prefix, which lives on
 
     def _is_time(self, request: Request, idle: float) -> bool:
         """Only while the provider has the prefix: it lives from the start of a request, and replies take
@@ -288,10 +281,7 @@ class Extraction:
     # --- what -------------------------------------------------------------------------------------------
 
     async def _run(self, request: Request, since: int, tools: Tools, may: AllowCall) -> None:
-        from sevenfold.layers.l5_durable_memory.extraction_tools import (
-            ExtractionTools,
-            MemoryWriter,
-        )
+        from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools, MemoryWriter
 
         learning, view = self._learning, request.view
         self._emit(Progress(BY, "looking for what is worth remembering"))
@@ -303,12 +293,7 @@ class Extraction:
         directive = user(write_directive(KIND, f"x-{view[-1].id}", body))
         try:
             said = await self._fork(
-                request,
-                directive,
-                kind=KIND,
-                steps=self._set.steps,
-                tools=hands,
-                max_tokens=ANSWER,
+                request, directive, kind=KIND, steps=self._set.steps, tools=hands, max_tokens=ANSWER
             )
         finally:  # what was saved before it failed is saved
             self.refused += hands.kinds
@@ -318,9 +303,7 @@ class Extraction:
         if said.reply.stop == "cut" and not writer.saved:
             raise BadReply("the model's reply was cut off")
 
-    def _prepared(
-        self, view: View, entries: Sequence[Entry], since: int
-    ) -> tuple[SourceMessages, str]:
+    def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
         """Who said what, and the question; in a thread, since a conversation may be long."""
 
         store, now = self._learning.store, self._clock.now()

@@ -71,11 +71,7 @@ class MemoryWriter:
     """Of one run. `write` and `edit` are called in a thread, one after the other."""
 
     def __init__(
-        self,
-        store: MemoryStore,
-        sources: SourceMessages,
-        session: str,
-        locate: Callable[[str], Path],
+        self, store: MemoryStore, sources: SourceMessages, session: str, locate: Callable[[str], Path]
     ) -> None:
         self._store, self._sources, self._session = store, sources, session
         self._locate = locate
@@ -95,9 +91,7 @@ class MemoryWriter:
         if not file.endswith(ENDING):
             raise UnfitMemory("outside", f"{asked} is no memory: only {ENDING} files are")
         if not is_topic(file) and file != INDEX_NAME:
-            raise UnfitMemory(
-                "outside", f"{asked} is a daily log or an index of others: write a memory"
-            )
+            raise UnfitMemory("outside", f"{asked} is a daily log or an index of others: write a memory")
         return file
 
     def was_read(self, asked: str) -> None:
@@ -129,13 +123,9 @@ class MemoryWriter:
             text = data.decode("utf-8", "surrogateescape")
             spans = find_occurrences(text, old) if old else []
             if not spans:
-                raise UnfitMemory(
-                    "form", f"{file} has no old_string{explain_not_found(text, old, new)}"
-                )
+                raise UnfitMemory("form", f"{file} has no old_string{explain_not_found(text, old, new)}")
             if len(spans) > 1 and not args.get("replace_all", False):
-                raise UnfitMemory(
-                    "form", f"old_string occurs {len(spans)} times in {file}: add lines"
-                )
+                raise UnfitMemory("form", f"old_string occurs {len(spans)} times in {file}: add lines")
             return replace_spans(text, spans, new)
 
         return self._put(file, asked)
@@ -168,9 +158,7 @@ class MemoryWriter:
         before = None if old is None else read_topic(old, file)
         proposed = read_topic(text.encode("utf-8", "surrogateescape"), file)
         if is_personal(proposed):
-            raise UnfitMemory(
-                "outside", "what is known about a person is never shared with the team"
-            )
+            raise UnfitMemory("outside", "what is known about a person is never shared with the team")
         made = check_sources(proposed, before, self._sources, self._session)
         merged = False
         if before is None:
@@ -229,9 +217,7 @@ class MemoryWriter:
         """Of a new index the lines count that belong to memories of this run; it keeps the others."""
         before = old.decode("utf-8", "surrogateescape")
         offered = {
-            make_file_key(row.links[0].file): row
-            for row in split_rows(text)
-            if _is_plain(row, self.saved)
+            make_file_key(row.links[0].file): row for row in split_rows(text) if _is_plain(row, self.saved)
         }
         new = "".join(
             offered[file].text.rstrip("\r\n") + "\n"
@@ -274,18 +260,14 @@ def _read(at: OpenFolder, file: str) -> tuple[bytes | None, FileStamp | None]:
 def _in_place_of(old: Topic, made: FoundedMemory) -> FoundedMemory:
     """The old file with what the new memory says; its name and all else in it stay."""
     new = made.topic
-    data = change_topic(
-        old, description=new.description, body=new.body, type=new.type, origin=made.origin
-    )
+    data = change_topic(old, description=new.description, body=new.body, type=new.type, origin=made.origin)
     return FoundedMemory(read_topic(data, old.file), made.origin, made.quote)
 
 
 def _is_plain(row: IndexRow, saved: dict[str, Saved]) -> bool:
     files = {make_file_key(file) for file in saved}
     one = row.pointing and len(row.links) == 1 and row.count == 1
-    return (
-        one and make_file_key(row.links[0].file) in files and len(row.text.strip()) <= _LONGEST_ROW
-    )
+    return one and make_file_key(row.links[0].file) in files and len(row.text.strip()) <= _LONGEST_ROW
 
 
 def _kinds(held: Guarded) -> str:

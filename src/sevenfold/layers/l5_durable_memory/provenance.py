@@ -88,9 +88,7 @@ class SourceMessages:
         self._view, self._now = view, now
         self._times = {entry.id: entry.at for entry in entries}
         gone = find_replaced_user_words(entries, view)
-        self.said = [
-            self._said(id, extract_typed_text(message), by_user=True) for id, message in gone
-        ]
+        self.said = [self._said(id, extract_typed_text(message), by_user=True) for id, message in gone]
         self.said += self._heard()
 
     def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
@@ -136,9 +134,7 @@ class SourceMessages:
                 waiting.append(self._said(placed.id, placed.message.text, by_user=False))
 
     def _said(self, id: Id, text: str, before: str = "", *, by_user: bool) -> SourceQuote:
-        return SourceQuote(
-            id, self._times.get(id, self._now), text, flatten_text(text), by_user, before
-        )
+        return SourceQuote(id, self._times.get(id, self._now), text, flatten_text(text), by_user, before)
 
 
 def is_typed(placed: PlacedMessage) -> bool:
@@ -261,9 +257,7 @@ class FoundedMemory(msgspec.Struct, frozen=True):
     quote: str
 
 
-def check_sources(
-    new: Topic, old: Topic | None, sources: SourceMessages, session: str
-) -> FoundedMemory:
+def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, session: str) -> FoundedMemory:
     """The memory as it may be saved; `UnfitMemory` when nobody said it. `old` is what its file holds
     now.
     """
@@ -271,9 +265,7 @@ def check_sources(
     kept = set(old.body.split("\n")) if old else set()
     found = _found(new, kept, sources)
     stated = (
-        extract_statement(new)
-        if old is None
-        else f"{extract_statement(new)}\n{extract_statement(old)}"
+        extract_statement(new) if old is None else f"{extract_statement(new)}\n{extract_statement(old)}"
     )
     if not any(is_related(stated, said, quote) for quote, said in found):
         raise UnfitMemory(
@@ -298,13 +290,10 @@ def _check_form(topic: Topic) -> None:
     if topic.type is None or find_frontmatter(decode_text(topic.data)) is None:
         raise UnfitMemory(
             "form",
-            "a memory begins with frontmatter: name, description, and as type one of "
-            f"{', '.join(TYPES)}",
+            f"a memory begins with frontmatter: name, description, and as type one of {', '.join(TYPES)}",
         )
     if not split_words(topic.description) or not split_words(extract_statement(topic)):
-        raise UnfitMemory(
-            "form", "a memory needs a description that says what it is about, and a text"
-        )
+        raise UnfitMemory("form", "a memory needs a description that says what it is about, and a text")
 
 
 def _found(topic: Topic, kept: set[str], sources: SourceMessages) -> list[tuple[str, SourceQuote]]:
@@ -364,9 +353,7 @@ def _readings(block: str) -> list[str]:
     return [plain, inside[1].strip()] if inside else [plain]
 
 
-def _check_not_copied(
-    topic: Topic, old: Topic | None, kept: set[str], sources: SourceMessages
-) -> None:
+def _check_not_copied(topic: Topic, old: Topic | None, kept: set[str], sources: SourceMessages) -> None:
     lines = [line for line in topic.body.split("\n") if line not in kept and not is_quote(line)]
     if old is None or topic.description != old.description:
         lines.append(topic.description)

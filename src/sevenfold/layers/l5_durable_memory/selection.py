@@ -33,14 +33,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import count_bytes
 from sevenfold.core.transcript import Mark, View
 from sevenfold.layers.shared.restore import find_touched_files
-from sevenfold.memory.recall_results import (
-    BY,
-    TAG,
-    Recalled,
-    format_age,
-    format_caveat,
-    is_recalled,
-)
+from sevenfold.memory.recall_results import BY, TAG, Recalled, format_age, format_caveat, is_recalled
 from sevenfold.models.directives import write_directive
 from sevenfold.settings.layers import RecallSettings, SelectorName
 
@@ -143,9 +136,7 @@ class ByModel:
         self._failed = 0
         return Selection(chosen, self.selector, 1_000 * (perf_counter() - began))
 
-    async def _instead(
-        self, wanted: RecallQuery, candidates: Sequence[Recalled], why: str
-    ) -> Selection:
+    async def _instead(self, wanted: RecallQuery, candidates: Sequence[Recalled], why: str) -> Selection:
         """What the search says, where the model said nothing."""
         self._failed += 1
         self.emit(Failed(BY, f"the model did not choose, and the search does: {why}"))
@@ -203,10 +194,7 @@ class ModelSelector:
 
 def format_manifest(memories: Sequence[Recalled]) -> str:
     """One line each: `- [type] file (day): description`. Nothing in it can end it."""
-    lines = [
-        f"- [{one.type or 'untyped'}] {one.file} ({_day(one)}): {_described(one)}"
-        for one in memories
-    ]
+    lines = [f"- [{one.type or 'untyped'}] {one.file} ({_day(one)}): {_described(one)}" for one in memories]
     inside = "\n".join(lines).replace("</manifest", "&lt;/manifest")
     return strip_half_characters(f"<manifest>\n{inside}\n</manifest>")
 

@@ -25,12 +25,7 @@ from sevenfold.layers.l6_dreaming.progress import BY, DreamSnapshot, DreamWatch,
 from sevenfold.layers.l6_dreaming.workers import DreamOutput, Think
 from sevenfold.layers.shared.background import open_task_group
 from sevenfold.memory.dreams.lock import DreamLock, HeldDreamLock
-from sevenfold.memory.dreams.stage import (
-    DreamStage,
-    discard_stage,
-    list_waiting_stages,
-    stage_folder,
-)
+from sevenfold.memory.dreams.stage import DreamStage, discard_stage, list_waiting_stages, stage_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import DreamSettings
@@ -171,9 +166,7 @@ class DreamRunner:
         self, run: _DreamRun, held: HeldDreamLock, think: Think, how: DreamMode
     ) -> DreamResult:
         staged = run.staged = await anyio.to_thread.run_sync(stage_folder, self.store)
-        watch = self._watch = DreamWatch(
-            staged.id, self.store.state, self.session, self._clock, self._emit
-        )
+        watch = self._watch = DreamWatch(staged.id, self.store.state, self.session, self._clock, self._emit)
         async with open_task_group() as tasks:
             tasks.start_soon(self._attend, watch, held)
             run.thought = await think(staged, watch)
@@ -213,9 +206,7 @@ class DreamRunner:
     def _failed(self, why: str) -> DreamResult:
         if self._watch is not None:
             self._watch.end("failed", f"the dream failed: {why}")
-        self._emit(
-            Failed(BY, f"{why}; the memories are as they were, the next session tries again")
-        )
+        self._emit(Failed(BY, f"{why}; the memories are as they were, the next session tries again"))
         return DreamResult(status="failed", why=why)
 
 
@@ -280,9 +271,7 @@ def _told(outcome: DreamOutcome, run: _DreamRun, how: DreamMode) -> DreamResult:
     )
 
 
-def describe_result(
-    ended: DreamResult, undo: str = "/dream undo", review: str = "/dream review"
-) -> str:
+def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str = "/dream review") -> str:
     """What a dream came to, for people, with what can be typed next."""
     if not ended.files:
         if ended.kept:

@@ -18,13 +18,7 @@ from sevenfold.core.protocols import BackgroundStep, Capabilities, Change, Clock
 from sevenfold.core.request import Frame, Request
 from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
-from sevenfold.layers.l6_dreaming.workers import (
-    DreamContext,
-    MakeTools,
-    ModelDreamer,
-    RuleDreamer,
-    Think,
-)
+from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, ModelDreamer, RuleDreamer, Think
 from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.tools.permissions import EDITORS

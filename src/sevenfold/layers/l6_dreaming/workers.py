@@ -153,9 +153,7 @@ def format_dream_request(staged: DreamStage, known: DreamContext) -> str:
         "staged": str(staged.folder),
         "transcripts": str(known.transcripts),
         "today": format_date(known.now),
-        "last": f"on {format_date(known.last)}"
-        if known.last is not None
-        else "never: this is the first",
+        "last": f"on {format_date(known.last)}" if known.last is not None else "never: this is the first",
         "steps": str(known.steps),
         "files": _files(staged),
         "findings": _findings(known.findings),
@@ -235,10 +233,7 @@ def parse_account(text: str) -> Mapping[str, LossReason]:
 
 def _rows(text: str) -> Sequence[object]:
     begin, end = text.find("{"), text.rfind("}")
-    for candidate in (
-        *reversed(_FENCED.findall(text)),
-        text[begin : end + 1] if begin >= 0 else "",
-    ):
+    for candidate in (*reversed(_FENCED.findall(text)), text[begin : end + 1] if begin >= 0 else ""):
         try:
             gone = decode_json_object(candidate).get("gone")
         except NotJson:
@@ -317,9 +312,7 @@ class ModelDreamer:
 class RuleDreamer:
     """Asks nobody: what can be told by rule is done by rule."""
 
-    def __init__(
-        self, clock: Clock, last: Callable[[], float | None], learn: Learn | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, last: Callable[[], float | None], learn: Learn | None = None) -> None:
         """`last`: when the dream before this one was; logs from that day on are distilled by `learn`,
         which says what of a note is to be remembered: all of it, when nobody says otherwise."""
         self._clock, self._last, self._learn = clock, last, learn
@@ -340,6 +333,4 @@ class RuleDreamer:
         since = format_date(last) if last is not None else ""
         logs = [file for file in staged.files if (day := parse_log_day(file)) and day >= since]
         learn = self._learn or make_lessons
-        return consolidate_folder(
-            staged.folder, self._clock.now(), modified, logs=logs, learn=learn
-        )
+        return consolidate_folder(staged.folder, self._clock.now(), modified, logs=logs, learn=learn)

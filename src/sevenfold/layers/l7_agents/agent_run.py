@@ -209,14 +209,7 @@ class AgentRunner:
         spec = member.spec
         self.moved(member)
         self.emit(
-            AgentStarted(
-                spec.id,
-                spec.name,
-                spec.kind,
-                member.description,
-                member.background,
-                spec.depth,
-            )
+            AgentStarted(spec.id, spec.name, spec.kind, member.description, member.background, spec.depth)
         )
 
     def _ended(self, member: Member, seconds: float) -> None:

@@ -41,9 +41,7 @@ DESCRIPTION: Final = 600
 MOST_TURNS: Final = 10_000
 RESERVED: Final = frozenset({"fork"})
 """Kinds of agent that no file can define."""
-KEYS: Final = (
-    "name, description, tools, disallowedTools, model, memory, background, isolation, maxTurns"
-)
+KEYS: Final = "name, description, tools, disallowedTools, model, memory, background, isolation, maxTurns"
 _KNOWN: Final = frozenset(key.strip().lower() for key in KEYS.split(","))
 _FOREIGN: Final = frozenset({"color", "effort", "initialprompt", "mcpservers", "skills"})
 """Keys of other programs that ask for something this one does not have, and harm nobody by that."""
@@ -100,9 +98,7 @@ def read_definition(path: Path, folder: Path) -> DefinitionFile:
     if real is None:
         return _left_out(path, "it is a link that leads nowhere; remove it")
     if not real.is_relative_to(folder.resolve()):
-        return _left_out(
-            path, "it is a link that leads out of its folder; put the file itself there"
-        )
+        return _left_out(path, "it is a link that leads out of its folder; put the file itself there")
     content = read_content(real, LARGEST)
     if isinstance(content, str):
         return _left_out(path, content)
@@ -126,9 +122,7 @@ def parse_definition(text: str, path: Path) -> DefinitionFile:
     reading = _DefinitionReader(path, found)
     name = reading.name()
     if not prompt:
-        return _left_out(
-            path, "it has no text below its first lines; write there what the agent is to do"
-        )
+        return _left_out(path, "it has no text below its first lines; write there what the agent is to do")
     if not name:
         return reading.done(None)
     definition = AgentDefinition(
@@ -152,9 +146,7 @@ def explain_bad_name(name: str) -> str:
     if len(name) > _LONGEST_NAME:
         return f"it has more than {_LONGEST_NAME} characters"
     if not _NAME.fullmatch(name):
-        return (
-            "a name is made of letters and digits, with '-', '_', '.', ':' or a space between them"
-        )
+        return "a name is made of letters and digits, with '-', '_', '.', ':' or a space between them"
     if name.casefold() in RESERVED:
         return "that name is taken by Sevenfold itself"
     return ""
@@ -227,9 +219,7 @@ class _DefinitionReader:
         if "*" in names:
             return None
         if not names:
-            self._say(
-                "its list of tools is empty, so it has none; leave 'tools' out to give it all"
-            )
+            self._say("its list of tools is empty, so it has none; leave 'tools' out to give it all")
         return names
 
     def names(self, key: str, *, star: bool = False) -> tuple[str, ...]:
@@ -239,13 +229,9 @@ class _DefinitionReader:
             return ()
         if entry.inner:
             self._say(f"its {entry.key} are not a list of names; write 'Read, Grep'")
-        given = entry.items or (entry.value or "").strip().removeprefix("[").removesuffix(
-            "]"
-        ).split("\n")
+        given = entry.items or (entry.value or "").strip().removeprefix("[").removesuffix("]").split("\n")
         names = [part.strip(" \t\"'") for one in given for part in _SEPARATOR.split(one)]
-        odd = [
-            one for one in names if one and not _TOOL.fullmatch(one) and not (star and one == "*")
-        ]
+        odd = [one for one in names if one and not _TOOL.fullmatch(one) and not (star and one == "*")]
         if odd:
             said = ", ".join(shorten_text(one, 40) for one in odd[:5])
             self._say(
@@ -319,11 +305,7 @@ _LISTED: Final = 40
 """Kinds that a mistake names."""
 _FORMER: Final = {"task": "Agent"}
 """What tools are called elsewhere."""
-_SIZES: Final = {
-    "opus": "claude-opus-5-5",
-    "sonnet": "claude-sonnet-5-5",
-    "haiku": "claude-haiku-5-5",
-}
+_SIZES: Final = {"opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5", "haiku": "claude-haiku-5-5"}
 """Names of models that only say how large, as other programs' files have them."""
 
 
@@ -377,9 +359,7 @@ def find_definitions(folders: Sequence[Path]) -> AgentDefinitions:
     definitions = {_key(name): one for name, one in BUILT_IN.items()}
     problems, every, notes, looked = list[str](), list[str](), list[str](), set[str]()
     for folder in folders:
-        if (
-            real := os.path.realpath(folder)
-        ) in looked:  # the user's folder and the project's may be one
+        if (real := os.path.realpath(folder)) in looked:  # the user's folder and the project's may be one
             continue
         looked.add(real)
         found = _DefinitionFolder(folder)
@@ -472,8 +452,7 @@ def choose_definition(
     listed = [*names.values()]
     more = f" and {len(listed) - _LISTED:,} more" if len(listed) > _LISTED else ""
     raise Mistake(
-        f"there is no agent of the kind {asked!r}; {hint} there are: "
-        f"{', '.join(listed[:_LISTED])}{more}"
+        f"there is no agent of the kind {asked!r}; {hint} there are: {', '.join(listed[:_LISTED])}{more}"
     )
 
 

@@ -16,28 +16,9 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import FORK, MAIN, OF
 from sevenfold.core.errors import Refused, StepLimitReached
-from sevenfold.core.events import (
-    CacheBroke,
-    Emit,
-    Event,
-    Failed,
-    Forked,
-    Replied,
-    Retrying,
-    Sending,
-)
+from sevenfold.core.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
 from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant
-from sevenfold.core.protocols import (
-    Accounts,
-    Change,
-    Clock,
-    Forker,
-    ForkReply,
-    Layers,
-    Model,
-    Tools,
-    Work,
-)
+from sevenfold.core.protocols import Accounts, Change, Clock, Forker, ForkReply, Layers, Model, Tools, Work
 from sevenfold.core.request import Request, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript, View
@@ -145,25 +126,12 @@ class ForkRunner:
             reply = used.replies[-1]
         denied = getattr(tools, "denied", 0)
         self.emit(
-            Forked(
-                kind,
-                len(used.replies),
-                used.usage,
-                used.usage.hit_rate,
-                denied,
-                perf_counter() - began,
-            )
+            Forked(kind, len(used.replies), used.usage, used.usage.hit_rate, denied, perf_counter() - began)
         )
         return ForkReply(reply, used.usage, len(used.replies), denied)
 
     def _child(
-        self,
-        request: Request,
-        accounts: Accounts,
-        kind: str,
-        steps: int,
-        tools: Tools,
-        max_tokens: int,
+        self, request: Request, accounts: Accounts, kind: str, steps: int, tools: Tools, max_tokens: int
     ) -> Turn:
         transcript = Transcript.on(request.view, self.clock.now)
         if answers := answer_open_calls(request.view):
@@ -190,9 +158,7 @@ class ForkRunner:
         """A prefix that nobody reads again is not worth its price, least of all a cold one."""
         if steps > 1:
             return True
-        return (
-            False if measure_pressure(request, self.thresholds(), self.clock.now()).warm else None
-        )
+        return False if measure_pressure(request, self.thresholds(), self.clock.now()).warm else None
 
     def _aside(self, event: Event) -> None:
         if (told := filter_event(event)) is not None:

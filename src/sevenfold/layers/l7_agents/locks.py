@@ -16,13 +16,7 @@ from typing import Final
 import anyio
 
 from sevenfold.core.errors import StorageFailure
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    make_private_dir,
-    make_storage_failure,
-)
+from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, make_private_dir, make_storage_failure
 
 try:
     import fcntl
@@ -40,9 +34,7 @@ class Busy(StorageFailure):
 
 
 @contextmanager
-def hold_lock(
-    file: Path, sleep: Callable[[float], object], retries: int = RETRIES
-) -> Iterator[None]:
+def hold_lock(file: Path, sleep: Callable[[float], object], retries: int = RETRIES) -> Iterator[None]:
     """Nobody else changes this file while the block runs; `Busy` when that cannot be had soon.
 
     The lock is a file beside it, and the system lets go of it with the process.

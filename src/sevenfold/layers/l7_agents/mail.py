@@ -109,9 +109,7 @@ class PostOffice:
         """Put a letter into the mailbox of a member; False: it was there already."""
         known = [member.name for member in self.members()]
         if to not in known:
-            raise Refused(
-                f"there is nobody called {to!r} in the team {self.team!r}: {_named(known)}"
-            )
+            raise Refused(f"there is nobody called {to!r} in the team {self.team!r}: {_named(known)}")
         return await self.inbox(to).accept(letter)
 
     # --- who is there -----------------------------------------------------------------------------------
@@ -233,8 +231,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _JOINERS: Final = frozenset("\u200c\u200d\ufe0e\ufe0f")
 """Unseen, and yet needed by some scripts and pictures."""
 _UNSEEN: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0"
-    "\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 )
 _LOOSE: Final = re.compile(
     "(?<=[\x00-\x7f])[\u200c\u200d\ufe0e\ufe0f]+|[\u200c\u200d]+(?=[\x00-\x7f]|\\Z)"

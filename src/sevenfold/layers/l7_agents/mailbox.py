@@ -76,30 +76,19 @@ class ShutdownResponse(msgspec.Struct, frozen=True, tag_field="type", tag="shutd
     reason: str = ""
 
 
-class PlanApprovalRequest(
-    msgspec.Struct, frozen=True, tag_field="type", tag="plan_approval_request"
-):
+class PlanApprovalRequest(msgspec.Struct, frozen=True, tag_field="type", tag="plan_approval_request"):
     request_id: str
     plan: str = ""
 
 
-class PlanApprovalResponse(
-    msgspec.Struct, frozen=True, tag_field="type", tag="plan_approval_response"
-):
+class PlanApprovalResponse(msgspec.Struct, frozen=True, tag_field="type", tag="plan_approval_response"):
     request_id: str
     approve: bool
     feedback: str = ""
 
 
-LetterFrame: TypeAlias = (
-    ShutdownRequest | ShutdownResponse | PlanApprovalRequest | PlanApprovalResponse
-)
-KINDS: Final = (
-    "shutdown_request",
-    "shutdown_response",
-    "plan_approval_request",
-    "plan_approval_response",
-)
+LetterFrame: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalRequest | PlanApprovalResponse
+KINDS: Final = ("shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response")
 
 
 def name_frame_kind(frame: LetterFrame) -> str:
@@ -126,9 +115,7 @@ def parse_frame(fields: Json) -> LetterFrame:
     """A frame as a model or a file gives it; `Refused` with what is wrong."""
     kind = fields.get("type")
     if kind not in KINDS:
-        raise Refused(
-            f"a frame has one of the types {', '.join(KINDS)}, and not {str(kind)[:60]!r}"
-        )
+        raise Refused(f"a frame has one of the types {', '.join(KINDS)}, and not {str(kind)[:60]!r}")
     try:
         frame: LetterFrame = msgspec.convert(fields, LetterFrame)
     except msgspec.ValidationError as error:
@@ -190,17 +177,7 @@ _WORDS: Final = frozenset({"user", "lead", "leader"})
 """Words that make a name look like somebody else's, wherever in it they stand."""
 _ROLES: Final = frozenset({"main", "system", "the system", "assistant"})
 _WHOLE: Final = frozenset(
-    {
-        "human",
-        "the human",
-        "person",
-        "the person",
-        "all",
-        "you",
-        "fork",
-        UNKNOWN,
-        "command line",
-    }
+    {"human", "the human", "person", "the person", "all", "you", "fork", UNKNOWN, "command line"}
 )
 """Names that mean somebody else."""
 _ALIKE: Final = str.maketrans(
@@ -321,13 +298,7 @@ class Damaged(Refused):
 
 
 def make_letter(
-    sender: str,
-    text: str,
-    summary: str,
-    clock: Clock,
-    frame: LetterFrame | None = None,
-    *,
-    id: str = "",
+    sender: str, text: str, summary: str, clock: Clock, frame: LetterFrame | None = None, *, id: str = ""
 ) -> Letter:
     """A letter of now; give the `id` to send one again that may have arrived."""
     return Letter(
@@ -495,9 +466,7 @@ def rename_damaged_file(path: Path) -> Path:
         except OSError as error:
             raise make_storage_failure(error, path, "set aside") from error
         return aside
-    raise StorageFailure(
-        f"{path} is damaged, and so were {MOST_ASIDE:,} before it; remove those beside it"
-    )
+    raise StorageFailure(f"{path} is damaged, and so were {MOST_ASIDE:,} before it; remove those beside it")
 
 
 MOST_WAITING: Final = 50

@@ -422,9 +422,7 @@ def make_free_name(kind: str, taken: Collection[str]) -> str:
     return next(name for name in numbered if not any(is_same_name(name, one) for one in taken))
 
 
-def make_system_prompt(
-    definition: AgentDefinition, name: str, *, teammate: bool
-) -> tuple[str, ...]:
+def make_system_prompt(definition: AgentDefinition, name: str, *, teammate: bool) -> tuple[str, ...]:
     """What its requests begin with. Agents of one kind share it, and so its cache."""
     said = definition.prompt.strip()
     if definition.path is not None:  # what is built in says it itself

@@ -27,12 +27,7 @@ from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.l7_agents.definitions import AgentDefinition
 from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.agents import AgentSnapshots
-from sevenfold.memory.folder.folder import (
-    AgentFolder,
-    AgentScope,
-    find_agent_folder,
-    prepare_agent_folder,
-)
+from sevenfold.memory.folder.folder import AgentFolder, AgentScope, find_agent_folder, prepare_agent_folder
 from sevenfold.memory.store import MemoryStore
 
 TOOLS: Final = ("Read", "Edit", "Write")
@@ -87,13 +82,9 @@ def open_agent_memory(
     if scope is None or off is not None:
         return AgentMemory()
     if scope != "user" and not trusted:
-        return _none(
-            definition, f"it would lie in {tree}, which is not trusted ('sevenfold trust' does)"
-        )
+        return _none(definition, f"it would lie in {tree}, which is not trusted ('sevenfold trust' does)")
     try:
-        place = find_agent_folder(
-            definition.name, scope, home=home, tree=tree, state_home=state_home
-        )
+        place = find_agent_folder(definition.name, scope, home=home, tree=tree, state_home=state_home)
         prepare_agent_folder(place)
         index = MemoryStore(place.folder, place.state, clock).loaded_index()
     except SevenfoldError as error:
@@ -181,13 +172,7 @@ def start_from_snapshot(
     name = definition.name
     try:
         snapshots = find_snapshots(
-            definition,
-            home=home,
-            tree=tree,
-            state_home=state_home,
-            trusted=trusted,
-            clock=clock,
-            emit=emit,
+            definition, home=home, tree=tree, state_home=state_home, trusted=trusted, clock=clock, emit=emit
         )
         if snapshots is not None:
             _begin(snapshots, name, emit)

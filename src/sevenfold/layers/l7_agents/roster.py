@@ -21,25 +21,12 @@ from msgspec.structs import replace
 from sevenfold.core.errors import FromTheFuture, Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Emit, Failed, Notice
 from sevenfold.core.messages import Json, Message
-from sevenfold.core.protocols import (
-    Agent,
-    AgentSpec,
-    Background,
-    Clock,
-    Forker,
-    Spawner,
-    Tool,
-    ToolFailed,
-)
+from sevenfold.core.protocols import Agent, AgentSpec, Background, Clock, Forker, Spawner, Tool, ToolFailed
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Entry, Mark, Reply, View, check_format, decode_entry
 from sevenfold.layers.l7_agents.agent_run import AgentRunner, StatusSummaries
 from sevenfold.layers.l7_agents.agent_tool import AgentTool, make_schema
-from sevenfold.layers.l7_agents.definitions import (
-    AgentDefinition,
-    choose_definition,
-    fit_definition,
-)
+from sevenfold.layers.l7_agents.definitions import AgentDefinition, choose_definition, fit_definition
 from sevenfold.layers.l7_agents.mail import Inbox, MailDelivery, MemberInfo, MemoryInbox, PostOffice
 from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, ShutdownResponse, is_same_name
 from sevenfold.layers.l7_agents.members import (
@@ -242,9 +229,7 @@ class AgentPreparer:
                 return None
             return await self.worktrees.join(spec.folder, spec.id)
         if self.worktrees is None:
-            raise ToolFailed(
-                "there is no git repository here, so no work tree: leave isolation out"
-            )
+            raise ToolFailed("there is no git repository here, so no work tree: leave isolation out")
         return await self.worktrees.make(spec.id)
 
     def _say(self, *texts: str) -> None:
@@ -260,12 +245,7 @@ def _forked(spec: AgentSpec, of: AgentSpec | None, request: Request) -> AgentSpe
     if of is None:
         return replace(spec, on=request)
     return replace(
-        spec,
-        on=request,
-        tools=of.tools,
-        memory=of.memory,
-        for_memory=of.for_memory,
-        max_steps=of.max_steps,
+        spec, on=request, tools=of.tools, memory=of.memory, for_memory=of.for_memory, max_steps=of.max_steps
     )
 
 
@@ -306,12 +286,8 @@ class Roster:
 
     def __post_init__(self) -> None:
         asking = StatusSummaries(self.forker, self.clock, self.emit, self.settings.summary_seconds)
-        self._running = AgentRunner(
-            asking, self.worktrees, self.clock, self.emit, self._tell, self._moved
-        )
-        self._recruit = AgentPreparer(
-            self.definitions, self.tools, self.memory, self.worktrees, self.emit
-        )
+        self._running = AgentRunner(asking, self.worktrees, self.clock, self.emit, self._tell, self._moved)
+        self._recruit = AgentPreparer(self.definitions, self.tools, self.memory, self.worktrees, self.emit)
         self.schema = make_schema(self.definitions)
 
     # --- looking ----------------------------------------------------------------------------------------
@@ -380,9 +356,7 @@ class Roster:
         taken = [one.name for one in self._members.values()]
         alive = [one.name for one in self._members.values() if one.alive]
         if order.name and any(is_same_name(order.name, one) for one in alive):
-            raise ToolFailed(
-                f"{order.name} is at work already: send it a message, or take another name"
-            )
+            raise ToolFailed(f"{order.name} is at work already: send it a message, or take another name")
         spec = AgentSpec(
             id=self._new_id(),
             name=order.name or make_free_name(order.kind, taken),
@@ -391,11 +365,7 @@ class Roster:
             asks=not order.background and self._watched(parent),
         )
         member = Member(
-            spec,
-            order.description,
-            parent.id,
-            background=order.background,
-            teammate=order.teammate,
+            spec, order.description, parent.id, background=order.background, teammate=order.teammate
         )
         self._members[spec.id] = member
         return member

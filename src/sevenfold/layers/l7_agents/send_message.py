@@ -131,9 +131,7 @@ class SendMessageTool:
             return None
         kind = str(fields.get("type", ""))
         asks = kind.endswith("_request")
-        frame = frames.parse_frame(
-            {"request_id": secrets.token_hex(4), **fields} if asks else fields
-        )
+        frame = frames.parse_frame({"request_id": secrets.token_hex(4), **fields} if asks else fields)
         frames.check_frame(frame, self._sender, to, self._leader)
         return frame
 

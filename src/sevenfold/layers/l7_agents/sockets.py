@@ -165,9 +165,7 @@ _LOCAL_PEERCRED: Final = 1
 def get_own_user() -> int:
     """The number of this user; `Refused` on systems where users have none."""
     if not hasattr(os, "geteuid") or not hasattr(socket, "AF_UNIX"):
-        raise Refused(
-            "sessions cannot be reached by each other here: this system has no Unix sockets"
-        )
+        raise Refused("sessions cannot be reached by each other here: this system has no Unix sockets")
     return os.geteuid()
 
 
@@ -276,9 +274,7 @@ def make_socket_path(folder: Path) -> Path:
 # --- saying that one is there ---------------------------------------------------------------------------
 
 
-def register_session(
-    folder: Path, session: str, project: str, at: Path, clock: Clock
-) -> SessionAddress:
+def register_session(folder: Path, session: str, project: str, at: Path, clock: Clock) -> SessionAddress:
     """Say that this process can be reached at a socket; whatever the session said before is replaced."""
     me = read_current_process()
     one = SessionAddress(session, project, me.pid, clock.now(), me.began, at.name)
@@ -330,8 +326,7 @@ def find_reachable(folder: Path, session: str) -> SessionAddress:
         raise NotSent("nobody", f"several sessions begin with {session[:60]!r}: {ids}; give more")
     others = ", ".join(one.session for one in there[:10]) or "none"
     raise NotSent(
-        "nobody",
-        f"no session {session[:60]!r} can be reached on this machine; those there are: {others}",
+        "nobody", f"no session {session[:60]!r} can be reached on this machine; those there are: {others}"
     )
 
 
@@ -466,10 +461,7 @@ class SessionListener:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
 
@@ -562,12 +554,7 @@ async def send_letter_to(
         raise Refused("frames stay inside a team: other sessions take plain messages only")
     user = get_own_user() if user is None else user
     there = find_reachable(folder, session)
-    asked: Json = {
-        "version": VERSION,
-        "to": there.session,
-        "session": own,
-        "letter": encode_letter(letter),
-    }
+    asked: Json = {"version": VERSION, "to": there.session, "session": own, "letter": encode_letter(letter)}
     try:
         with anyio.fail_after(seconds):
             answer = await _exchange(folder / there.socket, _encode(asked) + b"\n", user)
@@ -606,8 +593,7 @@ def _understood(line: bytes) -> SocketReply:
         raise NotSent("version", "what the other session answered is no answer") from error
     if answer.version != VERSION:
         raise NotSent(
-            "version",
-            f"the other session speaks version {answer.version} and this one version {VERSION}",
+            "version", f"the other session speaks version {answer.version} and this one version {VERSION}"
         )
     return answer
 

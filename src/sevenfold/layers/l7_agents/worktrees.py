@@ -78,9 +78,7 @@ class _WorktreeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 def check_agent_id(id: str) -> str:
     """The id, if it can name a folder and a branch."""
     if not _ID.fullmatch(id) or id.endswith((".", ".lock", ENDING)):
-        raise Mistake(
-            f"{id[:60]!r} cannot name a work tree: use letters, digits, '-', '_' and single dots"
-        )
+        raise Mistake(f"{id[:60]!r} cannot name a work tree: use letters, digits, '-', '_' and single dots")
     return id
 
 
@@ -223,12 +221,7 @@ _SAFE: Final = (
     "gc.auto=0",
     "maintenance.auto=false",
 )
-_ALWAYS: Final = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_PAGER": "cat",
-    "LC_ALL": "C",
-}
+_ALWAYS: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
 _PASSED_ON: Final = frozenset(
     {"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
 )
@@ -324,14 +317,10 @@ async def _drain(stream: ByteReceiveStream | None, into: bytearray) -> None:
 
 def _reason(stderr: bytes) -> str:
     """The lines in which git says why; all of them when none says so."""
-    lines = [
-        line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()
-    ]
+    lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     given = [line for line in lines if line.startswith(_REASON)] or lines
     said = "; ".join(
-        dict.fromkeys(
-            line.split(": ", 1)[-1] if line.startswith(_REASON) else line for line in given
-        )
+        dict.fromkeys(line.split(": ", 1)[-1] if line.startswith(_REASON) else line for line in given)
     )
     said = "".join(letter if letter.isprintable() else " " for letter in said)
     return said[:_LONGEST] or "it gave no reason"
@@ -493,9 +482,7 @@ class Worktrees:
 
     async def _branch(self, worktree: Worktree) -> bool:
         """Make the branch, if there is none of that name."""
-        made = await self._git.ask(
-            self._repository, "update-ref", _ref(worktree), worktree.began, ""
-        )
+        made = await self._git.ask(self._repository, "update-ref", _ref(worktree), worktree.began, "")
         if made.code:
             raise Mistake(
                 f"the branch {worktree.branch} could not be made: {made.why}; give the agent another id, "
@@ -521,9 +508,7 @@ class Worktrees:
         """Nobody has worked in it: away with whatever there is of it. Whether that could be done."""
         try:
             await self._change("remove", "--force", "--force", worktree.path)
-            await self._git.ask(
-                self._repository, "update-ref", "-d", _ref(worktree), worktree.began
-            )
+            await self._git.ask(self._repository, "update-ref", "-d", _ref(worktree), worktree.began)
         except SevenfoldError:  # what went wrong first is what is told
             return False
         return not worktree.path.exists()
@@ -619,9 +604,7 @@ class Worktrees:
         return f"{count:,} {'commit' if count == 1 else 'commits'} of its own" if count else ""
 
     async def _tip(self, worktree: Worktree) -> str:
-        found = await self._git.ask(
-            self._repository, "rev-parse", "--verify", "--quiet", _ref(worktree)
-        )
+        found = await self._git.ask(self._repository, "rev-parse", "--verify", "--quiet", _ref(worktree))
         return "" if found.code else found.text
 
     async def _remove(self, worktree: Worktree) -> None:

@@ -43,10 +43,7 @@ SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hoo
 _WORKING: Final = frozenset({"model", "tools"})
 """Who is neither the user nor a layer: most messages of a long turn are theirs."""
 COMPACTIONS: Final = frozenset(
-    {
-        *("Snip", "Collapse", "PayOut", "Compaction", "Digest"),
-        *("OnDemand", "ServerCompaction", "PreCold"),
-    }
+    {*("Snip", "Collapse", "PayOut", "Compaction", "Digest"), *("OnDemand", "ServerCompaction", "PreCold")}
 )
 """The layers that put messages in place of others."""
 TITLES: Final = (
@@ -124,9 +121,7 @@ class BoundaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     def mark(self, message: Message) -> Mark:
         """A name of its own for each message: they all count."""
         value = msgspec.to_builtins(self)
-        facts = value[
-            "facts"
-        ].items()  # as they will be read back; the words themselves are not copied
+        facts = value["facts"].items()  # as they will be read back; the words themselves are not copied
         value["facts"] = {k: list(v) if isinstance(v, tuple) else v for k, v in facts}
         return Mark(_named(message), value)
 
@@ -203,9 +198,7 @@ def _given_back(placed: PlacedMessage) -> bool:
 
 def has_typed_text(placed: PlacedMessage) -> bool:
     """Whether a person said something in it; results of tools may stand beside that."""
-    return placed.by in TYPED and any(
-        not isinstance(block, ToolResult) for block in placed.message.content
-    )
+    return placed.by in TYPED and any(not isinstance(block, ToolResult) for block in placed.message.content)
 
 
 def find_last_typed(view: View) -> int | None:

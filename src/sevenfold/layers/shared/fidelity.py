@@ -31,13 +31,7 @@ import msgspec
 
 from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse
 from sevenfold.core.transcript import PlacedMessage, View
-from sevenfold.layers.shared.facts import (
-    TYPED,
-    WORD,
-    find_error_line,
-    summarise_call,
-    to_bounded_line,
-)
+from sevenfold.layers.shared.facts import TYPED, WORD, find_error_line, summarise_call, to_bounded_line
 
 WEIGHTS: Final = {"said": 50, "paths": 15, "identifiers": 15, "errors": 10, "numbers": 5, "urls": 5}
 RUN: Final = 5
@@ -309,9 +303,7 @@ class ItemFinder:
         runs = {run for words in wanted.values() for run in _runs(words)}
         there = runs.intersection(_runs(self._all_words)) if runs else runs
         return {
-            text: _covered(words, there)
-            if len(words) >= RUN
-            else float(_row(words) in self._in_order)
+            text: _covered(words, there) if len(words) >= RUN else float(_row(words) in self._in_order)
             for text, words in wanted.items()
         }
 

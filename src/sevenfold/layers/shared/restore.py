@@ -96,11 +96,7 @@ class RestoreSource(Protocol):
 
 
 def restore_messages(
-    view: View,
-    cut: int | range,
-    restorables: Iterable[RestoreSource],
-    window: int,
-    room: int | None = None,
+    view: View, cut: int | range, restorables: Iterable[RestoreSource], window: int, room: int | None = None
 ) -> list[Message]:
     """What to append behind the kept messages, in the order of `restorables`, within one budget.
 
@@ -140,9 +136,7 @@ class RestoredFiles:
     name = "files"
 
     def __init__(
-        self,
-        read: Callable[[str], str | None],
-        skip: Callable[[str], bool] = lambda path: False,
+        self, read: Callable[[str], str | None], skip: Callable[[str], bool] = lambda path: False
     ) -> None:
         self._read, self._skip = read, skip
 
@@ -206,9 +200,7 @@ class _FoundFiles:
         if not (self._shown or self._long):
             return None
         parts = "\n".join(part for _, part in self._shown)
-        return make_context_message(
-            _framed(parts, [p for p, _ in self._shown], self._long, self._gone)
-        )
+        return make_context_message(_framed(parts, [p for p, _ in self._shown], self._long, self._gone))
 
 
 def _framed(parts: str, shown: Sequence[str], long: Sequence[str], gone: Sequence[str]) -> str:
@@ -231,10 +223,7 @@ def _part(path: str, text: str) -> str:
 def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     """The files that tools read or changed here or that were given back here, the newest first."""
     failed = {
-        result.tool_use_id
-        for placed in messages
-        for result in placed.message.results
-        if result.is_error
+        result.tool_use_id for placed in messages for result in placed.message.results if result.is_error
     }
     paths: dict[str, None] = {}
     for placed in reversed(messages):
@@ -306,9 +295,7 @@ class RestoredText:
     `what` is a sentence that says what it is; `read` gives it as it is now, or None.
     """
 
-    def __init__(
-        self, name: str, what: str, read: Callable[[], str | None], most: int = TEXT
-    ) -> None:
+    def __init__(self, name: str, what: str, read: Callable[[], str | None], most: int = TEXT) -> None:
         self.name = name
         self._what, self._read, self._most = what, read, most
 
@@ -319,9 +306,7 @@ class RestoredText:
         message = make_context_message(f"{self._what} It was read just now.\n\n{text}")
         fits = cut.tokens(message.text) <= min(room, cut.scaled(self._most))
         return (
-            message
-            if fits
-            else make_context_message(f"{self._what} It is too long to be repeated here.")
+            message if fits else make_context_message(f"{self._what} It is too long to be repeated here.")
         )
 
 
@@ -360,12 +345,7 @@ class RestoredTexts:
         return make_context_message("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
 
 
-_checks: tuple[type[RestoreSource], ...] = (
-    RestoredFiles,
-    StartContext,
-    RestoredText,
-    RestoredTexts,
-)
+_checks: tuple[type[RestoreSource], ...] = (RestoredFiles, StartContext, RestoredText, RestoredTexts)
 
 
 EACH: Final = 100
@@ -602,10 +582,7 @@ class CompactionHooks:
     """Shared by all layers of a conversation that put something else in place of its older part."""
 
     def __init__(
-        self,
-        emit: Emit,
-        before: Before = agree_to_compaction,
-        after: Afterwards = ignore_compaction,
+        self, emit: Emit, before: Before = agree_to_compaction, after: Afterwards = ignore_compaction
     ) -> None:
         self._emit, self._before, self.told = emit, before, after
         self._asked: tuple[Id, str] | None = None

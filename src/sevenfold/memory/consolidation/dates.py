@@ -59,11 +59,7 @@ class SpokenAt(msgspec.Struct, frozen=True):
     """When the memory was written, by its origin or its file, whatever day the sentence names."""
 
     def words(self) -> str:
-        source = {
-            "text": "as the text says",
-            "origin": "by its origin",
-            "file": "by the file's time",
-        }
+        source = {"text": "as the text says", "origin": "by its origin", "file": "by the file's time"}
         return f"{format_day(self.at)}, {source[self.how]}"
 
 
@@ -243,9 +239,7 @@ def resolve_memory_dates(files: StagedFiles) -> list[DatedSentence]:
         told = resolve_dates(said, at)
         if body == topic.body and told == said:
             continue
-        files.put(
-            topic.file, change_topic(topic, body=body, description=told if told != said else None)
-        )
+        files.put(topic.file, change_topic(topic, body=body, description=told if told != said else None))
         lines = [(said, told), *_changed_lines(topic.body, body)]
         done += [DatedSentence(topic.file, old, new, against) for old, new in lines if old != new]
     return [*done, *_hooks(files)]
@@ -265,9 +259,7 @@ def _hooks(files: StagedFiles) -> list[DatedSentence]:
     out: list[str] = []
     for row in split_rows(files.index):
         topic = (
-            there.get(make_file_key(row.links[0].file))
-            if row.pointing and len(row.links) == 1
-            else None
+            there.get(make_file_key(row.links[0].file)) if row.pointing and len(row.links) == 1 else None
         )
         text = row.text
         if topic is not None:

@@ -46,14 +46,7 @@ from sevenfold.memory.frontmatter import (
     find_frontmatter,
     find_last_entry,
 )
-from sevenfold.memory.topic_file import (
-    Origin,
-    Topic,
-    change_topic,
-    decode_text,
-    encode_text,
-    read_topic,
-)
+from sevenfold.memory.topic_file import Origin, Topic, change_topic, decode_text, encode_text, read_topic
 
 _OURS: Final = frozenset(["name", "description", "type", "metadata", "origin"])
 _INNER: Final = frozenset(["type", "origin", "originsessionid", "node_type"])
@@ -138,10 +131,7 @@ def _added(topic: Topic, entry: FrontmatterEntry, raw: str) -> Topic | None:
     if any(line[:margin].strip() for line in lines):
         return None
     block = "".join(line[margin:] + nl for line in lines)
-    data = (
-        encode_text(text[: found.end] + block + text[found.end :])
-        + topic.data[len(encode_text(text)) :]
-    )
+    data = encode_text(text[: found.end] + block + text[found.end :]) + topic.data[len(encode_text(text)) :]
     new = read_topic(data, topic.file)
     same = all(
         getattr(new, each) == getattr(topic, each)
@@ -277,9 +267,7 @@ def _no_clash(one: _ComparedMemory, other: _ComparedMemory) -> bool:
     for _, mine in one.prose():
         if any(is_same_wording(mine, each) for _, each in theirs):
             continue
-        if any(
-            compute_likeness(mine, each) >= LIKE and has_clash(mine, each) for _, each in theirs
-        ):
+        if any(compute_likeness(mine, each) >= LIKE and has_clash(mine, each) for _, each in theirs):
             return False
     return True
 
@@ -304,9 +292,7 @@ def join_memories(kept: Topic, gone: Topic) -> Topic | None:
     lacking = _lacking(new, gone)
     extra = _laid_out(lacking) + [f"- {line}" for line in told]
     if extra:
-        if any(one.form == "heading" for one in read_sentences(new)) and not extra[0].startswith(
-            "## "
-        ):
+        if any(one.form == "heading" for one in read_sentences(new)) and not extra[0].startswith("## "):
             extra = [f"## From {gone.name}", "", *extra]
         body = append_paragraph(new.body, "\n".join(extra))
         new = read_topic(change_topic(new, body=body), new.file)
@@ -324,9 +310,7 @@ def _lacking(new: Topic, gone: Topic) -> list[MemorySentence]:
     found: list[MemorySentence] = []
     for one in read_sentences(gone):
         summary = one.field == "description" and one.text in summed_up
-        if not summary and not any(
-            is_wording_covered(each, make_wording(one.text)) for each in mine
-        ):
+        if not summary and not any(is_wording_covered(each, make_wording(one.text)) for each in mine):
             found.append(one)
     return found
 

@@ -16,11 +16,7 @@ from typing import Final, Protocol, TypeAlias
 
 from sevenfold.core.errors import Refused
 from sevenfold.memory.consolidation.dates import find_dates, find_noon, format_day
-from sevenfold.memory.consolidation.sentences import (
-    append_paragraph,
-    read_description,
-    read_sentences,
-)
+from sevenfold.memory.consolidation.sentences import append_paragraph, read_description, read_sentences
 from sevenfold.memory.consolidation.staged_memories import (
     ArchivedMemory,
     LoggedMemory,
@@ -113,10 +109,7 @@ def _aimed_anew(files: StagedFiles, known: frozenset[str]) -> list[str]:
     there = {make_file_key(file) for file in (*files.now, *known)}
     spelled: dict[str, list[str]] = {}
     for topic in files.active():
-        for word in {
-            make_slug(topic.file.rpartition("/")[2].removesuffix(".md")),
-            make_slug(topic.name),
-        }:
+        for word in {make_slug(topic.file.rpartition("/")[2].removesuffix(".md")), make_slug(topic.name)}:
             spelled.setdefault(word, []).append(topic.file)
     done: list[str] = []
     out: list[str] = []
@@ -236,9 +229,7 @@ def _oldest(files: StagedFiles, rows: list[IndexRow]) -> list[IndexRow]:
     """The lines that have to go, those of the oldest memories first."""
     times = {make_file_key(file): at for file, at in files.times.items()}
     pointing = [row for row in rows if row.pointing and not row.by_name and len(row.links) == 1]
-    pointing.sort(
-        key=lambda row: (times.get(make_file_key(row.links[0].file), 0.0), row.links[0].file)
-    )
+    pointing.sort(key=lambda row: (times.get(make_file_key(row.links[0].file), 0.0), row.links[0].file))
     lines = sum(row.count for row in rows) - LINES
     size = sum(len(row.text) for row in rows) - CHARACTERS
     gone: list[IndexRow] = []
@@ -309,8 +300,7 @@ _DUE: Final = re.compile(
     re.IGNORECASE,
 )
 _DECIDED: Final = re.compile(
-    r"\b(?:decid\w+|decisions?|chose|chosen|agreed|policy|always|never)\b|决定|约定|总是",
-    re.IGNORECASE,
+    r"\b(?:decid\w+|decisions?|chose|chosen|agreed|policy|always|never)\b|决定|约定|总是", re.IGNORECASE
 )
 """What was decided holds after its day."""
 _OVER: Final = re.compile(
@@ -363,9 +353,7 @@ def _is_due(text: str) -> bool:
         start = max(text.rfind("\n", 0, day.start), text.rfind(". ", 0, day.start)) + 1
         end = text.find("\n", day.end)
         behind = text[day.end : end if end >= 0 else len(text)]
-        if _DUE.search(text[start : day.start]) or re.match(
-            r"[\s日号]*(?:截止|到期|之?前)", behind
-        ):
+        if _DUE.search(text[start : day.start]) or re.match(r"[\s日号]*(?:截止|到期|之?前)", behind):
             return True
     return False
 
@@ -440,9 +428,7 @@ def parse_log_notes(text: str, day: str) -> Iterator[tuple[str, float]]:
         yield "\n".join(note), at
 
 
-def _memory(
-    lesson: NoteLesson, day: str, names: set[str], taken: set[str]
-) -> tuple[str, bytes] | None:
+def _memory(lesson: NoteLesson, day: str, names: set[str], taken: set[str]) -> tuple[str, bytes] | None:
     """The file of a lesson; one whose name is in use gets the day behind it."""
     name = lesson.name if make_file_key(lesson.name) not in names else f"{lesson.name} {day}"
     if lesson.type not in TYPES or explain_bad_name(name) or not lesson.body.strip():

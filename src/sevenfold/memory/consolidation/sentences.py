@@ -166,9 +166,7 @@ class _SentenceReader:
             start += len(text) - len(text.lstrip())
             self._open.append((start, at + len(line.rstrip()), text.strip()))
 
-    def _set_line(
-        self, line: str, at: int, fence: re.Match[str] | None
-    ) -> Iterator[MemorySentence]:
+    def _set_line(self, line: str, at: int, fence: re.Match[str] | None) -> Iterator[MemorySentence]:
         """A line that is not prose: a fence, code, or a row of a table."""
         yield from self.close()
         if fence and not self._fence:
@@ -227,9 +225,7 @@ def make_stem_set(words: str) -> frozenset[str]:
 
 
 _SIGNS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_WORD: Final = re.compile(
-    rf"[{_SIGNS}]|->|→|[:=](?=\s|$)|[^\s{_SIGNS}，。；：！？、（）“”「」《》→]+|：|="
-)
+_WORD: Final = re.compile(rf"[{_SIGNS}]|->|→|[:=](?=\s|$)|[^\s{_SIGNS}，。；：！？、（）“”「」《》→]+|：|=")
 _EDGES: Final = "`*_.,;:!?\"'()[]{}<>…—–’‘"
 _SHORT_FORMS: Final = (
     (re.compile(r"\bcan['’]t\b|\bcannot\b", re.IGNORECASE), "can not"),
@@ -426,9 +422,7 @@ def find_name_words(topic: Topic) -> frozenset[str]:
 
 def find_subject_words(topic: Topic) -> frozenset[str]:
     """The same without the words that every other name has, and without numbers."""
-    return frozenset(
-        word for word in find_name_words(topic) if word not in _VAGUE and not word.isdigit()
-    )
+    return frozenset(word for word in find_name_words(topic) if word not in _VAGUE and not word.isdigit())
 
 
 def is_same_subject(one: Topic, other: Topic) -> bool:
@@ -447,10 +441,7 @@ def compute_overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _alike_described(one: Topic, other: Topic) -> bool:
-    left, right = (
-        frozenset(tokenize_text(one.description)),
-        frozenset(tokenize_text(other.description)),
-    )
+    left, right = (frozenset(tokenize_text(one.description)), frozenset(tokenize_text(other.description)))
     return len(left & right) >= 3 and compute_overlap(left, right) >= 0.5
 
 

@@ -25,12 +25,7 @@ from sevenfold.memory.folder.folder import ARCHIVE, list_folder
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import find_frontmatter, strip_broken_characters
 from sevenfold.memory.index import parse_pointers, split_rows
-from sevenfold.memory.links import (
-    blank_out_code,
-    find_file_links,
-    format_link_target,
-    parse_local_file,
-)
+from sevenfold.memory.links import blank_out_code, find_file_links, format_link_target, parse_local_file
 from sevenfold.memory.topic_file import (
     Topic,
     change_topic,
@@ -215,9 +210,7 @@ class ConsolidationReport(msgspec.Struct, frozen=True):
     """For every statement that is not where it was: what became of it, for the commit of a dream."""
 
 
-_WIKI: Final = re.compile(
-    r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])"
-)
+_WIKI: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
 _BARE: Final = re.compile(r"[\s\-*+>|,;.:()\[\]]*")
 
 

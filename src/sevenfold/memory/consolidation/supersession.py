@@ -17,12 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from sevenfold.memory.consolidation.dates import (
-    SpokenAt,
-    date_sentence,
-    explain_newer,
-    is_in_future,
-)
+from sevenfold.memory.consolidation.dates import SpokenAt, date_sentence, explain_newer, is_in_future
 from sevenfold.memory.consolidation.sentences import (
     MemorySentence,
     compute_overlap,
@@ -37,11 +32,7 @@ from sevenfold.memory.consolidation.sentences import (
     replace_sentence,
     split_words,
 )
-from sevenfold.memory.consolidation.staged_memories import (
-    StagedFiles,
-    SupersededStatement,
-    UnclearPair,
-)
+from sevenfold.memory.consolidation.staged_memories import StagedFiles, SupersededStatement, UnclearPair
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
 from sevenfold.memory.search.words import STOP, stem_word
@@ -62,9 +53,7 @@ _INSTEAD: Final = re.compile(
     r"|used\s+to\s+be|was|no\s+longer)\s+(?P<old>[^,.;()\s][^,;()]{0,60}?)\)?\s*(?=[,;)]|\.?\s*$)",
     re.IGNORECASE,
 )
-_NO_LONGER: Final = re.compile(
-    r"\bno\s+longer\b|\bstopped\b|\bnot\b(?=.*\bany\s?more\b)|不再", re.I
-)
+_NO_LONGER: Final = re.compile(r"\bno\s+longer\b|\bstopped\b|\bnot\b(?=.*\bany\s?more\b)|不再", re.I)
 _MOVED: Final = re.compile(
     r"^(?P<who>.{2,80}?)\s+(?:has\s+|have\s+|was\s+|were\s+|is\s+|are\s+)?(?:now\s+)?"
     r"(?:moved|switched|migrated|changed|went|upgraded|downgraded|bumped|renamed|relocated)"
@@ -229,9 +218,7 @@ def find_shared_frame(one: SentenceCore, other: SentenceCore) -> SentenceFrame |
     return SentenceFrame(words, (" ".join(old), " ".join(new)), subject, shared, needs)
 
 
-def _needs(
-    verb: str, kind: str, subject: frozenset[str], tail: bool
-) -> Literal["", "subject", "mark"]:
+def _needs(verb: str, kind: str, subject: frozenset[str], tail: bool) -> Literal["", "subject", "mark"]:
     attribute = bool(subject & _ATTRIBUTES)
     if verb in _COPULA and kind == "place":
         return "" if attribute else "subject"
@@ -266,11 +253,7 @@ def is_moved(old: SentenceCore, new: SentenceCore) -> bool:
     named = split_words(found.old)
     if named and not _holds(value, named):
         return False
-    return (
-        0 < len(value) <= LONGEST
-        and not _JOINS.intersection(value)
-        and value != split_words(found.new)
-    )
+    return 0 < len(value) <= LONGEST and not _JOINS.intersection(value) and value != split_words(found.new)
 
 
 def is_negation(one: SentenceCore, other: SentenceCore) -> bool:
@@ -490,12 +473,8 @@ def _judged(
         change = is_ended(old.core, new.core) or is_moved(old.core, new.core)
         if change and _related(old.topic, new.topic, make_wording(old.text).content):
             if explain_newer(old.said, new.said, marked=False, now=now):
-                return _SupersededVerdict(
-                    old, new, ""
-                )  # what it says has changed was said again since
-            return _SupersededVerdict(
-                old, new, _shown(new, old, now) or "it says itself that this changed"
-            )
+                return _SupersededVerdict(old, new, "")  # what it says has changed was said again since
+            return _SupersededVerdict(old, new, _shown(new, old, now) or "it says itself that this changed")
     if is_role_passed_on(one.core, other.core) and _strongly(one.topic, other.topic):
         return _dated(one, other, None, now)
     if is_negation(one.core, other.core) and _related(
@@ -591,9 +570,7 @@ def _is_replaced(files: StagedFiles, old: DatedClaim, new: DatedClaim) -> bool:
     same_file = old.topic.file == new.topic.file
     taken_out = same_file and old.statement.field == "body"
     text = "" if taken_out else _ending_like(new.text, old.text)
-    files.put(
-        topic.file, replace_sentence(topic, old.statement, text), files.times.get(new.topic.file)
-    )
+    files.put(topic.file, replace_sentence(topic, old.statement, text), files.times.get(new.topic.file))
     return True
 
 
@@ -601,9 +578,7 @@ def _takes_its_place(old: DatedClaim, new: DatedClaim) -> bool:
     shelf = StatementIndex({new.topic.file: new.topic.data})
     mine = normalise_words(old.text)
     found = [
-        one
-        for one in read_facts(old.topic.data, old.topic.file)
-        if normalise_words(one.fact.text) == mine
+        one for one in read_facts(old.topic.data, old.topic.file) if normalise_words(one.fact.text) == mine
     ]
     file = new.topic.file  # "9090 instead of 8080" still says the old value, which is as good
     return bool(found) and all(shelf.newer(one, [file]) or shelf.holder(one) for one in found)

@@ -107,11 +107,7 @@ def _year(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     if not 1 <= named <= 12:
         return None
     whole = make_month_span(there, named)
-    return (
-        find_day_in_month(whole, parse_number(match["number"]))
-        if match["number"]
-        else _in_words(whole)
-    )
+    return find_day_in_month(whole, parse_number(match["number"])) if match["number"] else _in_words(whole)
 
 
 def _this_end(match: re.Match[str], today: datetime.date) -> DaySpan | None:
@@ -156,20 +152,14 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
     ),
     (rf"{_WHICH}{_WEEK}{_WEEKDAY}(?![期年])", _weekday),
     (rf"{_WHICH}{_WEEK}(?P<end>末)?(?![一二三四五六日天期年刊报岁歲])", _week),
-    (
-        rf"{_WHICH}月(?:{_SAID}[日号號]|{_EDGE})(?![台亮饼饼份])",
-        _month,
-    ),
+    (rf"{_WHICH}月(?:{_SAID}[日号號]|{_EDGE})(?![台亮饼饼份])", _month),
     (rf"{_WHICH}季度{_EDGE}", _quarter),
     (
         r"(?P<word>[去今明]年|(?<![目以之先从從空提])前年(?!度)|(?<![今以之往])[后後]年(?!度))"
         rf"(?:(?P<month>[一二三四五六七八九十]{{1,2}}|\d{{1,2}})月(?:{_SAID}[日号號])?|年?(?P<edge>[底初]))?",
         _year,
     ),
-    (
-        r"(?<![\d一二三四五六七八九十个個上下本这這每去今明前后])(?P<word>[年月]底)(?=[之以]?前)",
-        _this_end,
-    ),
+    (r"(?<![\d一二三四五六七八九十个個上下本这這每去今明前后])(?P<word>[年月]底)(?=[之以]?前)", _this_end),
     (
         rf"{_FROM_NOW}{_NUMBER}\s?[个個]?(?P<unit>天|日|周|週|星期|礼拜|禮拜|月|年)"
         r"[之以]?(?P<side>[前后後])(?![端台续續])",

@@ -156,9 +156,7 @@ def _weekdays_ago(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     count = _NUMBERS.get(words)
     count = int(words) if count is None else count
     return (
-        make_day_span(
-            find_previous_weekday(today, weekday) - datetime.timedelta(days=7 * (count - 1))
-        )
+        make_day_span(find_previous_weekday(today, weekday) - datetime.timedelta(days=7 * (count - 1)))
         if count
         else None
     )
@@ -226,10 +224,7 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
         _named_day,
     ),
     (rf"{_WHICH}\s+{_DAY}{_PART}{_NOT_OF}", _weekday),
-    (
-        rf"{_DAY}\s+(?:(?:of|from)\s+)?(?P<which_week>last|previous|this|next)\s+week\b",
-        _weekday_of_week,
-    ),
+    (rf"{_DAY}\s+(?:(?:of|from)\s+)?(?P<which_week>last|previous|this|next)\s+week\b", _weekday_of_week),
     (rf"(?:the\s+)?{_DAY}\s+after\s+next", _weekday_after_next),
     (
         rf"{_EDGE}(?P<which>last|previous|next|this)\s+"
@@ -347,9 +342,7 @@ _HAN_AT_WORK: Final = re.compile(
     "(?!.{0,12}[了过過])",
     re.IGNORECASE,
 )
-_HAN_ONCE: Final = re.compile(
-    "[了过過]|已经|已經|截止|改为|改為|改到|推迟|推遲|将于|將於|必须|必須"
-)
+_HAN_ONCE: Final = re.compile("[了过過]|已经|已經|截止|改为|改為|改到|推迟|推遲|将于|將於|必须|必須")
 _HAN_PAST: Final = re.compile("昨|前天|上|去年|今|本|这|這|.*前$")
 
 

@@ -42,9 +42,7 @@ _DATE: Final = re.compile(
     r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}/\d{1,2}\b|\b(?:19|20)\d\d\b",
     re.IGNORECASE,
 )
-_BESIDE: Final = re.compile(
-    r"^\s?[(（,，=:：]?\s?(?:which\s+is\s+|i\.?e\.?,?\s+|on\s+|the\s+|即|也就是)?"
-)
+_BESIDE: Final = re.compile(r"^\s?[(（,，=:：]?\s?(?:which\s+is\s+|i\.?e\.?,?\s+|on\s+|the\s+|即|也就是)?")
 _NEAR: Final = 20
 _CLAUSE: Final = re.compile(r"[.!?;\n。！？；]+(?:\s|$)|\n|[。！？；]")
 _REPEATING: Final = re.compile(
@@ -81,17 +79,13 @@ _JOINED: Final = re.compile(
     re.IGNORECASE,
 )
 _MOVED: Final = re.compile(
-    r"\b(?:moved|postponed|pushed|rescheduled|delayed|scheduled|planned|booked|set|due)\s*$",
-    re.IGNORECASE,
+    r"\b(?:moved|postponed|pushed|rescheduled|delayed|scheduled|planned|booked|set|due)\s*$", re.IGNORECASE
 )
-_A_WEEK: Final = re.compile(
-    r"\b(?:last|next|this|coming|following)\s+week\b|\bweek\s+of\b", re.IGNORECASE
-)
+_A_WEEK: Final = re.compile(r"\b(?:last|next|this|coming|following)\s+week\b|\bweek\s+of\b", re.IGNORECASE)
 """Beside it nobody knows which Friday is meant."""
 _SUBJECT: Final = re.compile(r"\s+(?:is|was|will|are|were|would|works?)\b", re.IGNORECASE)
 _COUNTED: Final = re.compile(
-    r"\b\w+\s+(?:days?|weeks?|months?|years?)\s+(?:before|after)\s*$",
-    re.IGNORECASE,
+    r"\b\w+\s+(?:days?|weeks?|months?|years?)\s+(?:before|after)\s*$", re.IGNORECASE
 )
 """`two days after` what follows."""
 _MANY_DAYS: Final = re.compile(r"\b(?:\d+|two|three|four|five|several|few)\s+day$", re.IGNORECASE)
@@ -157,9 +151,7 @@ def find_relative_dates(text: str, at: float) -> list[RelativeDate]:
     return kept
 
 
-def _found(
-    plain: str, today: datetime.date, wide: bool
-) -> Iterator[tuple[re.Match[str], DaySpan | None]]:
+def _found(plain: str, today: datetime.date, wide: bool) -> Iterator[tuple[re.Match[str], DaySpan | None]]:
     for pattern, resolve in english_dates.make_rules():
         for match in pattern.finditer(plain):
             yield match, _safely(resolve, match, today) if _is_meant(plain, match) else None
@@ -172,9 +164,7 @@ def _found(
             yield match, _safely(resolve, match, today) if meant else None
 
 
-def _safely(
-    resolve: english_dates.Resolve, match: re.Match[str], today: datetime.date
-) -> DaySpan | None:
+def _safely(resolve: english_dates.Resolve, match: re.Match[str], today: datetime.date) -> DaySpan | None:
     try:
         return resolve(match, today)
     except (OverflowError, ValueError):  # a year that no calendar knows
@@ -200,8 +190,7 @@ def _is_dated(text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - _NEAR) : match.start()].rsplit("\n", 1)[-1]
     near = _DATE.match(behind, beside.end() if beside else 0)
     return bool(near) or any(
-        re.fullmatch(r"\s?[(（,，=:：]?\s?", before[found.end() :])
-        for found in _DATE.finditer(before)
+        re.fullmatch(r"\s?[(（,，=:：]?\s?", before[found.end() :]) for found in _DATE.finditer(before)
     )
 
 
@@ -254,9 +243,7 @@ def _weekday(text: str, match: re.Match[str], today: datetime.date) -> DaySpan |
         was, will = -_first(_WAS, behind), -_first(_WILL, behind)
     if was == will:
         return None
-    resolve = (
-        english_dates.resolve_past_weekday if was > will else english_dates.resolve_coming_weekday
-    )
+    resolve = english_dates.resolve_past_weekday if was > will else english_dates.resolve_coming_weekday
     return _safely(resolve, match, today)
 
 
@@ -317,9 +304,7 @@ _MONTH: Final = (
     r"|december)"
 )
 _UNIT: Final = r"(?:days?|weeks?|fortnights?|months?|quarters?|years?)"
-_PERIOD: Final = (
-    r"(?:week(?:-?end)?|fortnight|month|quarter|qtr|year|yr|spring|summer|autumn|winter)"
-)
+_PERIOD: Final = r"(?:week(?:-?end)?|fortnight|month|quarter|qtr|year|yr|spring|summer|autumn|winter)"
 _COUNT: Final = (
     r"(?:\d{1,4}(?:\.\d)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
     r"a\s+few|a\s+couple(?:\s+of)?|several|many)"

@@ -21,12 +21,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.dreams.journal import (
-    DreamJournal,
-    JournalIntent,
-    JournalStep,
-    is_commit_pending,
-)
+from sevenfold.memory.dreams.journal import DreamJournal, JournalIntent, JournalStep, is_commit_pending
 from sevenfold.memory.dreams.losses import Explanations, StatementIndex, add_plain_keys
 from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream, merge_lines
 from sevenfold.memory.dreams.plan import (
@@ -41,13 +36,7 @@ from sevenfold.memory.dreams.stage import DreamStage, discard_stage
 from sevenfold.memory.dreams.statements import MemoryFact, read_facts
 from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.files import ConcurrentWrite, FileStamp, OpenFolder
-from sevenfold.memory.folder.folder import (
-    RECORDED,
-    FolderTransaction,
-    PendingWrite,
-    digest_bytes,
-    is_topic,
-)
+from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, PendingWrite, digest_bytes, is_topic
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.folder.undo import find_write_times
 from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
@@ -72,11 +61,7 @@ def finish_pending_dream(desk: FolderTransaction, state: Path) -> str:
     for _ in range(_TRIES):
         try:
             forward = not journal.turned_back and _nobody_came(desk.at, intent)
-            said = (
-                _forward(desk, journal, intent)
-                if forward
-                else take_back_dream(desk, journal, intent)
-            )
+            said = _forward(desk, journal, intent) if forward else take_back_dream(desk, journal, intent)
         except ConcurrentWrite:  # somebody writes there right now: look again
             continue
         desk.ledgers.forget()  # what it knows is from before the crash
@@ -155,11 +140,7 @@ def _moved_out(before: Files, made: Files, after: Files) -> dict[str, list[Memor
         if after.get(file) == data:
             continue
         left = StatementIndex({file: made[file]} if file in made else {})
-        facts = [
-            one.fact
-            for one in read_facts(data, file)
-            if not (there.holder(one) or left.holder(one))
-        ]
+        facts = [one.fact for one in read_facts(data, file) if not (there.holder(one) or left.holder(one))]
         found |= {file: facts} if facts else {}
     return found
 
@@ -266,10 +247,7 @@ def preview_dream(
 
 
 def _wanted(
-    staged: DreamStage,
-    author: Author,
-    explained: Explanations | None,
-    sessions: Collection[str],
+    staged: DreamStage, author: Author, explained: Explanations | None, sessions: Collection[str]
 ) -> DreamInput:
     by = Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason))
     return DreamInput(
@@ -318,9 +296,7 @@ def _committed(desk: FolderTransaction, store: MemoryStore, wanted: DreamInput) 
     return msgspec.structs.replace(plan.outcome, revision=revision)
 
 
-def _apply(
-    desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent, plan: CommitPlan
-) -> None:
+def _apply(desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent, plan: CommitPlan) -> None:
     """Write what is new before anything goes; whatever is in the way takes everything back."""
     try:
         for file, data in plan.new.items():
@@ -375,9 +351,7 @@ def undo_dream(store: MemoryStore, author: Author | None = None) -> list[DreamCo
     `Mistake` when there is no dream, or nothing of it is left.
     """
     revisions = store.history(limit=_FAR)
-    at = next(
-        (at for at, one in enumerate(revisions[: _FAR - 1]) if one.author.kind == "dream"), None
-    )
+    at = next((at for at, one in enumerate(revisions[: _FAR - 1]) if one.author.kind == "dream"), None)
     if at is None:
         raise Mistake("there is no dream to undo: the history of the memories has none")
     if at + 1 == len(revisions) < _FAR:
@@ -399,9 +373,7 @@ def _undone(
     if not found.changes:
         raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
     times = find_write_times(desk, found.changes)
-    apply_changes(
-        desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times
-    )
+    apply_changes(desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times)
     return list(found.conflicts)
 
 

@@ -21,13 +21,7 @@ import msgspec
 from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.folder.folder import RECORDED, digest_bytes
 from sevenfold.memory.history.revisions import Author
-from sevenfold.storage.files import (
-    make_private_dir,
-    read_if_there,
-    sync_folder,
-    write_atomic,
-    write_new,
-)
+from sevenfold.storage.files import make_private_dir, read_if_there, sync_folder, write_atomic, write_new
 
 JOURNAL: Final = "dream-journal"
 INTENT: Final = "intent.json"

@@ -56,9 +56,7 @@ class StatementIndex:
 
     def holder(self, sought: ComparedFact, within: str | None = None) -> str | None:
         """The file that still says this, its own one first; None when none does."""
-        found = {
-            self._said[at].fact.file for at in self._candidates(sought) if self._says(at, sought)
-        }
+        found = {self._said[at].fact.file for at in self._candidates(sought) if self._says(at, sought)}
         if within is not None:
             return within if within in found else None
         return sought.fact.file if sought.fact.file in found else min(found, default=None)
@@ -66,14 +64,10 @@ class StatementIndex:
     def merged(self, sought: ComparedFact, file: str) -> bool:
         """Whether a file as a whole holds what was said, for a dream that says it merged it there."""
         said = [self._said[at] for at in self._files.get(file, ())]
-        bag = frozenset[str]().union(
-            *(one.meaning.order for one in said), *(one.context for one in said)
-        )
+        bag = frozenset[str]().union(*(one.meaning.order for one in said), *(one.context for one in said))
         exact = frozenset[str]().union(*(one.meaning.exact for one in said))
         one = sought.meaning
-        near = any(
-            _shared(one, each.meaning) >= ABOUT and _agree(one, each.meaning) for each in said
-        )
+        near = any(_shared(one, each.meaning) >= ABOUT and _agree(one, each.meaning) for each in said)
         return near and one.exact <= exact and _part(one.words | one.names, bag) >= MERGED
 
     def newer(self, sought: ComparedFact, files: Iterable[str]) -> str | None:

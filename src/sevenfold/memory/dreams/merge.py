@@ -63,9 +63,7 @@ def merge_dream(before: Files, dreamt: Files, now: Files, taken: Collection[str]
     return MergedChanges(changes, tuple(conflicts))
 
 
-def _both_changed(
-    old: bytes | None, new: bytes | None, there: bytes | None
-) -> tuple[bytes | None, str]:
+def _both_changed(old: bytes | None, new: bytes | None, there: bytes | None) -> tuple[bytes | None, str]:
     if there is None:
         return None, "removed meanwhile: it stays removed"
     if new is None:

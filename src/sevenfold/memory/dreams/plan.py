@@ -49,13 +49,7 @@ from sevenfold.memory.folder.folder import (
     is_listed,
     is_topic,
 )
-from sevenfold.memory.folder.names import (
-    INDEX_NAME,
-    TEAM,
-    explain_bad_file,
-    make_file_key,
-    make_slug,
-)
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import (
@@ -180,9 +174,7 @@ def keep_unaccounted_facts(draft: CommitDraft) -> None:
             else:
                 _put_back(draft, file, facts)
     draft.changes.clear()
-    draft.conflicts.append(
-        DreamConflict("", "what the dream let go could not be kept: nothing changes")
-    )
+    draft.conflicts.append(DreamConflict("", "what the dream let go could not be kept: nothing changes"))
 
 
 def _lost(draft: CommitDraft) -> dict[str, list[MemoryFact]]:
@@ -300,9 +292,7 @@ def keep_lines(draft: CommitDraft, text: str) -> str:
     if not gone:
         return text
     said = StatementIndex({INDEX_NAME: text.encode("utf-8", "replace")})
-    before = StatementIndex(
-        {file: data for file, data in draft.now.items() if file in draft.touched}
-    )
+    before = StatementIndex({file: data for file, data in draft.now.items() if file in draft.touched})
     after = draft.afterwards()
     for row in gone:
         for fact, into in _facts(draft, row):
@@ -365,14 +355,10 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
         Topic(file, b"", name, "", None, "") for file, name in names if file not in absent
     ]
     new = reconcile_index(text, bare, also)
-    order = sorted(
-        absent, key=lambda file: (file not in draft.changes, -_modified(desk, file), file)
-    )
+    order = sorted(absent, key=lambda file: (file not in draft.changes, -_modified(desk, file), file))
     chosen = order[: max(0, LINES - len(new.splitlines()))]
     while chosen and not explain_over_limit(new):
-        more = [
-            topic for file in sorted(chosen) if (topic := _topic(desk, draft, file)) is not None
-        ]
+        more = [topic for file in sorted(chosen) if (topic := _topic(desk, draft, file)) is not None]
         if not explain_over_limit(full := reconcile_index(text, [*bare, *more], also)):
             return full
         chosen = chosen[: len(chosen) * 9 // 10]
@@ -424,9 +410,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-_LINK: Final = re.compile(
-    r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])"
-)
+_LINK: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
 
 
 def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
@@ -456,12 +440,7 @@ def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str
 
 
 def _mended(
-    draft: CommitDraft,
-    text: str,
-    gone: Mapping[str, str],
-    there: frozenset[str],
-    old: set[str],
-    ours: bool,
+    draft: CommitDraft, text: str, gone: Mapping[str, str], there: frozenset[str], old: set[str], ours: bool
 ) -> str:
     plain = blank_out_code(text)
     for found in reversed(list(_LINK.finditer(plain))):
@@ -532,9 +511,7 @@ class CommitPlan(msgspec.Struct, frozen=True):
     """When files that say nothing new were written: a dream makes no memory younger."""
 
 
-def plan_commit(
-    desk: FolderTransaction, wanted: DreamInput, *, keep_orders: bool = True
-) -> CommitPlan:
+def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: bool = True) -> CommitPlan:
     """What is to be done with this dream in the folder as it is now.
 
     With `keep_orders` a text that the guard holds back is put into the quarantine.
@@ -616,15 +593,11 @@ def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
     there = StatementIndex({file: data for file, data in draft.now.items() if is_topic(file)})
     others = draft.others()
     return [
-        one
-        for one in collect_statements(before, changed)
-        if not (there.holder(one) or others.holder(one))
+        one for one in collect_statements(before, changed) if not (there.holder(one) or others.holder(one))
     ]
 
 
-def _guard(
-    desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool
-) -> None:
+def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool) -> None:
     """What the guard holds back is not written; what stood in the folder before is no finding."""
     lines: set[str] | None = None
     for file, data in list(draft.changes.items()):
@@ -659,9 +632,7 @@ def _harmless(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, i
 
 
 def _lines(*all_files: Files) -> set[str]:
-    return {
-        _plain(one) for files in all_files for data in files.values() for one in data.splitlines()
-    }
+    return {_plain(one) for files in all_files for data in files.values() for one in data.splitlines()}
 
 
 def _plain(line: bytes) -> str:
@@ -669,10 +640,7 @@ def _plain(line: bytes) -> str:
 
 
 def _plan(
-    desk: FolderTransaction,
-    draft: CommitDraft,
-    index: bytes | None,
-    merged: Collection[tuple[str, str]],
+    desk: FolderTransaction, draft: CommitDraft, index: bytes | None, merged: Collection[tuple[str, str]]
 ) -> CommitPlan:
     changes = {file: data for file, data in draft.changes.items() if data != draft.now.get(file)}
     written = {file: data for file, data in sorted(changes.items()) if data is not None}
@@ -700,9 +668,7 @@ def _times(
     desk: FolderTransaction, draft: CommitDraft, plan: CommitPlan, wanted: DreamInput
 ) -> dict[str, int]:
     """Of the files that only say what was known, the time of the newest that said it."""
-    before = StatementIndex(
-        {file: data for file, data in draft.now.items() if file in draft.touched}
-    )
+    before = StatementIndex({file: data for file, data in draft.now.items() if file in draft.touched})
     times: dict[str, int] = {}
     for file, data in plan.new.items():
         if data is None or file == INDEX_NAME:

@@ -120,9 +120,7 @@ class DreamStage:
 
     def wait(self) -> None:
         """Keep it until the user has seen it, also when this process is gone."""
-        _note(
-            self.place, _StageHeader(read_current_process(), self.at, self._digests, waiting=True)
-        )
+        _note(self.place, _StageHeader(read_current_process(), self.at, self._digests, waiting=True))
 
 
 def stage_folder(store: MemoryStore) -> DreamStage:
@@ -143,9 +141,7 @@ def open_stage(state: Path, id: str) -> DreamStage:
     place = state / DREAMS / id
     about = _about(place) if _ID.fullmatch(id) else None
     if about is None:
-        raise Refused(
-            f"there is no dream {id[:40]!r} that waits; 'sevenfold dream status' shows them"
-        )
+        raise Refused(f"there is no dream {id[:40]!r} that waits; 'sevenfold dream status' shows them")
     return DreamStage(place, about.digests, about.at)
 
 

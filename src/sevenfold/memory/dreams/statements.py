@@ -26,9 +26,7 @@ _ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\
 _QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]*)+")
 _FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _RULE: Final = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t|:-]+")
-_END: Final = re.compile(
-    r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])"
-)
+_END: Final = re.compile(r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])")
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)
 
 
@@ -114,20 +112,7 @@ SHORT: Final = 5
 """A statement of fewer words says little without its heading: that has to come along."""
 _LABEL: Final = 2
 """Words of a line with a colon at its end that says nothing by itself."""
-_MONTHS: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH: Final = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _MONTH_FIRST: Final = re.compile(
     rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})\b", re.IGNORECASE
@@ -224,14 +209,10 @@ def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
         whole = FactMeaning(same, frozenset(), frozenset(), (), (), False, False, ())
         text = "(not text)"
         return (
-            ComparedFact(
-                MemoryFact(file, text), digest_bytes(data), whole, 0, frozenset(), frozenset()
-            ),
+            ComparedFact(MemoryFact(file, text), digest_bytes(data), whole, 0, frozenset(), frozenset()),
         )
     topic = read_topic(data, file)
-    name = frozenset(tokenize_text(topic.name)) | frozenset(
-        tokenize_text(file.rpartition("/")[2][:-3])
-    )
+    name = frozenset(tokenize_text(topic.name)) | frozenset(tokenize_text(file.rpartition("/")[2][:-3]))
     about = name | frozenset(tokenize_text(topic.description))
     found: list[ComparedFact] = []
     for number, block in enumerate(_blocks(data, topic.body)):

@@ -151,15 +151,11 @@ def merge_into(desk: FolderTransaction, author: Author, file: str, new: Topic) -
     same = change_topic(old, description=new.description, type=new.type, body=new.body) == old.data
     if same or split_words(extract_statement(old)) == split_words(extract_statement(new)):
         return Saved(old.name, desk.folder / file, "", "merged")
-    data = change_topic(
-        old, description=new.description, type=new.type, body=new.body, origin=new.origin
-    )
+    data = change_topic(old, description=new.description, type=new.type, body=new.body, origin=new.origin)
     return write_file(desk, author, file, data, "merged", f"merged {new.name} into {old.name}")
 
 
-def _dated(
-    desk: FolderTransaction, description: str, body: str, old: Topic | None
-) -> tuple[str, str]:
+def _dated(desk: FolderTransaction, description: str, body: str, old: Topic | None) -> tuple[str, str]:
     """Both with calendar dates, where they are new; what was changed is said."""
     said = description
     if old is None or description != old.description:
@@ -246,8 +242,7 @@ def apply_changes(
     indexes = plan_changed_indexes(desk, changes, old, strict=strict)
     topics = {file: data for file, data in changes.items() if file not in INDEXES}
     digests = {
-        file: "" if data is None else digest_bytes(data)
-        for file, data in {**topics, **indexes}.items()
+        file: "" if data is None else digest_bytes(data) for file, data in {**topics, **indexes}.items()
     }
     desk.ledgers.announce(PendingWrite(desk.ledger.head, author, summary, digests))
     try:
@@ -268,9 +263,7 @@ def apply_changes(
     return revision
 
 
-def _put(
-    desk: FolderTransaction, file: str, data: bytes | None, modified: float | None = None
-) -> None:
+def _put(desk: FolderTransaction, file: str, data: bytes | None, modified: float | None = None) -> None:
     if data is None:
         desk.remove(file)
     else:

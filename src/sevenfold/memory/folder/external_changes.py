@@ -67,9 +67,7 @@ def record_external_changes(desk: FolderTransaction, author: Author) -> list[Sav
     return saved
 
 
-def _retold(
-    desk: FolderTransaction, found: dict[str, _FileDifference]
-) -> dict[str, tuple[bytes, bytes]]:
+def _retold(desk: FolderTransaction, found: dict[str, _FileDifference]) -> dict[str, tuple[bytes, bytes]]:
     """The memories that say something else: what they said last, as far as the history knows it."""
     told: dict[str, tuple[bytes, bytes]] = {}
     head = desk.ledger.head
@@ -162,9 +160,7 @@ def _looked_at(
     known = digest_bytes(data)
     if row is not None and row.digest == known:
         if row.stamp != stamp:
-            desk.know(
-                file, FileRow(stamp, known, row.name or read_memory_name(file, data), row.held)
-            )
+            desk.know(file, FileRow(stamp, known, row.name or read_memory_name(file, data), row.held))
         return None
     return _changed(desk, file, stamp, row, data)
 
@@ -190,9 +186,7 @@ def _changed(
     return _FileDifference(action, name or file, data, known, bool(held))
 
 
-def _hold(
-    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, why: str
-) -> None:
+def _hold(desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, why: str) -> None:
     """A file that is listed and not kept in the history; said when it is new or became so."""
     if row is None or row.held != why:
         desk.say(f"{desk.folder / file} is left out of the history of memories: {why}")

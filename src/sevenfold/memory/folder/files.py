@@ -147,9 +147,7 @@ def replace_file(
     temporary = f"{UNFINISHED}{secrets.token_hex(8)}"
     if at is None:
         temporary = os.fspath(Path(name).with_name(temporary))
-    if (
-        read_stamp(name, at) != expected
-    ):  # before anything is written: most of the time it is known here
+    if read_stamp(name, at) != expected:  # before anything is written: most of the time it is known here
         raise ConcurrentWrite
     try:
         inode = _written(temporary, at, data, lasting)

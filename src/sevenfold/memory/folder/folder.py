@@ -85,9 +85,7 @@ class FolderLedger(msgspec.Struct):
     """When texts that are gone had been written, by their digest: one that comes back is as old again."""
 
     def copy(self) -> FolderLedger:
-        return FolderLedger(
-            self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times)
-        )
+        return FolderLedger(self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times))
 
     def gone(self, row: FileRow) -> None:
         """A text is replaced or removed."""
@@ -223,8 +221,7 @@ class FolderListing(msgspec.Struct, frozen=True):
     def taken(self) -> set[str]:
         """The keys of every name in use, whatever it is that has it."""
         return {
-            make_file_key(file)
-            for file in (*self.files, *self.folders, *(odd.file for odd in self.odd))
+            make_file_key(file) for file in (*self.files, *self.folders, *(odd.file for odd in self.odd))
         }
 
     @property
@@ -250,9 +247,7 @@ def list_folder(at: OpenFolder) -> FolderListing:
                 waiting.append((inner, depth + 1))
             else:
                 found.odd.append(UnusedFile(inner, "it is too deep; move it up"))
-    return FolderListing(
-        found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders)
-    )
+    return FolderListing(found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders))
 
 
 class _ListedFiles:
@@ -302,9 +297,7 @@ def _note(entry: os.DirEntry[str], inside: str, found: _ListedFiles) -> str:
         found.files[file] = FileStamp(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
     elif not found.more:
         found.more = True
-        found.odd.append(
-            UnusedFile(file, f"there are more than {MOST:,} files; the rest is left out")
-        )
+        found.odd.append(UnusedFile(file, f"there are more than {MOST:,} files; the rest is left out"))
     return ""
 
 
@@ -319,9 +312,7 @@ def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
             UnusedFile(file, "it is a symbolic link, which is not followed; put the file here")
         )
     elif name.endswith(ENDING):
-        found.odd.append(
-            UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it")
-        )
+        found.odd.append(UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it"))
     return ""
 
 
@@ -377,9 +368,7 @@ class FolderTransaction:
         else:
             self.ledger.rows[file] = row
 
-    def write(
-        self, file: str, data: bytes, *, held: str = "", modified: float | None = None
-    ) -> None:
+    def write(self, file: str, data: bytes, *, held: str = "", modified: float | None = None) -> None:
         """Write a file that still is what it was when it was last read here.
 
         `modified`: when it was written first, where that was not now.

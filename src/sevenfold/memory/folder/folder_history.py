@@ -93,9 +93,7 @@ class FolderHistory:
         Without `changed` it is the whole folder as it was found: nobody knows what was before it.
         """
         try:
-            revision = self.ask(
-                lambda history: history.record(whole, author, summary, at, changed=changed)
-            )
+            revision = self.ask(lambda history: history.record(whole, author, summary, at, changed=changed))
         except StorageFailure as error:
             self._without(error)
             return None

@@ -125,9 +125,7 @@ def explain_bad_part(part: str) -> str:
 def check_memory_name(text: str) -> str:
     """The name of a memory as it is kept: trimmed and composed (NFC); `Refused` with the reason."""
     if why := explain_bad_name(text):
-        raise Refused(
-            f"{format_name(text)} is refused as the name of a memory: {why}; use plain words"
-        )
+        raise Refused(f"{format_name(text)} is refused as the name of a memory: {why}; use plain words")
     return unicodedata.normalize("NFC", text).strip()
 
 
@@ -235,6 +233,4 @@ def _first_choice(files: Iterable[str]) -> list[str]:
 def find_similar_names(asked: str, names: Mapping[str, str]) -> list[str]:
     """The names that look most like what was asked for."""
     by_key = {make_file_key(name): name for name in names.values()}
-    return [
-        by_key[each] for each in difflib.get_close_matches(make_file_key(asked), by_key, _CLOSE)
-    ]
+    return [by_key[each] for each in difflib.get_close_matches(make_file_key(asked), by_key, _CLOSE)]

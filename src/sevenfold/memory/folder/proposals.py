@@ -60,13 +60,9 @@ class WriteProposal:
         """No link on the way, and no other file that some system would take for the same."""
         if at.stamp(self.file) is None:
             same = [file for file in now.files if make_file_key(file) == make_file_key(self.file)]
-            same += [
-                odd.file for odd in now.odd if make_file_key(odd.file) == make_file_key(self.file)
-            ]
+            same += [odd.file for odd in now.odd if make_file_key(odd.file) == make_file_key(self.file)]
             if same:
-                raise Refused(
-                    f"{self.path} is refused: {same[0]} is there and differs only in case"
-                )
+                raise Refused(f"{self.path} is refused: {same[0]} is there and differs only in case")
 
     def check_sharing(self, now: FolderListing) -> None:
         """What goes to the team is no secret of a person, and there is a team."""

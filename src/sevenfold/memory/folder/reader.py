@@ -16,20 +16,8 @@ import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.files import HEAD, FileStamp, MemoryFiles, OpenFolder
-from sevenfold.memory.folder.folder import (
-    FolderListing,
-    is_settled,
-    is_topic,
-    list_folder,
-    read_file_clock,
-)
-from sevenfold.memory.folder.names import (
-    ENDING,
-    INDEX_NAME,
-    explain_bad_file,
-    find_meant_file,
-    make_slug,
-)
+from sevenfold.memory.folder.folder import FolderListing, is_settled, is_topic, list_folder, read_file_clock
+from sevenfold.memory.folder.names import ENDING, INDEX_NAME, explain_bad_file, find_meant_file, make_slug
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.topic_file import Topic, read_topic
@@ -75,11 +63,7 @@ class FolderReader:
         try:
             with self._files.opened() as at:
                 for file in wanted:
-                    if (
-                        is_topic(file)
-                        and not explain_bad_file(file)
-                        and (stamp := _stamp(at, file))
-                    ):
+                    if is_topic(file) and not explain_bad_file(file) and (stamp := _stamp(at, file)):
                         found += [(topic, stamp) for topic in self._current(at, [(file, stamp)])]
         except FileNotFoundError:
             pass
@@ -189,14 +173,9 @@ class RecallReader:
         self._keep_in_step()
         found = self.index.search(query, limit, skip, silent=silent)
         if not silent:  # what shares only a meaning with it has to answer it
-            found = [hit for hit in found if hit.lexical > 0] or self.index.search(
-                query, limit, skip
-            )
+            found = [hit for hit in found if hit.lexical > 0] or self.index.search(query, limit, skip)
         hits = {hit.file: hit.score for hit in found}
-        return [
-            self._recalled(topic, stamp, hits[topic.file])
-            for topic, stamp in self._reading.some(hits)
-        ]
+        return [self._recalled(topic, stamp, hits[topic.file]) for topic, stamp in self._reading.some(hits)]
 
     def newest(self, most: int) -> list[Recalled]:
         """The memories that were changed last, the newest first."""

@@ -39,9 +39,7 @@ _NEAR: Final = 50
 """Revisions of one memory in which the time of a text is looked for."""
 
 
-def undo_changes(
-    desk: FolderTransaction, author: Author, asked: str | None, to: str | None
-) -> list[Saved]:
+def undo_changes(desk: FolderTransaction, author: Author, asked: str | None, to: str | None) -> list[Saved]:
     """Undo the last change of one memory or of the folder, or all changes since a revision.
 
     It is a revision of its own, so that undoing again brings back what was undone.
@@ -75,9 +73,7 @@ def undo_changes(
     ]
 
 
-def find_write_times(
-    desk: FolderTransaction, changes: Mapping[str, bytes | None]
-) -> dict[str, float]:
+def find_write_times(desk: FolderTransaction, changes: Mapping[str, bytes | None]) -> dict[str, float]:
     """When the texts were written that come back: they are as old as they were."""
     found: dict[str, float] = {}
     for file, data in changes.items():
@@ -123,20 +119,14 @@ def find_file_ever(desk: FolderTransaction, asked: str) -> str:
     try:
         return find_meant_file(asked, desk.names)
     except NoSuchMemory:
-        if (
-            found := desk.past.ask(lambda history: find_file_in_history(history, asked))
-        ) is not None:
+        if (found := desk.past.ask(lambda history: find_file_in_history(history, asked))) is not None:
             return found
         raise
 
 
 def find_file_in_history(history: MemoryHistory, asked: str) -> str | None:
     """The file of a memory that is only in the history."""
-    for file in (
-        asked,
-        asked + ENDING,
-        "" if explain_bad_name(asked) else make_slug(asked) + ENDING,
-    ):
+    for file in (asked, asked + ENDING, "" if explain_bad_name(asked) else make_slug(asked) + ENDING):
         if not explain_bad_file(file) and history.log(file, limit=1):
             return file
     return _removed(history, asked)
@@ -150,9 +140,9 @@ def _removed(history: MemoryHistory, asked: str) -> str | None:
             if change.action != "removed" or not is_topic(change.file):
                 continue
             data = history.file_at(older.id, change.file)
-            if data is not None and make_file_key(
-                read_memory_name(change.file, data)
-            ) == make_file_key(asked):
+            if data is not None and make_file_key(read_memory_name(change.file, data)) == make_file_key(
+                asked
+            ):
                 return change.file
     return None
 

@@ -62,9 +62,7 @@ class Guard:
         return PASSED
 
     def _too_large(self, size: int) -> GuardVerdict:
-        found = GuardFinding(
-            "size", "too large", "the whole text", f"{size:,} bytes of {self._largest:,}"
-        )
+        found = GuardFinding("size", "too large", "the whole text", f"{size:,} bytes of {self._largest:,}")
         return GuardVerdict(
             "refuse",
             (found,),
@@ -155,13 +153,7 @@ class Quarantine:
         self._folder, self._clock, self._agent = folder, clock, agent
 
     def put(
-        self,
-        file: str,
-        data: bytes,
-        source: str,
-        findings: Sequence[GuardFinding],
-        *,
-        author: str = "",
+        self, file: str, data: bytes, source: str, findings: Sequence[GuardFinding], *, author: str = ""
     ) -> int:
         """Keep a text and say under which number; the same text for the same file is kept once."""
         if len(data) > LARGEST:
@@ -306,9 +298,7 @@ class Quarantine:
         except StorageFailure as error:
             return QuarantinedText(number, damaged=str(error))
         except msgspec.MsgspecError:
-            return QuarantinedText(
-                number, damaged=f"{self._path(number)} is no entry of the quarantine"
-            )
+            return QuarantinedText(number, damaged=f"{self._path(number)} is no entry of the quarantine")
         return QuarantinedText(
             number,
             entry.file,

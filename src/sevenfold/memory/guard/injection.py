@@ -210,9 +210,7 @@ def find_signs(text: str, source: str) -> list[GuardFinding]:
         return []
     shown = remove_disguises(text)
     return [
-        GuardFinding(
-            "instruction", hit.said, format_line_number(shown, hit.at), f"sign: {hit.name}"
-        )
+        GuardFinding("instruction", hit.said, format_line_number(shown, hit.at), f"sign: {hit.name}")
         for hit in passage.hits
     ]
 

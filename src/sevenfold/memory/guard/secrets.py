@@ -64,7 +64,7 @@ _PLACEHOLDER: Final = re.compile(
 )
 _EXAMPLE: Final = re.compile(
     r"\.\.\.|\*\*\*|[xX]{6}|0{12}|•{2}|[<>{}$]|EXAMPLE|example|dummy|placeholder|redacted|REDACTED|"
-    r"(?:^|[_-])(?:your|YOUR|fake|FAKE)[_-]",
+    r"(?:^|[_-])(?:your|YOUR|fake|FAKE)[_-]"
 )
 _VARIABLE: Final = re.compile(r"\$?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\$[A-Za-z_]\w*|%[A-Za-z_]\w*%")
 _PATH: Final = re.compile(
@@ -233,8 +233,7 @@ _NEXT_TO_IT: Final = re.compile(
     rf"s?(?P<how>\s{{1,2}})(?P<quote>[\"'`“「]{{1,3}}){_VALUE}|(?P<flag>\s+)(?P<flagged>[^\s\"'`-][^\s\"'`]{{3,200}})"
 )
 _BEARER: Final = re.compile(
-    r"\b(?P<scheme>bearer|basic|digest|token)\s+(?P<value>[A-Za-z0-9._~+/=-]{12,2000})",
-    re.IGNORECASE,
+    r"\b(?P<scheme>bearer|basic|digest|token)\s+(?P<value>[A-Za-z0-9._~+/=-]{12,2000})", re.IGNORECASE
 )
 _URL: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?P<user>[^\s:/@?#\"'`<>]{0,80}):(?P<value>[^\s/\"'`<>]{1,200})"
@@ -258,9 +257,7 @@ _WORDS: Final = frozenset(_NO_PASSWORD.split())
 _TRAILING: Final = ".,:;!?)*_。！？…"
 _SYMBOLS: Final = re.compile(r"[!@#$%^&+?~]")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_[a-z]+|-[a-z]+)*\d?")
-_PROSE: Final = frozenset(
-    ("is", "was", "are", "是", "就是", "为", "為", "set to", "changed to", "改为")
-)
+_PROSE: Final = frozenset(("is", "was", "are", "是", "就是", "为", "為", "set to", "changed to", "改为"))
 _DEFAULT: Final = re.compile(
     r"test|pass|postgres|mysql|redis|root|admin|secret|guest|demo|^(?:dev|local|user|app|me|x|a)\w{0,8}$",
     re.IGNORECASE,
@@ -271,9 +268,7 @@ _LOGIN: Final = re.compile(
     r"(?:\b(?:user(?:name)?|login|account|e-?mail)\b|用户名?|账号|帐号|帳號)[\"'`*]{0,3}\s?(?:[:=：]|\bis\b|是|为)",
     re.IGNORECASE,
 )
-_NAME_OF_A_TYPE: Final = re.compile(
-    r"pass|pwd|hash|secret|string|text|type|field|value", re.IGNORECASE
-)
+_NAME_OF_A_TYPE: Final = re.compile(r"pass|pwd|hash|secret|string|text|type|field|value", re.IGNORECASE)
 _NEAR: Final = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "host.docker.internal", "::1"))
 
 
@@ -334,9 +329,7 @@ def _with_login(word: re.Match[str], said: re.Match[str]) -> bool:
     return bool(how and _LOGIN.search(before)) and not _NAME_OF_A_TYPE.search(said["value"] or "")
 
 
-def is_password(
-    value: str, *, quoted: bool, prose: bool, pin: bool = False, sure: bool = False
-) -> bool:
+def is_password(value: str, *, quoted: bool, prose: bool, pin: bool = False, sure: bool = False) -> bool:
     """Whether what follows the word "password" is one; `sure` when a plain word would be one too."""
     value = value.rstrip(_TRAILING)
     if value.lower() in _WORDS or is_placeholder(value):
@@ -350,9 +343,7 @@ def is_password(
         return value.isascii() and not (_IDENTIFIER.fullmatch(value) and not (quoted or prose))
     if not value.isascii():
         return False
-    return sure or (
-        prose and (quoted or value.count("-") >= 3) and value.replace("-", "").isalpha()
-    )
+    return sure or (prose and (quoted or value.count("-") >= 3) and value.replace("-", "").isalpha())
 
 
 def _secret(value: str) -> bool:
@@ -535,9 +526,7 @@ def spot_secrets(text: str) -> list[GuardFinding]:
     for start, joined in find_split_tokens(text):
         if not any(token.start <= start < token.end for token in seen):
             whole = _distinct(_shapes(joined))[:1]
-            found += [
-                (start, _told(token, text, start, "it is broken over lines")) for token in whole
-            ]
+            found += [(start, _told(token, text, start, "it is broken over lines")) for token in whole]
     for start, said in find_base64_text(text):
         hidden = _distinct(_tokens(remove_disguises(said)))
         found += [(start, _told(token, text, start, "it is written in base64")) for token in hidden]
@@ -568,9 +557,7 @@ def _distinct(found: Iterator[SecretSpan]) -> list[SecretSpan]:
 
 
 def _told(token: SecretSpan, text: str, position: int, how: str = "") -> GuardFinding:
-    why = (
-        f"it begins like one, {token.head[:SHOWN]}…" if token.head else _WHY.get(token.what, _SHAPE)
-    )
+    why = f"it begins like one, {token.head[:SHOWN]}…" if token.head else _WHY.get(token.what, _SHAPE)
     return GuardFinding(
         kind="secret",
         what=token.what,

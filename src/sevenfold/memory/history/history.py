@@ -135,11 +135,7 @@ class MemoryHistory(HistoryReader):
         if not self.path.exists() and not self.path.is_symlink():
             return ""
         self._objects.forget()
-        said = (
-            ""
-            if recovering.is_usable(self._objects)
-            else recovering.recover_history(self._objects, at)
-        )
+        said = "" if recovering.is_usable(self._objects) else recovering.recover_history(self._objects, at)
         if self.path.is_dir():
             self._objects.prepare()
             if names := purging.read_pending_purge(self._objects):
@@ -171,9 +167,7 @@ class MemoryHistory(HistoryReader):
         self._objects.prepare()
         return self._last()
 
-    def _whole(
-        self, head: tuple[bytes, StoredCommit] | None, whole: Files
-    ) -> dict[bytes, bytes | None]:
+    def _whole(self, head: tuple[bytes, StoredCommit] | None, whole: Files) -> dict[bytes, bytes | None]:
         """What to change so that the folder is this."""
         now: dict[bytes, bytes | None] = dict(_of(whole))
         before = iterate_files(self._objects, head[1].tree) if head else ()

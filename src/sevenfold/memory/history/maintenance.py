@@ -43,13 +43,7 @@ from sevenfold.memory.history.objects import (
     iterate_files,
     read_pack_ids,
 )
-from sevenfold.memory.history.revisions import (
-    SHORT,
-    Author,
-    StoredCommit,
-    describe_changes,
-    encode_commit,
-)
+from sevenfold.memory.history.revisions import SHORT, Author, StoredCommit, describe_changes, encode_commit
 from sevenfold.storage.files import TEMPORARY, make_storage_failure, write_atomic
 from sevenfold.storage.locks import hold_file_lock
 

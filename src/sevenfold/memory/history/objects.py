@@ -193,9 +193,7 @@ def _compare(
 ) -> None:
     if old == new:
         return
-    before, after = _unlike(
-        store.folder(old) if old else NOTHING, store.folder(new) if new else NOTHING
-    )
+    before, after = _unlike(store.folder(old) if old else NOTHING, store.folder(new) if new else NOTHING)
     for key in before.keys() | after.keys():
         was, now = before.get(key), after.get(key)
         if key.endswith(b"/"):
@@ -264,10 +262,7 @@ class PackWriter:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.file.close()
         with contextlib.suppress(OSError):
@@ -611,11 +606,7 @@ class ObjectStore:
 
     def prepare(self) -> None:
         """Make the repository, where it is not there yet or was not finished."""
-        if (
-            (self.path / "HEAD").is_file()
-            and self.packs.is_dir()
-            and (self.path / BRANCH).parent.is_dir()
-        ):
+        if (self.path / "HEAD").is_file() and self.packs.is_dir() and (self.path / BRANCH).parent.is_dir():
             return
         make_private_dir(self.packs)
         make_private_dir(self.path / "refs" / "heads")

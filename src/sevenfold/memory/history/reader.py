@@ -174,9 +174,7 @@ class HistoryReader:
             raise Mistake(f"there is no revision {text!r}: see the list of revisions for their ids")
         if len(found) > 1:
             which = ", ".join(id.hex()[:SHORT] for id, _ in found[:3])
-            raise Mistake(
-                f"{text!r} is the beginning of several revisions ({which}): give more digits"
-            )
+            raise Mistake(f"{text!r} is the beginning of several revisions ({which}): give more digits")
         return found[0]
 
     def _undoable(self, last: tuple[bytes, StoredCommit], file: str | None) -> StoredCommit:
@@ -210,8 +208,7 @@ class HistoryReader:
             return commit.files
         changed = compare_trees(self._objects, self._before(commit), commit.tree)
         return tuple(
-            RevisionChange(decode_path(path), classify_change(was, now))
-            for path, was, now in changed
+            RevisionChange(decode_path(path), classify_change(was, now)) for path, was, now in changed
         )
 
     def _compared(self, old: bytes | None, new: bytes, file: str | None) -> str:
@@ -220,9 +217,7 @@ class HistoryReader:
             return make_unified_diff(file, self._content(old, path), self._content(new, path))
         blob = self._objects.blob
         return "".join(
-            make_unified_diff(
-                decode_path(path), blob(was) if was else None, blob(now) if now else None
-            )
+            make_unified_diff(decode_path(path), blob(was) if was else None, blob(now) if now else None)
             for path, was, now in compare_trees(self._objects, old, new)
         )
 

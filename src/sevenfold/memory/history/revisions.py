@@ -26,11 +26,7 @@ NAMED: Final = 200
 UNDOING: Final = ("undid ", "brought back ")
 """How the summary of a revision begins that takes back another."""
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-_ACTIONS: Final[dict[str, Action]] = {
-    "Created": "created",
-    "Changed": "changed",
-    "Removed": "removed",
-}
+_ACTIONS: Final[dict[str, Action]] = {"Created": "created", "Changed": "changed", "Removed": "removed"}
 
 
 class Author(msgspec.Struct, frozen=True):

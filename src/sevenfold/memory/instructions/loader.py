@@ -97,9 +97,7 @@ def find_folder_rules(folder: Path, root: Path, look: RuleFolders) -> Iterator[I
 
 
 def _whose(folder: Path, root: Path) -> str:
-    return (
-        "this project" if folder == root else f"the folder {format_path(folder.relative_to(root))}"
-    )
+    return "this project" if folder == root else f"the folder {format_path(folder.relative_to(root))}"
 
 
 def list_folders_between(root: Path, folder: Path) -> list[Path]:
@@ -209,9 +207,7 @@ class InstructionFiles:
         self._limits = limits or InstructionLimits()
         own = (_real(managed), *self._homes)
         border = ProjectBorder(self._root, trusted, forbidden, own)
-        self._taking = InstructionReader(
-            border, user_home, self._limits, suspicious, tuple(already)
-        )
+        self._taking = InstructionReader(border, user_home, self._limits, suspicious, tuple(already))
         self._look = RuleFolders(border, self._limits, self._taking.warnings)
         self._waiting: list[_ConditionalRule] = []
         self._globs = 0
@@ -226,9 +222,7 @@ class InstructionFiles:
     def load(self) -> Instructions:
         """What the conversation opens with."""
         groups = [*self._own(), *self._project()]
-        taken = {
-            group.shown: self._take(group.sources) for group in sorted(groups, key=lambda g: g.room)
-        }
+        taken = {group.shown: self._take(group.sources) for group in sorted(groups, key=lambda g: g.room)}
         # Rules are met in the order in which room is given; they are to be shown like all others.
         self._waiting.sort(key=lambda one: (not one.rule.source.free, len(one.start.parts)))
         return Instructions(
@@ -264,9 +258,7 @@ class InstructionFiles:
     def _project(self) -> Iterator[_SourceGroup]:
         for folder in sorted(self._folders):
             deep = len(folder.parts)
-            yield _SourceGroup(
-                (1, deep, 0), (2, -deep), list(find_folder_files(folder, self._root))
-            )
+            yield _SourceGroup((1, deep, 0), (2, -deep), list(find_folder_files(folder, self._root)))
             yield _SourceGroup((1, deep, 1), (3, -deep), self._rules(folder))
             yield _SourceGroup((2, deep), (1, -deep), list(find_local_files(folder)))
 
@@ -289,9 +281,7 @@ class InstructionFiles:
         globs = RuleGlobs(rule.paths)
         if globs.problems:
             bad = format_path(", ".join(globs.problems))
-            warnings.add(
-                f"{format_path(path)}: these paths are too long or stand for too many: {bad}"
-            )
+            warnings.add(f"{format_path(path)}: these paths are too long or stand for too many: {bad}")
         if self._globs + globs.size > self._limits.globs:
             warnings.leave_out(path, f"the rules have more than {self._limits.globs:,} paths")
             return
@@ -310,11 +300,7 @@ class InstructionFiles:
             if at.name in PACKAGES:
                 break
             self._folders.add(at)
-            for sources in (
-                find_folder_files(at, self._root),
-                self._rules(at),
-                find_local_files(at),
-            ):
+            for sources in (find_folder_files(at, self._root), self._rules(at), find_local_files(at)):
                 found += self._take(sources)
         return found
 
@@ -323,9 +309,7 @@ class InstructionFiles:
         found: list[Instruction] = []
         left: list[_ConditionalRule] = []
         for one in self._waiting:
-            below = [
-                p.relative_to(one.start).as_posix() for p in places if p.is_relative_to(one.start)
-            ]
+            below = [p.relative_to(one.start).as_posix() for p in places if p.is_relative_to(one.start)]
             if any(one.globs.fit(name) for name in below):
                 found += self._taking.include(one.rule)
             else:
@@ -401,9 +385,7 @@ def _rendered(opening: str, files: Sequence[Instruction]) -> str:
     mark = make_text_mark([*heads, *(file.text for file in files)])
     parts = [f'<instructions mark="{mark}">', opening.format(mark=mark)]
     for number, (head, file) in enumerate(zip(heads, files, strict=True), 1):
-        parts.append(
-            f"\n[{mark} file {number} begins: {head}]\n{file.text}\n[{mark} file {number} ends]"
-        )
+        parts.append(f"\n[{mark} file {number} begins: {head}]\n{file.text}\n[{mark} file {number} ends]")
     parts.append(f'\n</instructions mark="{mark}">')
     return "\n".join(parts)
 

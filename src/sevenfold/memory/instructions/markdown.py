@@ -141,9 +141,7 @@ class _MarkdownCutter:
         start, self._paragraph = self._paragraph, -1
         plain, self._plain = self._plain, True
         if 0 <= start < end:
-            yield from (
-                [MarkdownPiece("text", start, end)] if plain else _inline(self._text, start, end)
-            )
+            yield from ([MarkdownPiece("text", start, end)] if plain else _inline(self._text, start, end))
 
 
 def _after(pattern: re.Pattern[str], text: str, at: int, end: int) -> int:

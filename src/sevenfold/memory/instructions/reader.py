@@ -185,9 +185,7 @@ def normalise_path(path: Path) -> Path:
 
 
 def _special(real: Path) -> bool:
-    return any(real.is_relative_to(place) for place in SPECIAL) and not real.is_relative_to(
-        _SHARED_MEMORY
-    )
+    return any(real.is_relative_to(place) for place in SPECIAL) and not real.is_relative_to(_SHARED_MEMORY)
 
 
 _MENTION: Final = re.compile(
@@ -466,9 +464,7 @@ class InstructionReader:
         level = f"{source.level}\0{source.path.parent}" if mentioned or paths else source.level
         copy = level, hashlib.sha256(content.data).digest()
         clean = remove_comments(text, cut).strip("\n")
-        return CleanedInstruction(
-            source, real, content.identity, copy, clean, tuple(mentioned), paths
-        )
+        return CleanedInstruction(source, real, content.identity, copy, clean, tuple(mentioned), paths)
 
     # --- with what it includes ------------------------------------------------------------------------
 
@@ -477,9 +473,7 @@ class InstructionReader:
         cleaned = self.clean(source)
         return self.include(cleaned) if cleaned else []
 
-    def include(
-        self, cleaned: CleanedInstruction, above: tuple[Path, ...] = ()
-    ) -> list[Instruction]:
+    def include(self, cleaned: CleanedInstruction, above: tuple[Path, ...] = ()) -> list[Instruction]:
         """A cleaned file as an instruction, with its includes behind it."""
         source = cleaned.source
         if not self._is_new(cleaned):
@@ -494,9 +488,7 @@ class InstructionReader:
         found = []
         if cleaned.text.strip():
             self._remark(source, cleaned.text)
-            found.append(
-                Instruction(source.path, source.kind, cleaned.text, cleaned.paths, source.why)
-            )
+            found.append(Instruction(source.path, source.kind, cleaned.text, cleaned.paths, source.why))
         above = (*above, cleaned.real)
         free = self._border.frees(cleaned.real, free=source.free)
         why = f"included by {format_path(source.path)}"

@@ -20,9 +20,7 @@ import msgspec
 MOST_GLOBS: Final = 100
 """Globs of one rule."""
 
-_HEAD: Final = re.compile(
-    r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
-)
+_HEAD: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST_HEAD: Final = 20_000
 _KEY: Final = re.compile(r"(paths|\"paths\"|'paths')[ \t]*:(.*)")
 _ITEM: Final = re.compile(r"[ \t]*-(?:[ \t]+(.*)|[ \t]*$)")

@@ -75,13 +75,7 @@ class SearchCollection:
     """Segments and vectors in memory; every change goes to the shelf where that is possible."""
 
     def __init__(
-        self,
-        folder: Path,
-        made: str,
-        *,
-        embedder: str = "",
-        dimensions: int = 0,
-        patience: float,
+        self, folder: Path, made: str, *, embedder: str = "", dimensions: int = 0, patience: float
     ) -> None:
         self.lexical, self.meaning = LexicalIndex(), VectorIndex()
         self.looking = threading.RLock()
@@ -201,9 +195,7 @@ class SearchCollection:
         return contents
 
     def _why(self, error: OSError) -> str:
-        return str(
-            make_storage_failure(error, error.filename2 or error.filename or self._shelf.folder)
-        )
+        return str(make_storage_failure(error, error.filename2 or error.filename or self._shelf.folder))
 
     def _contents(self) -> ShelfContents:
         words = tuple(segment.name for segment in self.lexical.segments)
@@ -289,9 +281,7 @@ class SearchCollection:
             lacking = alive & (rows < 0) & (segment.keys != 0)
             count += int(lacking.sum())
             owners = np.unique(segment.owner[lacking])
-            found += zip(
-                segment.stamps[owners].tolist(), (segment.files[at] for at in owners), strict=True
-            )
+            found += zip(segment.stamps[owners].tolist(), (segment.files[at] for at in owners), strict=True)
         return [file for _, file in sorted(found, reverse=True)], count
 
     def lacking(self, file: str) -> set[int]:
@@ -476,9 +466,7 @@ class VectorBuild:
         self._thread = threading.Thread(target=self._run, name="vectors", daemon=True)
 
     def start(self) -> None:
-        atexit.register(
-            self.stop
-        )  # a thread that is still at work when Python ends would end it badly
+        atexit.register(self.stop)  # a thread that is still at work when Python ends would end it badly
         self._thread.start()
 
     def stop(self) -> None:
@@ -662,11 +650,7 @@ def _ranked(
 
 
 def _hits(
-    rows: list[int],
-    found: LexicalScores,
-    near: RowNearness | None,
-    lexical: LexicalIndex,
-    of: ScoreScale,
+    rows: list[int], found: LexicalScores, near: RowNearness | None, lexical: LexicalIndex, of: ScoreScale
 ) -> list[SearchHit]:
     meant = np.array([compute_nearness(near.of(row)) if near else 0.0 for row in rows], np.float32)
     scores = compute_relative_scores(found.whole[rows], found.best[rows], meant, of)
@@ -688,9 +672,7 @@ def _answers(
     one, meant = slice(place, place + 1), np.array([best.semantic], np.float32)
     good = fuse_scores(found.whole[one], found.best[one], meant, asking.total)
     by_meaning = near is not None and len(near.of(place)) > 0
-    return is_worth_showing(
-        float(good[0]), asking, by_meaning=by_meaning, passages=lexical.passages
-    )
+    return is_worth_showing(float(good[0]), asking, by_meaning=by_meaning, passages=lexical.passages)
 
 
 def _first(score: Scores, limit: int) -> list[int]:

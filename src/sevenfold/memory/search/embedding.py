@@ -261,9 +261,7 @@ def _checked(folder: Path | None) -> dict[str, bytes]:
         try:
             found[name] = (folder / name).read_bytes()
         except OSError as error:
-            raise EmbeddingUnavailable(
-                f"{folder / name} cannot be read: {error.strerror}"
-            ) from error
+            raise EmbeddingUnavailable(f"{folder / name} cannot be read: {error.strerror}") from error
         if hashlib.sha256(found[name]).hexdigest() != digest:
             raise EmbeddingUnavailable(
                 f"{folder / name} is not the file of {DISTRIBUTION} {VERSION}; "

@@ -57,10 +57,7 @@ class SearchIndex:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -69,9 +66,7 @@ class SearchIndex:
         """Why the index is in memory only; empty when it is on the disk."""
         return self._opened.problem if self._opened else ""
 
-    def refresh(
-        self, files: Iterable[tuple[str, int, int]], read: Callable[[str], bytes]
-    ) -> RefreshReport:
+    def refresh(self, files: Iterable[tuple[str, int, int]], read: Callable[[str], bytes]) -> RefreshReport:
         """Take in what changed in these files: tuples of name, time in nanoseconds, size.
 
         The time is compared and not understood, but for one thing: a file read within two seconds of it
@@ -83,12 +78,7 @@ class SearchIndex:
         return refresh_collection(self._collection(), files, read, self._clock)
 
     def search(
-        self,
-        query: str,
-        limit: int = 5,
-        skip: frozenset[str] = frozenset(),
-        *,
-        silent: bool = True,
+        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset(), *, silent: bool = True
     ) -> list[SearchHit]:
         """The memories that answer this, the best first.
 
@@ -145,11 +135,7 @@ class SearchIndex:
             if self._embedder is not None:
                 name, dimensions = self._embedder.name, self._embedder.dimensions
             self._opened = SearchCollection(
-                self.folder,
-                FORMAT,
-                embedder=name,
-                dimensions=dimensions,
-                patience=self._patience,
+                self.folder, FORMAT, embedder=name, dimensions=dimensions, patience=self._patience
             )
             self._opened.sync()
         return self._opened

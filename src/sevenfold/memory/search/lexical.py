@@ -94,9 +94,7 @@ class LexicalIndex:
         start = self.rows
         listed = zip(segment.files, segment.stamps.tolist(), segment.sizes.tolist(), strict=True)
         self.known.update(zip(segment.files, listed, strict=True))
-        self._places.update(
-            zip(segment.files, range(start, start + len(segment.files)), strict=True)
-        )
+        self._places.update(zip(segment.files, range(start, start + len(segment.files)), strict=True))
         self.fresh.update(segment.files[row] for row in np.flatnonzero(segment.fresh))
         self._starts.append(start)
         self.segments.append(segment)
@@ -182,9 +180,7 @@ class LexicalIndex:
         self._norms = None
         self.segments[at:], self._starts[at:] = [segment], [start]
         self.alive[at:] = [np.ones(len(segment.files), np.bool_)]
-        self._places.update(
-            zip(segment.files, range(start, start + len(segment.files)), strict=True)
-        )
+        self._places.update(zip(segment.files, range(start, start + len(segment.files)), strict=True))
 
     def forget(self, file: str) -> None:
         """As if it had never been here; `joined` and `swap` come after."""
@@ -199,8 +195,7 @@ class LexicalIndex:
     def look(self, words: Iterable[str]) -> TermLookup:
         """Look up the words of a question."""
         hits = {
-            word: [self._hits(at, hash_term(word)) for at in range(len(self.segments))]
-            for word in words
+            word: [self._hits(at, hash_term(word)) for at in range(len(self.segments))] for word in words
         }
         files = {word: sum(len(one.rows) for one in some) for word, some in hits.items()}
         rarity = {word: self.rarity(count) for word, count in files.items()}

@@ -120,9 +120,7 @@ def fuse_scores(whole: Scores, best: Scores, near: Scores, total: float) -> Scor
     return score
 
 
-def is_worth_showing(
-    top: float, asked: WeightedQuestion, *, by_meaning: bool, passages: int
-) -> bool:
+def is_worth_showing(top: float, asked: WeightedQuestion, *, by_meaning: bool, passages: int) -> bool:
     """Whether an answer whose best memory is this good (`fuse_scores`) is better than none, in a
     folder of so many passages."""
     if not asked.weights:
@@ -138,9 +136,7 @@ MOST: Final = 96
 ASSISTANT: Final = 0.5
 """What a piece counts that an assistant said."""
 
-_BREAK: Final = re.compile(
-    r"\n\s*\n|\n(?=#{1,6} )|\n(?=[*_]{0,2}[^\W\d][\w .'-]{0,30}[*_]{0,2}[:：]\s)"
-)
+_BREAK: Final = re.compile(r"\n\s*\n|\n(?=#{1,6} )|\n(?=[*_]{0,2}[^\W\d][\w .'-]{0,30}[*_]{0,2}[:：]\s)")
 """Between paragraphs, before a heading, before a line that somebody says (`Anna: …`)."""
 _SENTENCE: Final = re.compile(r"\n|(?<=[.!?;]) |(?<=[。！？；])")
 _USER: Final = "user|human|用户|用戶"

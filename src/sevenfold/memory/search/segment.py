@@ -295,8 +295,7 @@ def read_pieces(data: bytes, file: str) -> tuple[ScoredPiece, ...]:
     """The units of a file; the first is there even when it is empty."""
     parts, rest = read_texts(data, file)
     found = [
-        ScoredPiece(hash_text(part.text), tuple(tokenize_text(part.text)), part.weight)
-        for part in parts
+        ScoredPiece(hash_text(part.text), tuple(tokenize_text(part.text)), part.weight) for part in parts
     ]
     if words := tuple(tokenize_text(rest)):
         found.append(ScoredPiece(0, words))

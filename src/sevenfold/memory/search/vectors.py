@@ -14,20 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from sevenfold.memory.search.lexical import (
-    LexicalIndex,
-    Scores,
-    find_small_segments,
-    pick_best_per_row,
-)
-from sevenfold.memory.search.segment import (
-    Array,
-    BoolArray,
-    DamagedSegment,
-    IntArray,
-    KeyArray,
-    Segment,
-)
+from sevenfold.memory.search.lexical import LexicalIndex, Scores, find_small_segments, pick_best_per_row
+from sevenfold.memory.search.segment import Array, BoolArray, DamagedSegment, IntArray, KeyArray, Segment
 
 COARSE: Final = 64
 """The first numbers, kept apart so that they can be compared alone."""
@@ -160,9 +148,7 @@ class VectorIndex:
             found.append(known[1])
         return found
 
-    def near(
-        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = ()
-    ) -> RowNearness:
+    def near(self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = ()) -> RowNearness:
         """How near every passage is to a question; the passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
         if self.count <= MANY or len(asked) <= COARSE:
@@ -172,8 +158,7 @@ class VectorIndex:
             cosines = self._chosen(asked, np.concatenate([*wanted, np.zeros(0, np.int32)]))
         cosines = np.append(cosines, np.float32(-np.inf))  # where -1 points: there is no vector
         units = [
-            cosines[found] * segment.weights
-            for found, segment in zip(rows, lexical.segments, strict=True)
+            cosines[found] * segment.weights for found, segment in zip(rows, lexical.segments, strict=True)
         ]
         return RowNearness(units, lexical)
 

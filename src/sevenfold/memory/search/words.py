@@ -120,9 +120,7 @@ def _plain(word: str) -> str:
     """Without accents: "café" is asked for as "cafe"."""
     if word.isascii():
         return word
-    return "".join(
-        sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign)
-    )
+    return "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
 
 
 _IRREGULAR: Final = {

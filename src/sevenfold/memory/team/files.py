@@ -32,12 +32,7 @@ from sevenfold.memory.index import find_missing_pointers, reconcile_index
 from sevenfold.memory.index_update import decode_index, encode_index, make_bare_topic
 from sevenfold.memory.team.git import RefusedFile
 from sevenfold.memory.team.repository import CommitTree, TreeEntry
-from sevenfold.memory.team.state import (
-    FileNameSet,
-    explain_bad_name,
-    explain_suspicious_name,
-    release_key,
-)
+from sevenfold.memory.team.state import FileNameSet, explain_bad_name, explain_suspicious_name, release_key
 from sevenfold.memory.topic_file import read_topic
 
 MOST: Final = 2_000
@@ -132,10 +127,7 @@ def _unwelcome(file: str, most: int, released: bool) -> str:
 
 
 def _weigh(
-    found: IncomingFiles,
-    candidates: dict[str, str],
-    sizes: Mapping[str, int],
-    known: Mapping[str, str],
+    found: IncomingFiles, candidates: dict[str, str], sizes: Mapping[str, int], known: Mapping[str, str]
 ) -> None:
     same = [file for file, id in candidates.items() if known.get(file) == id]
     total = 0
@@ -210,9 +202,7 @@ def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str])
     return prune_index(decode_index(both) if both is not None else _union(other, one), names)
 
 
-def make_shared_index(
-    ours: str, theirs: str, here: Mapping[str, str], there: Mapping[str, str]
-) -> str:
+def make_shared_index(ours: str, theirs: str, here: Mapping[str, str], there: Mapping[str, str]) -> str:
     """The index as the remote should have it: ours, with the lines for what is only there, and without
     those for what is only here. It is theirs when we have nothing to add."""
     seen = prune_index(theirs, here)
@@ -304,9 +294,7 @@ class TeamScreen:
             return TextJudgement()
         if self._held(gate) >= SHARE and self.verdict(old).passed:
             why = f"it tries to give the agent orders, and {SHARE} texts of the team's are in quarantine"
-            return TextJudgement(
-                f"{why}: look through 'sevenfold memory quarantine'", settled=False
-            )
+            return TextJudgement(f"{why}: look through 'sevenfold memory quarantine'", settled=False)
         try:
             gate.let_pass(f"{TEAM}{file}", data, old, BY_TEAM)
         except Guarded as error:
@@ -314,9 +302,7 @@ class TeamScreen:
             if number is None:
                 return TextJudgement(error.explanation)
             self._quarantined = self._held(gate) + 1
-            return TextJudgement(
-                f"it tries to give the agent orders: number {number} in quarantine"
-            )
+            return TextJudgement(f"it tries to give the agent orders: number {number} in quarantine")
         except Refused as error:  # the quarantine is full
             return TextJudgement(str(error), settled=False)
         return TextJudgement()

@@ -172,9 +172,7 @@ def _kept_user(match: re.Match[str]) -> str:
 def hide_secrets(text: str) -> str:
     """A text without the words in it that look like secrets."""
     words = re.split(r"(\s+|/)", text)
-    shown = "".join(
-        "[hidden]" if word.strip("/ ") and find_secrets(word) else word for word in words
-    )
+    shown = "".join("[hidden]" if word.strip("/ ") and find_secrets(word) else word for word in words)
     return shown if not find_secrets(shown) else "[hidden]"
 
 
@@ -272,9 +270,7 @@ def limit_refusals(refused: list[RefusedFile]) -> tuple[tuple[RefusedFile, ...],
     for one in refused:
         first.setdefault((one.side, one.file), one)
     ordered = [first[key] for key in sorted(first)]
-    named = tuple(
-        RefusedFile(format_foreign_name(one.file), one.why, one.side) for one in ordered[:SHOWN]
-    )
+    named = tuple(RefusedFile(format_foreign_name(one.file), one.why, one.side) for one in ordered[:SHOWN])
     return named, max(0, len(ordered) - SHOWN)
 
 
@@ -367,9 +363,7 @@ def _understood(said: str, shown: str, pushing: bool) -> GitFailed:
 
 def _remark(said: str) -> str:
     """What a hook on the other side printed, its first line."""
-    lines = [
-        line.removeprefix("remote:").strip() for line in said.splitlines() if "remote:" in line
-    ]
+    lines = [line.removeprefix("remote:").strip() for line in said.splitlines() if "remote:" in line]
     return _told(next(filter(None, lines), ""))
 
 
@@ -451,12 +445,7 @@ class TeamGit:
     """The git program on one bare repository. `folder` is for its output and for what is running."""
 
     def __init__(
-        self,
-        repository: Path,
-        folder: Path,
-        environment: Mapping[str, str],
-        *,
-        largest: int = LARGEST,
+        self, repository: Path, folder: Path, environment: Mapping[str, str], *, largest: int = LARGEST
     ) -> None:
         self.repository, self._folder, self._largest = repository, folder, largest
         self._environment = _environment(environment)
@@ -513,12 +502,7 @@ class TeamGit:
                     left.unlink()
 
     def _run(
-        self,
-        words: tuple[str, ...],
-        given: bytes,
-        seconds: float,
-        remote: RemoteAddress,
-        pushing: bool,
+        self, words: tuple[str, ...], given: bytes, seconds: float, remote: RemoteAddress, pushing: bool
     ) -> bytes:
         make_private_dir(self._folder)
         with (
@@ -528,9 +512,7 @@ class TeamGit:
         ):
             asked.write(given)
             asked.seek(0)
-            code = self._ended(
-                self._command(words, seconds), (asked, out, err), seconds, remote.shown
-            )
+            code = self._ended(self._command(words, seconds), (asked, out, err), seconds, remote.shown)
             if code == 0:
                 return _read(out, OUTPUT)
             said = f"{_read(out, _SAID).decode('utf-8', 'replace') if pushing else ''}\n"
@@ -549,9 +531,7 @@ class TeamGit:
         record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull
         return [str(_SHELL), "-c", _LIMITED, str(self._largest >> 9), record, *command]
 
-    def _ended(
-        self, command: list[str], streams: tuple[IO[bytes], ...], seconds: float, shown: str
-    ) -> int:
+    def _ended(self, command: list[str], streams: tuple[IO[bytes], ...], seconds: float, shown: str) -> int:
         if self.stopped:
             raise GitFailed(f"{shown}: the sync was stopped")
         try:

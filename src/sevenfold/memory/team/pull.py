@@ -317,10 +317,7 @@ class PullMerge:
         gone = self.taken.removals - new.keys()
         for file in sorted({*self.ours.files, *self.ours.held, *new} - gone - {INDEX_NAME}):
             data = new.get(file)
-            yield (
-                file,
-                self.ours.names.get(file, "") if data is None else read_topic(data, file).name,
-            )
+            yield (file, self.ours.names.get(file, "") if data is None else read_topic(data, file).name)
 
     def write(self, times: Mapping[str, WriteTime]) -> None:
         """Make it so. `times`: when the team wrote its files; what was joined is new."""

@@ -72,9 +72,7 @@ class PushPlanner:
         offer = PushPlan()
         files = {*self._ours.files, *self._state.agreed} - {INDEX_NAME}
         # What goes makes room, and what is known comes before what is new.
-        for file in sorted(
-            files, key=lambda one: (one in self._ours.files, self._is_new(one), one)
-        ):
+        for file in sorted(files, key=lambda one: (one in self._ours.files, self._is_new(one), one)):
             self._go_on()
             self._look_at(file, offer)
         offer.refused += [RefusedFile(file, why, "here") for file, why in self._ours.held.items()]

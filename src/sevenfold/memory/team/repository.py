@@ -194,9 +194,7 @@ def edit_tree(
 
 
 def _replaced(
-    entry: tuple[bytes, bytes, bytes],
-    here: Mapping[bytes, bytes | None],
-    below: Mapping[bytes, object],
+    entry: tuple[bytes, bytes, bytes], here: Mapping[bytes, bytes | None], below: Mapping[bytes, object]
 ) -> bool:
     mode, name, _ = entry
     if mode.lstrip(b"0") == FOLDER:
@@ -326,13 +324,7 @@ class TeamRepository:
     def make(self, path: str) -> None:
         """Make the remote, a bare repository on this machine."""
         self.git.far(
-            RemoteAddress(path, path),
-            "init",
-            "--quiet",
-            "--bare",
-            "--initial-branch=main",
-            "--",
-            path,
+            RemoteAddress(path, path), "init", "--quiet", "--bare", "--initial-branch=main", "--", path
         )
 
     def heads(self, remote: RemoteAddress) -> RemoteHeads:

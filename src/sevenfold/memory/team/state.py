@@ -270,9 +270,7 @@ def describe_sync(synced: SyncResult) -> str:
     parts = [f"{what} {format_file_names(files)}" for what, files in done.items() if files]
     if synced.offline is not None:
         first = f"{', '.join(parts)}; " if parts else ""
-        return (
-            f"{first}not synchronised: {synced.offline}. What changed here goes with the next sync."
-        )
+        return f"{first}not synchronised: {synced.offline}. What changed here goes with the next sync."
     count = synced.left_out
     if not count:
         return ", ".join(parts) if parts else "both sides are the same"
@@ -309,8 +307,7 @@ def describe_conflicts(synced: SyncResult) -> str:
 def format_refusals(refused: Sequence[RefusedFile], more: int) -> list[str]:
     """One line for each file that did not go the way of the others."""
     lines = [
-        f"{'not sent' if one.side == 'here' else 'not taken'}: {one.file}: {one.why}"
-        for one in refused
+        f"{'not sent' if one.side == 'here' else 'not taken'}: {one.file}: {one.why}" for one in refused
     ]
     return [*lines, f"and {more:,} more that were not taken or not sent"] if more else lines
 
@@ -322,9 +319,7 @@ def describe_status(status: TeamStatus) -> list[str]:
     if status.offline is not None:
         lines.append(f"offline: {status.offline}")
     else:
-        lines.append(
-            f"not taken yet: {format_file_names(status.behind) if status.behind else 'nothing'}"
-        )
+        lines.append(f"not taken yet: {format_file_names(status.behind) if status.behind else 'nothing'}")
     if status.conflicts:
         copies = [f"{TEAM}{file}" for file in status.conflicts]
         lines.append(

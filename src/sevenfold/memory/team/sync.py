@@ -56,13 +56,7 @@ from sevenfold.memory.team.state import (
     read_local_files,
     release_key,
 )
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    make_private_dir,
-    make_storage_failure,
-)
+from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, make_private_dir, make_storage_failure
 
 TRIES: Final = 8
 """How often a push is tried when others are faster."""
@@ -432,9 +426,7 @@ def hold_sync_lock(lock: Path, stopped: Callable[[], bool]) -> Iterator[None]:
     try:
         while not _taken(fd):
             if stopped() or time.monotonic() > until:
-                raise GitFailed(
-                    "another sync of this team memory goes on; try again when it is done"
-                )
+                raise GitFailed("another sync of this team memory goes on; try again when it is done")
             time.sleep(_LOOK)
         yield
     finally:

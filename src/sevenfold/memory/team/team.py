@@ -158,9 +158,7 @@ class Team:
             heads = self._repository.heads(address)
             if not heads.branches:  # begun, and nobody has written anything yet
                 state = TeamState(address.given, address.path)
-                return self._begin(
-                    state, f"{address.shown} is empty: yours will be the first memory"
-                )
+                return self._begin(state, f"{address.shown} is empty: yours will be the first memory")
             branch = _branch(heads, address)
             return self._begin(TeamState(address.given, address.path, branch), "")
 
@@ -211,9 +209,7 @@ class Team:
         """Whether files here changed since the last sync, by whatever hand; what has not changed is not
         read for it."""
         stamps = {
-            file: stamp
-            for file, stamp in self.store.listing().files.items()
-            if file.startswith(TEAM)
+            file: stamp for file, stamp in self.store.listing().files.items() if file.startswith(TEAM)
         }
         if stamps == self._looked:
             return False
@@ -253,9 +249,7 @@ class Team:
         return TeamStatus(
             _shown(state),
             state.branch,
-            tuple(
-                format_foreign_name(file) for file in ahead if format_foreign_name(file) not in held
-            ),
+            tuple(format_foreign_name(file) for file in ahead if format_foreign_name(file) not in held),
             tuple(map(format_foreign_name, behind)),
             tuple(map(format_foreign_name, sorted(filter(is_copy, ours.files)))),
             refused,
@@ -349,7 +343,6 @@ def _behind(state: TeamState, remote: RemoteState) -> tuple[str, ...]:
         sorted(
             file
             for file in changed
-            if not remote.incoming.unknown(file)
-            and not (file in left and left[file].id == files.get(file))
+            if not remote.incoming.unknown(file) and not (file in left and left[file].id == files.get(file))
         )
     )

@@ -111,8 +111,7 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
 def draw_picture(id: str, title: str, about: str, width: float, height: float, body: str) -> str:
     """A drawing with a name and a description for those who do not see it."""
     head = (
-        f'<title id="{id}-t">{escape_text(title)}</title><desc '
-        f'id="{id}-d">{escape_text(about, 600)}</desc>'
+        f'<title id="{id}-t">{escape_text(title)}</title><desc id="{id}-d">{escape_text(about, 600)}</desc>'
     )
     return (
         f'<svg role="img" aria-labelledby="{id}-t {id}-d" viewBox="0 0 {format_number(width)} '
@@ -207,9 +206,7 @@ class _Chart:
             if gap > SILENCE and before.at:
                 x = self._x(after.turn)
                 about = f"<title>{escape_text(f'silence of {format_duration(gap)}')}</title>"
-                out.append(
-                    format_tag("line", about, x1=x, x2=x, y1=TOP, y2=bottom, class_="silence")
-                )
+                out.append(format_tag("line", about, x1=x, x2=x, y1=TOP, y2=bottom, class_="silence"))
         return "".join(out)
 
     def _areas(self) -> str:
@@ -233,9 +230,7 @@ class _Chart:
         width = max(1.0, self._wide * 0.85)
         out = [draw_label(LEFT - 6, top + HITS / 2 + 4, "cache hit", anchor="end")]
         out.append(
-            format_tag(
-                "rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame"
-            )
+            format_tag("rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame")
         )
         for p in self._points:
             share = min(1.0, p.read / p.context) if p.context else 0.0
@@ -261,17 +256,13 @@ class _Chart:
     def _lane(self, top: float, name: str, did: Sequence[tuple[ChartPoint, str]]) -> str:
         middle = top + LANE / 2
         out = [draw_label(LEFT - 6, middle + 4, name, anchor="end")]
-        out.append(
-            format_tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid")
-        )
+        out.append(format_tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid"))
         kind = f"event {name.replace(' ', '-')}" if name in LANES else "event"
         for p, what in did:
             request = min(p.turn + 1, self._number)
             about = f"<title>{escape_text(f'request {request}: {name}: {what}')}</title>"
             x = self._x(p.turn)
-            out.append(
-                format_tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind)
-            )
+            out.append(format_tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind))
         return "".join(out)
 
     def _bottom(self, y: float) -> str:
@@ -334,20 +325,13 @@ def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
         (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low),
     )
     dots = [(LEFT_SCATTER + x * sx, HEIGHT - BOTTOM - (y - low) * sy) for x, y in points.values()]
-    out = [
-        draw_label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")
-    ]
+    out = [draw_label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")]
     out.append(draw_label(6, 14, "cost, % of paid", "head"))
     for y in (low + step for step in choose_axis_steps(high - low)):
         at = HEIGHT - BOTTOM - (y - low) * sy
         out.append(
             format_tag(
-                "line",
-                x1=LEFT_SCATTER,
-                x2=WIDTH_SCATTER - RIGHT_SCATTER,
-                y1=at,
-                y2=at,
-                class_="grid",
+                "line", x1=LEFT_SCATTER, x2=WIDTH_SCATTER - RIGHT_SCATTER, y1=at, y2=at, class_="grid"
             )
         )
         out.append(draw_label(LEFT_SCATTER - 6, at + 4, f"{y:g}", anchor="end"))
@@ -358,9 +342,7 @@ def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
     ]
     out.append(_dots(points, dots))
     told = "; ".join(f"{name}: {_said(*point)}" for name, point in points.items())
-    return draw_picture(
-        "frontier", "Cost against reading back", told, WIDTH_SCATTER, HEIGHT, "".join(out)
-    )
+    return draw_picture("frontier", "Cost against reading back", told, WIDTH_SCATTER, HEIGHT, "".join(out))
 
 
 def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float, float]]) -> str:
@@ -368,9 +350,7 @@ def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float,
     leaders = [dots[group[0]] for group in groups]
     every = list(points)
     names = [_named([every[n] for n in group]) for group in groups]
-    places = place_labels(
-        leaders, names, (LEFT_SCATTER, TOP_SCATTER - 8, WIDTH_SCATTER, HEIGHT - BOTTOM)
-    )
+    places = place_labels(leaders, names, (LEFT_SCATTER, TOP_SCATTER - 8, WIDTH_SCATTER, HEIGHT - BOTTOM))
     out = []
     for (x, y), place in zip(leaders, places, strict=True):
         if abs(place.y - 4 - y) >= LINE:  # so far off that a line leads there
@@ -380,12 +360,7 @@ def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float,
         kind = f"dot p{group[0] % 6}"
         out.append(
             format_tag(
-                "circle",
-                f"<title>{escape_text(about, 600)}</title>",
-                cx=x,
-                cy=y,
-                r=DOT,
-                class_=kind,
+                "circle", f"<title>{escape_text(about, 600)}</title>", cx=x, cy=y, r=DOT, class_=kind
             )
         )
         out.append(draw_label(place.x, place.y, name, anchor=place.anchor))
@@ -414,9 +389,7 @@ def _said(extra: float, cost: float) -> str:
     return f"{cost:.1f} % of paid, {extra:.1f} extra requests per 100"
 
 
-def place_labels(
-    dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box
-) -> list[LabelPlace]:
+def place_labels(dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box) -> list[LabelPlace]:
     """A place for each name beside its dot, or above or below it: on no other name and on no dot."""
     taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
     found: dict[int, LabelPlace] = {}
@@ -513,21 +486,14 @@ def _steps(whole: ReplayFigures) -> list[_ScaleStep]:
     at = end + sum(layer.net for layer in whole.layers.values())
     bars = [_ScaleStep("without its layers, estimated", 0.0, at, "whole")]
     for name, layer in whole.layers.items():
-        for value, kind, words in (
-            (-layer.saved, "saved", "saves"),
-            (layer.cost, "spent", "costs"),
-        ):
+        for value, kind, words in ((-layer.saved, "saved", "saves"), (layer.cost, "spent", "costs")):
             if abs(value) > LEAST * max(end, 1.0):
                 bars.append(_ScaleStep(f"{name} {words}", at, at + value, kind))
                 at += value
     bars.append(_ScaleStep("simulated", 0.0, end, "whole"))
     if whole.paid is not None:
         part = whole.paid_files < whole.files
-        name = (
-            f"paid, {whole.paid_files:,} of {whole.files:,} sessions"
-            if part
-            else name_paid_cost(whole)
-        )
+        name = f"paid, {whole.paid_files:,} of {whole.files:,} sessions" if part else name_paid_cost(whole)
         bars.append(_ScaleStep(name, 0.0, whole.paid.units, "paid"))
     return bars
 

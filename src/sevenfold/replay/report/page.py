@@ -104,16 +104,7 @@ def format_layers(name: str, whole: ReplayFigures) -> str:
         ]
         for layer, did in whole.layers.items()
     ]
-    head = (
-        "layer",
-        "times",
-        "tokens removed",
-        "saved",
-        "cost",
-        "net",
-        "things removed",
-        "needed again",
-    )
+    head = ("layer", "times", "tokens removed", "saved", "cost", "net", "things removed", "needed again")
     return format_table(f"What the layers did under {name}", head, rows) if rows else ""
 
 
@@ -135,14 +126,10 @@ def format_reasons(wholes: Mapping[str, ReplayFigures]) -> str:
             again = sum(broke.tokens for broke in f.breaks if broke.reason == reason)
             cells.append(f"{times:,} ({format_tokens(again)})" if times else "–")
         rows.append([escape_text(reason), *cells])
-    return format_table(
-        "Cache breaks by reason: times (tokens paid again)", ("reason", *wholes), rows
-    )
+    return format_table("Cache breaks by reason: times (tokens paid again)", ("reason", *wholes), rows)
 
 
-def format_sessions(
-    done: Sequence[ReplayResult], names: Sequence[str], main: str, drawn: set[int]
-) -> str:
+def format_sessions(done: Sequence[ReplayResult], names: Sequence[str], main: str, drawn: set[int]) -> str:
     others = [name for name in names if name != main]
     head = (
         "session", "requests", "paid", main, "of paid", *(f"{name}, of paid" for name in others),
@@ -176,9 +163,7 @@ def _who(one: ReplayResult, drawn: set[int]) -> str:
     name = f"<bdi>{escape_text(one.called, 18)}</bdi>"
     if one.number in drawn:
         name = f'<a href="#s{one.number}">{name}</a>'
-    small = " · ".join(
-        f"<bdi>{escape_text(text, 60)}</bdi>" for text in (one.title, one.model) if text
-    )
+    small = " · ".join(f"<bdi>{escape_text(text, 60)}</bdi>" for text in (one.title, one.model) if text)
     return f"{name}<small>{small}</small>" if small else name
 
 
@@ -215,8 +200,7 @@ def format_page(
     names = [policy.name for policy in policies]
     main = DEFAULT if DEFAULT in names else names[-1]
     wholes = {
-        name: sum_figures([one.by_policy[name] for one in done if name in one.by_policy])
-        for name in names
+        name: sum_figures([one.by_policy[name] for one in done if name in one.by_policy]) for name in names
     }
     known = [one for one in done if main in one.by_policy]
     costly = sorted(known, key=lambda one: -one.by_policy[main].cost.units)[:MOST_DRAWN]
@@ -274,11 +258,7 @@ def _tiles(whole: ReplayFigures, known: Sequence[ReplayResult]) -> str:
             format_cost(whole.cost),
             "; ".join(filter(None, (_units(whole.cost), _saved(whole)))),
         ),
-        (
-            escape_text(name_paid_cost(whole)),
-            format_cost(whole.paid),
-            _units(whole.paid) or "not recorded",
-        ),
+        (escape_text(name_paid_cost(whole)), format_cost(whole.paid), _units(whole.paid) or "not recorded"),
         ("requests", f"{whole.requests:,}", f"{whole.turns:,} of the sessions' own"),
         ("from the cache", format_percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
         (
@@ -329,9 +309,7 @@ def _policies(
         for text in (policy.description, notes.get(policy.name, ""))
         if text
     ]
-    told = "".join(
-        f"<li><b>{escape_text(name)}</b>: {escape_text(text, 300)}</li>" for name, text in said
-    )
+    told = "".join(f"<li><b>{escape_text(name)}</b>: {escape_text(text, 300)}</li>" for name, text in said)
     picture = draw_scatter(wholes)
     figure = f'<figure class="scatter">{picture}</figure>' if picture else ""
     body = f"<ul>{told}</ul>{_tables_policies(wholes)}{figure}{format_reasons(wholes)}"
@@ -410,8 +388,6 @@ def _legend(names: Sequence[str], main: str) -> str:
         (key("miss", "area"), "less than half from the cache"),
     ]
     items += [
-        (key(f"policy p{n % 6}", "line"), escape_text(name))
-        for n, name in enumerate(names)
-        if name != main
+        (key(f"policy p{n % 6}", "line"), escape_text(name)) for n, name in enumerate(names) if name != main
     ]
     return f'<ul class="legend">{"".join(f"<li>{svg}{name}</li>" for svg, name in items)}</ul>'
