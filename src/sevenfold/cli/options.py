@@ -18,7 +18,7 @@ import typer
 P = ParamSpec("P")
 
 
-class CommonOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What every command is told: where things are, and how to speak."""
 
     json: bool = False
@@ -58,7 +58,7 @@ FLAGS: Final = frozenset({"--json", "-q", "--quiet", "--no-color"})
 WITH_VALUE: Final = frozenset({"--home", "--project"})
 
 
-def add_common_options(function: Callable[Concatenate[CommonOptions, P], int]) -> Callable[..., int]:
+def add_shared_options(function: Callable[Concatenate[SharedOptions, P], int]) -> Callable[..., int]:
     """The command with the options that all have; the function is handed them as one value."""
     own = inspect.signature(function, eval_str=True)
     _first, *rest = own.parameters.values()
@@ -71,7 +71,7 @@ def add_common_options(function: Callable[Concatenate[CommonOptions, P], int]) -
     def command(**given: Any) -> int:
         values = {name: given.pop(name) for name in _SHARED}
         values["project"] = values["project"].expanduser()
-        return function(CommonOptions(**values), **given)  # type: ignore[call-arg]
+        return function(SharedOptions(**values), **given)  # type: ignore[call-arg]
 
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in rest]
     command.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
@@ -167,7 +167,7 @@ Bare: TypeAlias = Annotated[
 class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `chat` was asked to do."""
 
-    shared: CommonOptions
+    shared: SharedOptions
     prompt: str | None = None
     model: str | None = None
     resume: str | None = None

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.core.events import (
     Acted,
     AgentEnded,
@@ -179,7 +179,7 @@ def _whole(value: Any) -> Any:
             return value
 
 
-def print_result(shared: CommonOptions, text: str, value: Any) -> None:
+def print_result(shared: SharedOptions, text: str, value: Any) -> None:
     """What a command was asked for: text for people, or the same as JSON."""
     if shared.json:
         write_json(value, indent=2 if sys.stdout.isatty() else 0)
@@ -187,7 +187,7 @@ def print_result(shared: CommonOptions, text: str, value: Any) -> None:
         print(make_printable(text), flush=True)
 
 
-def print_message(shared: CommonOptions, text: str) -> None:
+def print_message(shared: SharedOptions, text: str) -> None:
     """A message for people."""
     if not shared.quiet:
         print(f"sevenfold: {make_printable(text)}", file=sys.stderr, flush=True)

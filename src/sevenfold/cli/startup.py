@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.cli.options import ChatOptions, CommonOptions
+from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
 from sevenfold.cli.surroundings import (
     CommandContext,
@@ -176,7 +176,7 @@ def _lines(value: Any) -> Iterator[str]:
             yield msgspec.json.encode(value).decode("utf-8")
 
 
-def run_trust(shared: CommonOptions, path: Path | None, revoke: bool) -> int:
+def run_trust(shared: SharedOptions, path: Path | None, revoke: bool) -> int:
     """Trust or stop trusting the project that this folder belongs to."""
     if path is not None and not (path := path.expanduser()).is_dir():
         raise Mistake(f"{path} {'is not a folder' if path.exists() else 'does not exist'}")
@@ -192,7 +192,7 @@ def run_trust(shared: CommonOptions, path: Path | None, revoke: bool) -> int:
     return _told(shared, known, folder, trusted=True)
 
 
-def _revoke(shared: CommonOptions, known: TrustedFolders, root: Path) -> int:
+def _revoke(shared: SharedOptions, known: TrustedFolders, root: Path) -> int:
     known.revoke(root)
     if (wider := known.covering(root)) is not None:
         raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
@@ -200,7 +200,7 @@ def _revoke(shared: CommonOptions, known: TrustedFolders, root: Path) -> int:
     return _told(shared, known, root, trusted=False)
 
 
-def _told(shared: CommonOptions, known: TrustedFolders, folder: Path, *, trusted: bool) -> int:
+def _told(shared: SharedOptions, known: TrustedFolders, folder: Path, *, trusted: bool) -> int:
     listed = known.list()
     value = {"path": str(folder), "trusted": trusted, "all": [str(path) for path in listed]}
     print_result(shared, "\n".join(str(path) for path in listed), value)

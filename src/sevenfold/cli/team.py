@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import CommonOptions, Yes, add_common_options
+from sevenfold.cli.options import SharedOptions, Yes, add_shared_options
 
 if TYPE_CHECKING:
     from sevenfold.memory.api import Memory
@@ -38,8 +38,8 @@ TeamFile: TypeAlias = Annotated[
 
 
 @team.command("init")
-@add_common_options
-def init(shared: CommonOptions, remote: Remote) -> int:
+@add_shared_options
+def init(shared: SharedOptions, remote: Remote) -> int:
     """Begin a team in an empty repository. A path that does not exist is made one."""
     with _opened(shared, writes=True) as memory:
         synced = _team(shared, memory).init(remote, Path.cwd())
@@ -49,8 +49,8 @@ def init(shared: CommonOptions, remote: Remote) -> int:
 
 
 @team.command("join")
-@add_common_options
-def join(shared: CommonOptions, remote: Remote) -> int:
+@add_shared_options
+def join(shared: SharedOptions, remote: Remote) -> int:
     """Join a team. Its memories come into team/, and what lies there already goes to the team."""
     with _opened(shared, writes=True) as memory:
         synced = _team(shared, memory).join(remote, Path.cwd())
@@ -58,8 +58,8 @@ def join(shared: CommonOptions, remote: Remote) -> int:
 
 
 @team.command("status")
-@add_common_options
-def status(shared: CommonOptions) -> int:
+@add_shared_options
+def status(shared: SharedOptions) -> int:
     """Where the team's repository is. Also what was not sent or taken yet, and what was refused."""
     from sevenfold.cli.output import format_time, print_result
     from sevenfold.memory.team.state import describe_status
@@ -73,16 +73,16 @@ def status(shared: CommonOptions) -> int:
 
 
 @team.command("sync")
-@add_common_options
-def sync(shared: CommonOptions) -> int:
+@add_shared_options
+def sync(shared: SharedOptions) -> int:
     """Take what the team changed and send what changed here. Exit code 1 when that was not possible."""
     with _opened(shared, writes=True) as memory:
         return _said(shared, _team(shared, memory).sync())
 
 
 @team.command("release")
-@add_common_options
-def release(shared: CommonOptions, file: TeamFile, yes: Yes = False) -> int:
+@add_shared_options
+def release(shared: SharedOptions, file: TeamFile, yes: Yes = False) -> int:
     """Share this text although it looks like a secret. Exactly this one, because you say so."""
     from sevenfold.cli.output import print_message, print_result
 
@@ -97,7 +97,7 @@ def release(shared: CommonOptions, file: TeamFile, yes: Yes = False) -> int:
     return 0
 
 
-def _opened(shared: CommonOptions, *, writes: bool = False) -> Memory:
+def _opened(shared: SharedOptions, *, writes: bool = False) -> Memory:
     from sevenfold.cli.commands.memory_display import open_memory
 
     memory = open_memory(shared)
@@ -106,7 +106,7 @@ def _opened(shared: CommonOptions, *, writes: bool = False) -> Memory:
     return memory
 
 
-def _team(shared: CommonOptions, memory: Memory) -> Team:
+def _team(shared: SharedOptions, memory: Memory) -> Team:
     from sevenfold.cli.surroundings import read_command_context
     from sevenfold.core.clock import SystemClock
     from sevenfold.memory.team.team import Team
@@ -123,7 +123,7 @@ def _shown(remote: str) -> str:
     return parse_address(remote, Path.cwd()).shown
 
 
-def _said(shared: CommonOptions, synced: SyncResult, done: str = "") -> int:
+def _said(shared: SharedOptions, synced: SyncResult, done: str = "") -> int:
     """`done`: what was achieved besides the sync, if that was possible."""
     from sevenfold.cli.commands.memory_display import print_warning
     from sevenfold.cli.output import print_message, print_result

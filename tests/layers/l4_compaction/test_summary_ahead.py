@@ -627,8 +627,8 @@ def lent(talk: Compacting, folder: Path, *, waits: bool = True, **flags: bool) -
     )
 
 
-def names(layers: Layers) -> list[str]:
-    return [type(layer).__name__ for layer in (*layers.replied, *layers.fit)]
+def kinds(layers: Layers) -> set[type]:
+    return {type(layer) for layer in (*layers.replied, *layers.fit)}
 
 
 @pytest.mark.parametrize(
@@ -646,8 +646,8 @@ def test_it_is_there_where_it_is_wanted_or_where_there_is_no_other_time(
 ) -> None:
     layers = make_standard_layers("main", lent(Compacting(), tmp_path, waits=waits, **flags))
 
-    assert ("Ahead" in names(layers)) is there
-    assert ("Prepared" in names(layers)) is there
+    assert (SummaryAhead in kinds(layers)) is there
+    assert (PrecomputedSummary in kinds(layers)) is there
     if there:
         fits = [type(layer) for layer in layers.fit]
         assert fits.index(PrecomputedSummary) == fits.index(Compaction) - 1
@@ -657,14 +657,14 @@ def test_it_is_there_where_it_is_wanted_or_where_there_is_no_other_time(
 def test_agents_and_forks_have_none(tmp_path: Path, role: Any) -> None:
     layers = make_standard_layers(role, lent(Compacting(), tmp_path, precompute=True))
 
-    assert not {"Ahead", "Prepared"} & set(names(layers))
+    assert not {SummaryAhead, PrecomputedSummary} & kinds(layers)
 
 
 def test_without_a_model_to_ask_there_is_none(tmp_path: Path) -> None:
     from dataclasses import replace as with_fields
 
     alone = with_fields(lent(Compacting(), tmp_path, precompute=True), forker=None)
-    assert not {"Ahead", "Prepared", "Compaction"} & set(names(make_standard_layers("main", alone)))
+    assert not {SummaryAhead, PrecomputedSummary, Compaction} & kinds(make_standard_layers("main", alone))
 
 
 async def test_in_a_session_the_window_fills_up_and_nobody_waits(tmp_path: Path) -> None:

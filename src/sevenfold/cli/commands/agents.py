@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, print_message, print_result, to_one_line
 from sevenfold.cli.surroundings import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock, run_sync
@@ -60,7 +60,7 @@ def find_agent_kinds(around: CommandContext) -> AgentDefinitions:
     return find_definitions(list_definition_folders(home, around.places.tree if around.trusted else None))
 
 
-def list_agents(shared: CommonOptions) -> int:
+def list_agents(shared: SharedOptions) -> int:
     around = read_command_context(shared)
     kinds, sessions = find_agent_kinds(around), _sessions(around)
     teammates = [*_teammates(around, shared, sessions)]
@@ -97,7 +97,7 @@ def _address(there: SessionAddress) -> str:
     return f"{SESSION}{there.session}"
 
 
-def show_agent(shared: CommonOptions, name: str) -> int:
+def show_agent(shared: SharedOptions, name: str) -> int:
     around = read_command_context(shared)
     kinds = find_agent_kinds(around)
     _warn(shared, around, ())
@@ -122,7 +122,7 @@ def _facts(one: AgentDefinition) -> Iterator[tuple[str, str]]:
     yield "file", str(one.path) if one.path else "built in"
 
 
-def send_letter(shared: CommonOptions, name: str, text: str, summary: str | None) -> int:
+def send_letter(shared: SharedOptions, name: str, text: str, summary: str | None) -> int:
     around = read_command_context(shared)
     letter = make_letter(COMMAND_LINE, text, summary or summarise_text(text), SystemClock())
     if not text.strip():
@@ -168,7 +168,7 @@ def _sessions(around: CommandContext) -> list[SessionAddress]:
 
 
 def _teammates(
-    around: CommandContext, shared: CommonOptions, sessions: list[SessionAddress]
+    around: CommandContext, shared: SharedOptions, sessions: list[SessionAddress]
 ) -> Iterator[TeammateRow]:
     """Those of the sessions that are open: the others' would not be read soon."""
     for one in sessions:
@@ -198,7 +198,7 @@ def _data(one: AgentDefinition) -> dict[str, Any]:
     }
 
 
-def _warn(shared: CommonOptions, around: CommandContext, problems: Iterable[str]) -> None:
+def _warn(shared: SharedOptions, around: CommandContext, problems: Iterable[str]) -> None:
     for text in problems:
         print_message(shared, text)
     hidden = list_definition_folders(around.home, around.places.tree)[1:]
@@ -208,7 +208,7 @@ def _warn(shared: CommonOptions, around: CommandContext, problems: Iterable[str]
         )
 
 
-def make_notice_printer(shared: CommonOptions) -> Any:
+def make_notice_printer(shared: SharedOptions) -> Any:
     def tell(event: Event) -> None:
         if isinstance(event, Notice | Failed):
             print_message(shared, event.text if isinstance(event, Notice) else event.cause)
@@ -216,7 +216,7 @@ def make_notice_printer(shared: CommonOptions) -> Any:
     return tell
 
 
-def handle_snapshot(shared: CommonOptions, name: str, *, accept: bool, decline: bool) -> int:
+def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: bool) -> int:
     if accept and decline:
         raise Mistake("--accept and --decline: say one of them")
     around = read_command_context(shared)

@@ -22,7 +22,7 @@ from typing import Any, Final
 import anyio
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_result
 from sevenfold.cli.surroundings import read_environment
 from sevenfold.core.clock import SystemClock, run_sync
@@ -280,7 +280,7 @@ ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)
 class DemoOutput:
     """What the demo has to say, line by line, on the screen unless it ends up as JSON."""
 
-    shared: CommonOptions
+    shared: SharedOptions
     turns: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self, text: str = "") -> None:
@@ -307,7 +307,7 @@ class DemoOutput:
                 self.line(f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} from the cache]")
 
 
-def run_demo(shared: CommonOptions) -> int:
+def run_demo(shared: SharedOptions) -> int:
     """Everything in a folder that is thrown away, unless `--home` names one to keep."""
     with _place(shared.home) as folder:
         return run_sync(_demo, shared, folder)
@@ -322,7 +322,7 @@ def _place(home: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _demo(shared: CommonOptions, folder: Path) -> int:
+async def _demo(shared: SharedOptions, folder: Path) -> int:
     told = DemoOutput(shared)
     project = folder / "demo-project"
     write_demo_project(project)
@@ -468,7 +468,7 @@ def _total(ledger: SimulatorLedger) -> dict[str, Any]:
     }
 
 
-def _goodbye(told: DemoOutput, shared: CommonOptions, folder: Path) -> None:
+def _goodbye(told: DemoOutput, shared: SharedOptions, folder: Path) -> None:
     told.line()
     if shared.home is not None:
         told.line(f"Kept: {folder}. The transcript is plain text below projects/.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from sevenfold.cli.commands.memory_display import open_memory
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result
 from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.clock import SystemClock
@@ -34,7 +34,7 @@ _LOOK: Final = 0.1
 _TURNS: Final = 5
 
 
-def show_status(shared: CommonOptions) -> int:
+def show_status(shared: SharedOptions) -> int:
     around = read_command_context(shared)
     settings, clock = around.settings().settings, SystemClock()
     with open_memory(shared) as memory:
@@ -91,7 +91,7 @@ def _details(known: DreamSnapshot) -> list[str]:
     return [*lines, f"touched: {format_names(known.touched)}"] if known.touched else lines
 
 
-def kill_dream(shared: CommonOptions) -> int:
+def kill_dream(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
         asked = ask_to_stop(memory.state)
         busy = _lock(memory).holder() if asked is None else None
@@ -117,7 +117,7 @@ def _stopped(memory: MemoryStore, id: str) -> bool:
     return False
 
 
-def run_undo(shared: CommonOptions) -> int:
+def run_undo(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
         done = undo_last_dream(memory, Author("user"))
     print_message(shared, describe_undo(done))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from sevenfold.cli.commands.memory_display import format_agent_option, open_memory
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_message, print_result
 from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.errors import Mistake, Refused
@@ -27,7 +27,7 @@ _OURS: Final = ("name", "description", "type", "metadata")
 
 
 def run_add(
-    shared: CommonOptions,
+    shared: SharedOptions,
     type: Type | None,
     name: str,
     description: str | None,
@@ -62,7 +62,7 @@ def _as_one(saved: Saved) -> str:
 
 
 def run_edit(
-    shared: CommonOptions,
+    shared: SharedOptions,
     name: str,
     type: Type | None,
     description: str | None,
@@ -85,14 +85,14 @@ def run_edit(
     return _told(shared, saved)
 
 
-def run_remove(shared: CommonOptions, name: str, agent: str | None = None) -> int:
+def run_remove(shared: SharedOptions, name: str, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.remove(name)
     undo = f"sevenfold memory undo {saved.name}{format_agent_option(agent)}"
     return _told(shared, saved, f"; '{undo}' brings it back")
 
 
-def run_purge(shared: CommonOptions, name: str, yes: bool, agent: str | None = None) -> int:
+def run_purge(shared: SharedOptions, name: str, yes: bool, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         revisions = len(memory.history(name, limit=1_000))  # it also says when there is no such thing
         if not yes:
@@ -115,7 +115,7 @@ def _ask(name: str, revisions: int) -> None:
         raise Refused(f"{name} was kept")
 
 
-def _told(shared: CommonOptions, saved: Saved, more: str = "") -> int:
+def _told(shared: SharedOptions, saved: Saved, more: str = "") -> int:
     if saved.action == "updated" and not saved.revision:
         print_message(shared, f"{saved.name} is as it was: {saved.path}")
     else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sevenfold.cli.commands.memory_display import open_memory, print_warning
 from sevenfold.cli.commands.memory_search import count_held_texts
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result, to_one_line
 from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.errors import Failure, Mistake
@@ -87,7 +87,7 @@ def _again() -> bool:
     return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
-def show_quarantine(shared: CommonOptions, agent: str | None = None) -> int:
+def show_quarantine(shared: SharedOptions, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         held = memory.quarantine.list()
     agents = {} if agent else dict(count_held_texts(read_command_context(shared)))
@@ -131,7 +131,7 @@ def _about(held: QuarantinedText) -> dict[str, Any]:
     }
 
 
-def show_held_text(shared: CommonOptions, number: int, agent: str | None = None) -> int:
+def show_held_text(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         held = memory.quarantine.show(number)
     if held.damaged:
@@ -144,7 +144,7 @@ def show_held_text(shared: CommonOptions, number: int, agent: str | None = None)
     return 0
 
 
-def release_quarantined(shared: CommonOptions, number: int, agent: str | None = None) -> int:
+def release_quarantined(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.release(number)
     print_message(shared, f"{saved.action} {saved.name}: {saved.path}")
@@ -152,7 +152,7 @@ def release_quarantined(shared: CommonOptions, number: int, agent: str | None = 
     return 0
 
 
-def drop_quarantined(shared: CommonOptions, number: int, agent: str | None = None) -> int:
+def drop_quarantined(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         memory.quarantine.drop(number)
     print_message(shared, f"number {number} is deleted")

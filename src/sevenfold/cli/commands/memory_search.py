@@ -22,7 +22,7 @@ from sevenfold.cache.prices import Prices
 from sevenfold.cli.commands.agents import find_agent_kinds
 from sevenfold.cli.commands.memory_display import open_memory, print_warning, resolve_memory_place
 from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_time, print_message, print_result, to_one_line
 from sevenfold.cli.surroundings import CommandContext, read_command_context, read_environment
 from sevenfold.core.clock import SystemClock
@@ -83,7 +83,7 @@ def _remembered(one: Recalled, now: float) -> RecallRow:
 # --- recall -------------------------------------------------------------------------------------------
 
 
-def run_recall(shared: CommonOptions, query: str, limit: int, selector: SelectorName | None) -> int:
+def run_recall(shared: SharedOptions, query: str, limit: int, selector: SelectorName | None) -> int:
     if not query.strip():
         raise Mistake("there is nothing to recall: ask something")
     with open_memory(shared) as memory:
@@ -104,7 +104,7 @@ def run_recall(shared: CommonOptions, query: str, limit: int, selector: Selector
     return 0
 
 
-def _settled(shared: CommonOptions) -> SelectorName:
+def _settled(shared: SharedOptions) -> SelectorName:
     return read_command_context(shared).settings().settings.recall.selector
 
 
@@ -133,7 +133,7 @@ class SearchRow(msgspec.Struct, frozen=True):
     """Where the words stand; empty when it only means the same."""
 
 
-def run_search(shared: CommonOptions, words: str, limit: int, transcripts: bool) -> int:
+def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool) -> int:
     wanted = parse_search_words(words)
     if wanted is None:
         raise Mistake("there is nothing to search for: give a word or a part of one")
@@ -199,7 +199,7 @@ def _said_line(said: GrepHit) -> str:
 
 
 def select_memories(
-    shared: CommonOptions, memory: MemoryStore, query: str, limit: int, selector: SelectorName | None
+    shared: SharedOptions, memory: MemoryStore, query: str, limit: int, selector: SelectorName | None
 ) -> Selection:
     """What was chosen, and by whom; `None` as selector: whatever the settings say."""
     at = Project.open(shared.project, read_environment(shared), {}, _ignore)
@@ -247,7 +247,7 @@ _REVISION: Final = re.compile(r"[0-9a-f]{4,40}|(?:HEAD|last|@)(?:~\d*)?", re.IGN
 _SAME: Final = "nothing has changed"
 
 
-def show_history(shared: CommonOptions, name: str | None, limit: int, agent: str | None = None) -> int:
+def show_history(shared: SharedOptions, name: str | None, limit: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         _take_in(memory)
         revisions = memory.history(name, limit)
@@ -273,7 +273,7 @@ def _what(revision: Revision) -> str:
 
 
 def show_diff(
-    shared: CommonOptions, name: str | None, revision: str | None, agent: str | None = None
+    shared: SharedOptions, name: str | None, revision: str | None, agent: str | None = None
 ) -> int:
     with open_memory(shared, agent) as memory:
         _take_in(memory)
@@ -297,7 +297,7 @@ def _meant(memory: Memory, name: str | None, revision: str | None) -> tuple[str 
     return name, None
 
 
-def run_undo(shared: CommonOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
+def run_undo(shared: SharedOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.undo(name, to)
     for one in saved:
@@ -323,7 +323,7 @@ def _take_in(memory: Memory) -> None:
         print_warning(f"what changed since the last revision is not listed: {error}")
 
 
-def find_agent_memory(shared: CommonOptions, agent: str) -> MemoryPlace:
+def find_agent_memory(shared: SharedOptions, agent: str) -> MemoryPlace:
     """Where the memory of this agent is; `Mistake` names the agents that have one."""
     own, place = resolve_memory_place(shared), _place(read_command_context(shared), agent)
     return replace(own, folder=place.folder, state=place.state, owner=None)

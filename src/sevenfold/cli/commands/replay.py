@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     format_count,
     format_tokens,
@@ -159,7 +159,7 @@ def _is_page(path: Path) -> bool:
 
 
 def write_report(
-    shared: CommonOptions,
+    shared: SharedOptions,
     path: Path,
     done: Sequence[ReplayResult],
     policies: Sequence[Policy],
@@ -522,7 +522,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int | None = None
 
 
-def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
+def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
     policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
     prices = read_command_context(shared).settings().settings.prices
@@ -542,7 +542,7 @@ def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
 
 
 def _replayed(
-    shared: CommonOptions,
+    shared: SharedOptions,
     wanted: ReplayOptions,
     files: Sequence[ReplayFile],
     policies: tuple[Policy, ...],
@@ -595,7 +595,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _told(shared: CommonOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
+def _told(shared: SharedOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
     """Say what is wrong, file by file; the exit code."""
     wrong = [one for one in done if one.errors]
     if shared.json:
