@@ -32,6 +32,17 @@ def test_what_a_page_tells_to_make_is_in_the_makefile(page: Path) -> None:
     assert [t for t in targets if not re.search(rf"^{t}:", makefile, re.MULTILINE)] == []
 
 
+def test_the_page_about_the_architecture_lists_what_is_there() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    house = ROOT / "src/sevenfold"
+    entries = {path.name for path in house.iterdir() if not path.name.startswith(("__", "py.typed"))}
+    listed = {name.rstrip("/") for name in re.findall(r"^\| `([a-z_]+(?:/|\.py))` \|", page, re.MULTILINE)}
+    paths = re.findall(r"`([a-z_0-9]+/[a-z_0-9/]+\.py)`", page)
+
+    assert listed == entries
+    assert [path for path in paths if not (house / path).exists() and not (ROOT / path).exists()] == []
+
+
 def test_the_contributors_guide_can_be_read_in_one_sitting() -> None:
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
 
