@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 
-.PHONY: setup demo test check format lint types imports bench bench-quick soak lock clean
+.PHONY: setup demo test check format lint types imports bench bench-quick walks soak lock clean
 
 setup: $(READY)
 
@@ -44,6 +44,10 @@ bench: $(READY)
 
 bench-quick: $(READY)
 	$(BIN)/python -m benchmarks --quick
+
+# The functions and files that six common actions enter; --files lists them.
+walks: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m architecture.walks
 
 soak: $(READY)
 	$(BIN)/python -m pytest -q -m soak
