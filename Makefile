@@ -6,8 +6,13 @@ READY := $(VENV)/.ready
 # A proxy or a user site must not leak into the environment that the lock describes.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
+# With bytecode kept, a second run does not compile 350 test modules again: 16 seconds of CPU per worker.
+unexport PYTHONDONTWRITEBYTECODE
+# One worker more than cores: some tests wait for a process or a lock.
+WORKERS ?= $(shell expr $$($(PYTHON) -c 'import os; print(os.cpu_count() or 1)') + 1)
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: setup demo test check format lint types imports bench bench-quick soak lock clean
+.PHONY: setup demo test test-fast check format lint types imports bench bench-quick walks soak lock clean
 
 setup: $(READY)
 
@@ -23,7 +28,11 @@ demo: $(READY)
 	@$(BIN)/sevenfold demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n auto --dist loadgroup
+	$(PYTEST)
+
+# Units and one flow of each kind, in about a minute; `make test` is what must pass.
+test-fast: $(READY)
+	$(PYTEST) --fast
 
 check: format lint types imports test
 
@@ -44,6 +53,10 @@ bench: $(READY)
 
 bench-quick: $(READY)
 	$(BIN)/python -m benchmarks --quick
+
+# The functions and files that six common actions enter; --files lists them.
+walks: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m architecture.walks
 
 soak: $(READY)
 	$(BIN)/python -m pytest -q -m soak

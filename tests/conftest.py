@@ -1,9 +1,10 @@
-"""Shared by all tests: the event loop, and the rule that real parts are not skipped in CI."""
+"""Shared by all tests: the event loop, the fast lane, and the rule that CI skips no real part."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,37 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("suite")
+
+
+HERE = Path(__file__).parent
+# Marked slow as a whole: laws over random flows, killed processes, browsers, real models, programs started
+# one after the other. `make test-fast` leaves them out; of each kind of flow one stays in.
+SLOW = frozenset(HERE / name for name in ["benchmarks", "browser", "faults", "properties"])
+
+
+def is_slow(path: Path) -> bool:
+    """True for a file in the list, or in a folder of the list."""
+    return not SLOW.isdisjoint([path, *path.parents])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what is marked slow")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Slow files are not even imported in the fast lane."""
+    return True if config.getoption("fast") and is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is slow, and leave it out of the fast lane."""
+    for item in items:
+        if is_slow(item.path):
+            item.add_marker("slow")
+    if config.getoption("fast"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.fixture

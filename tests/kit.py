@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sevenfold.core.events import Event
@@ -47,6 +47,19 @@ def make(
         emit=(events if events is not None else []).append,
         **fields,
     )
+
+
+class ReplaceableScript:
+    """Lines for a `ScriptedModel` that a test may replace while the model is in use."""
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        self.lines = iter(lines)
+
+    def __iter__(self) -> Iterator[Line]:
+        return self
+
+    def __next__(self) -> Line:
+        return next(self.lines)
 
 
 def extends(earlier: list[bytes], later: list[bytes]) -> bool:

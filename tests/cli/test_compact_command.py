@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from cli.conftest import Here
 from cli.terminal import CTRL_C, CTRL_D, ENTER, ESCAPE, PROMPT, Terminal
 from cli.world import World
 
@@ -32,7 +33,7 @@ ASKED = ("read ports.py", "read names.py", "run `ls -a`")
 NO_SUMMARY = '{"match": {"source": "fork:compact"}, "hang": true}'
 
 
-def here(world: World) -> World:
+def write_project(world: World) -> World:
     ports = "".join(f"PORT_{n} = 80{n:02d}  # where service {n} listens\n" for n in range(60))
     names = "".join(f"NAME_{n} = 'service-{n}'  # as the others call it\n" for n in range(60))
     world.write("ports.py", ports)
@@ -44,7 +45,7 @@ def here(world: World) -> World:
 def provider(world: World, script: str = "") -> Iterator[Simulator]:
     """A model that answers, summarises and keeps notes by rule, unless the script says otherwise."""
     with run_in_thread(replies=encode_reply, script=Script(parse_steps(script))) as sim:
-        here(world).at(sim.url)
+        write_project(world).at(sim.url)
         yield sim
 
 
@@ -190,33 +191,33 @@ def test_notes_are_shown_once_there_are_some(world: World) -> None:
 # --- with -p --------------------------------------------------------------------------------------------
 
 
-def asked(world: World) -> None:
+def take_turns(here: Here) -> None:
     for words in ASKED:
-        ran = world.run("-p", words, "--model", MODEL, "--continue")
+        ran = here("-p", words, "--model", MODEL, "--continue")
         assert ran.code == 0, ran.err
 
 
-def begun(world: World) -> None:
-    assert world.run("-p", "hello", "--model", MODEL).code == 0
-    asked(world)
+def begin_session(here: Here) -> None:
+    assert here("-p", "hello", "--model", MODEL).code == 0
+    take_turns(here)
 
 
 @pytest.mark.real
-def test_a_command_with_p_acts_on_the_session_that_is_named(world: World) -> None:
+def test_a_command_with_p_acts_on_the_session_that_is_named(world: World, here: Here) -> None:
     with provider(world):
-        begun(world)
+        begin_session(here)
         id = world.transcripts[0].stem
 
         ran = world.run("-p", "/compact the ports", "--resume", id)
 
         assert (ran.code, ran.err) == (0, "")
         assert re.fullmatch(r"summary: [\d.]+k → [\d.]+k tokens · fidelity \d+% · .*\n", ran.out)
-        listed = world.run("-p", "/rewind", "--continue").out
+        listed = here("-p", "/rewind", "--continue").out
         assert listed.splitlines()[0].split() == ["turn", "when", "tokens", "first", "words"]
         assert "(summarised) read ports.py" in listed
-        offered = world.run("-p", "/rewind 4", "--continue")
+        offered = here("-p", "/rewind 4", "--continue")
         assert (offered.code, "/rewind 4 back" in offered.out) == (0, True)
-        context = world.run("context", "--json").json
+        context = here("context", "--json").json
         assert context["compacted"]["trigger"] == "manual"
         assert context["compacted"]["instructions"] == "the ports"
         assert 0 < context["compacted"]["fidelity"] <= 1
@@ -224,9 +225,9 @@ def test_a_command_with_p_acts_on_the_session_that_is_named(world: World) -> Non
 
 
 @pytest.mark.real
-def test_what_is_piped_in_beside_a_command_belongs_to_it(world: World) -> None:
+def test_what_is_piped_in_beside_a_command_belongs_to_it(world: World, here: Here) -> None:
     with provider(world):
-        begun(world)
+        begin_session(here)
         ran = world.run("-p", "/compact", "--continue", stdin=b"the ports matter most")
 
         assert ran.code == 0
@@ -239,14 +240,14 @@ def test_what_is_piped_in_beside_a_command_belongs_to_it(world: World) -> None:
 
 
 @pytest.mark.real
-def test_for_programs_the_result_says_whether_it_was_done(world: World) -> None:
+def test_for_programs_the_result_says_whether_it_was_done(world: World, here: Here) -> None:
     with provider(world):
-        assert world.run("-p", "hello", "--model", MODEL).code == 0
-        little = world.run("-p", "/compact", "--continue", "--json")
+        assert here("-p", "hello", "--model", MODEL).code == 0
+        little = here("-p", "/compact", "--continue", "--json")
         assert (little.code, little.json["stop"], little.json["is_error"]) == (1, "declined", True)
         assert "too little here to compact" in little.err
 
-        asked(world)
+        take_turns(here)
         done = world.run("-p", "/compact from 2", "--continue", "--json").json
         assert (done["stop"], done["is_error"]) == ("command", False)
         assert done["result"].startswith("summary: ")
@@ -271,9 +272,9 @@ def test_a_command_that_cannot_be_is_refused(world: World, line: str, code: int,
 
 
 @pytest.mark.real
-def test_an_interrupted_compaction_with_p_changes_nothing(world: World) -> None:
+def test_an_interrupted_compaction_with_p_changes_nothing(world: World, here: Here) -> None:
     with provider(world, NO_SUMMARY):
-        begun(world)
+        begin_session(here)
         before = world.transcript().view
         with world.start("-p", "/compact", "--continue", "--output-format", "stream-json") as process:
             assert process.stdout is not None

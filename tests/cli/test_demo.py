@@ -41,7 +41,9 @@ def test_the_demo_resumes_to_the_same_bytes_and_mostly_reads_the_cache(world: Wo
 
 
 @pytest.mark.real
-def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
+def test_the_demo_keeps_what_it_did_where_it_is_told_to_and_prints_what_the_readme_shows(
+    world: World,
+) -> None:
     ran = world.run("demo", "--home", str(world.home))
 
     assert ran.code == 0, ran.err
@@ -51,17 +53,12 @@ def test_the_demo_keeps_what_it_did_where_it_is_told_to(world: World) -> None:
     assert float(money.removeprefix("$")) > 0
     assert (world.home / "demo-project" / "till.py").read_text(encoding="utf-8").count("0.08") == 1
     assert len(world.transcripts) == 4
+    [shown] = re.findall(r"````text\n(.*?)````", README.read_text(encoding="utf-8"), re.DOTALL)
+    printed = shape(ran.out)
+    assert [line for line in shape(shown) if line not in printed and line.strip() != "…"] == []
     assert world.run("demo", "--home", str(world.home)).code == 0, "it can be run again"
 
 
 def shape(text: str) -> list[str]:
     """The lines without their figures, which depend on how long the path of the folder is."""
     return [re.sub(r"[0-9a-f]{64}|[\d.,]+", "#", line).rstrip() for line in text.splitlines()]
-
-
-@pytest.mark.real
-def test_what_the_readme_shows_is_what_is_printed(world: World) -> None:
-    [shown] = re.findall(r"````text\n(.*?)````", README.read_text(encoding="utf-8"), re.DOTALL)
-    printed = shape(world.run("demo").out)
-
-    assert [line for line in shape(shown) if line not in printed and line.strip() != "…"] == []

@@ -13,6 +13,7 @@ import pytest
 from faults.dreaming import BY_HAND, FILES, opened, prepared
 from memory.dreams.dreamt import Facts, numbers, populate, texts
 
+from sevenfold.core.clock import SystemClock
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.journal import DreamJournal, is_commit_pending
 from sevenfold.memory.dreams.lock import DreamLock
@@ -261,7 +262,7 @@ def test_hundreds_of_killed_dreams_lose_nothing(tmp_path: Path) -> None:
 def test_a_killed_dream_is_dreamt_again_at_once(tmp_path: Path, states: States) -> None:
     place, _ = first_changes(tmp_path, states)
     store = opened(place)
-    lock = DreamLock(store.folder, store.state, store._clock)
+    lock = DreamLock(store.folder, store.state, SystemClock())
 
     staged = stage_folder(store)  # recovers what the dead one left
     assert texts(staged.folder) == states[1]

@@ -13,7 +13,8 @@ import pytest
 from faults.indexing import WORDS, listing
 from memory.search.searching import Bag, names
 
-from sevenfold.memory.search.index import SearchIndex
+from sevenfold.memory.search.collection import SearchCollection
+from sevenfold.memory.search.index import FORMAT, PATIENCE, SearchIndex
 from sevenfold.memory.search.segment import SegmentShelf, parse_contents
 
 WORKER = Path(__file__).with_name("indexing.py")
@@ -45,9 +46,19 @@ def opened(folder: Path, state: str) -> SearchIndex:
     return index
 
 
+def read_collection(index: SearchIndex) -> SearchCollection:
+    """What the index has on the disk."""
+    embedder = Bag()
+    collection = SearchCollection(
+        index.folder, FORMAT, embedder=embedder.name, dimensions=embedder.dimensions, patience=PATIENCE
+    )
+    collection.sync()
+    return collection
+
+
 def said(index: SearchIndex, word: str) -> dict[str, tuple[float, float]]:
     """What it says of every file for this word: by its words and by its meaning."""
-    collection = index._collection()
+    collection = read_collection(index)
     lexical = collection.lexical
     looked = lexical.look([word])
     whole = lexical.scores(looked, looked.rarity).whole
@@ -62,7 +73,7 @@ def said(index: SearchIndex, word: str) -> dict[str, tuple[float, float]]:
 def agrees(folder: Path, anew: str) -> None:
     """What is on the disk says the same as an index made anew, and lists every file there is."""
     index, fresh = opened(folder, "state"), opened(folder, anew)
-    assert index._collection().lexical.known == fresh._collection().lexical.known
+    assert read_collection(index).lexical.known == read_collection(fresh).lexical.known
     for word in WORDS[::7]:
         assert said(index, word) == said(fresh, word)
     shelf = SegmentShelf(index.folder)

@@ -39,20 +39,20 @@ class Talk:
         self.prompt = FIXED + inherited
         self.calls = 0
 
-    def _grow(self, message: Message) -> None:
+    def grow(self, message: Message) -> None:
         self.prompt += estimate_message(message)
 
     def says(self, text: str, after: float = 1.0) -> None:
         self.clock.time += after
         self.log.add(user(text))
-        self._grow(user(text))
+        self.grow(user(text))
 
     def replies(self, *blocks: Text | ToolUse | Thinking) -> None:
         self.clock.time += 1.0
         said = assistant(*blocks)
         reply = Reply(said, Usage(cache_write=self.prompt, output=10), model=MODEL)
         self.log.add(reply, by="model")
-        self._grow(said)
+        self.grow(said)
 
     def reads(self, text: str, path: str = "/other", **more: int) -> str:
         self.calls += 1
@@ -61,7 +61,7 @@ class Talk:
         answer = Message("user", (ToolResult(use.id, text),))
         self.clock.time += 1.0
         self.log.add(answer, by="tools")
-        self._grow(answer)
+        self.grow(answer)
         return use.id
 
     def edits(self, old: str) -> None:
@@ -69,7 +69,7 @@ class Talk:
         self.replies(Text("now the change"), use)
         answer = Message("user", (ToolResult("e", "done"),))
         self.log.add(answer, by="tools")
-        self._grow(answer)
+        self.grow(answer)
 
     def goes_on(self, times: int) -> None:
         for n in range(times):
@@ -154,7 +154,7 @@ def test_a_result_that_layer_1_stored_is_missed_when_its_middle_is_needed() -> N
     lines = "\n".join(f"plain output of the build, line {n}" for n in range(1_500))
     message = Message("user", (ToolResult("b", f"{lines}\n{LINE}\n{lines}"),))
     talk.log.add(message, by="tools")
-    talk._grow(message)
+    talk.grow(message)
     talk.goes_on(1)
     talk.edits(LINE)
     outcome = driven(talk)

@@ -61,7 +61,13 @@ def test_what_is_found_is_the_same_as_if_everything_were_looked_at(
         assert ours.look(scope, one, 500, now) == plain.look(scope, one, 500, now)
         for cache in (ours, plain):
             cache.write(scope, one, 500, now)
-        assert ours._entries == plain._entries
+        assert len(ours) == len(plain)
+    for wait in (50, 150, 250, 400, 1_000, 3_000):
+        now += wait
+        for scope, blocks, _, _ in steps:
+            for end in range(2, len(blocks), 3):
+                one = prompt(blocks, [(end, 300)])
+                assert ours.look(scope, one, 500, now) == plain.look(scope, one, 500, now)
 
 
 def test_a_long_prefix_is_not_walked_block_by_block() -> None:

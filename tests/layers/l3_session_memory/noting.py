@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kit import ReplaceableScript
+
 from sevenfold.core.events import Event
 from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change
@@ -55,7 +57,8 @@ class Noting:
     lines: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.model = ScriptedModel(self.script, self.able)
+        self.answers = ReplaceableScript(self.script)
+        self.model = ScriptedModel(self.answers, self.able)
         self.log = Transcript(self.clock.now, self.lines.append)
         self.open()
 
@@ -97,7 +100,7 @@ class Noting:
 
     def says(self, *lines: Line) -> None:
         """What the model says from now on."""
-        self.model._lines = iter(lines)
+        self.answers.lines = iter(lines)
 
     def edit(self, title: str, text: str, **changed: Any) -> ToolUse:
         """The call that writes into an empty section."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kit import ReplaceableScript
+
 from sevenfold.cache.prices import Prices
 from sevenfold.core.events import Event
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
@@ -62,7 +64,8 @@ class Learner:
     def __post_init__(self) -> None:
         self.project, self.memory = self.folder / "project", self.place or self.folder / "memory"
         self.project.mkdir(exist_ok=True)
-        self.model = ScriptedModel()
+        self.answers = ReplaceableScript()
+        self.model = ScriptedModel(self.answers)
         self.workspace = Workspace(
             self.project, self.folder, {"PATH": "/usr/bin:/bin"}, self.folder / "out", self.clock
         )
@@ -112,7 +115,7 @@ class Learner:
 
     def says(self, *lines: Line) -> None:
         """What the model says from now on, in forks."""
-        self.model._lines = iter(lines)
+        self.answers.lines = iter(lines)
 
     def say(self, text: str, answer: str = "Done.") -> None:
         """A turn: what a person typed and the last reply to it."""

@@ -25,6 +25,7 @@ from sevenfold.memory.search.embedding import (
 from sevenfold.memory.search.words import tokenize_text
 
 installed = pytest.mark.skipif(find_resources() is None, reason="the word table is not installed")
+one_worker = pytest.mark.xdist_group("word table")
 
 
 def field(number: int, data: bytes, kind: int = 2) -> bytes:
@@ -137,17 +138,27 @@ def test_without_the_package_there_is_no_embedder(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    embedder = open_default_embedder(tmp_path_factory.mktemp("table"))
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the real table: preparing it takes seconds, so it is done once."""
+    folder = tmp_path_factory.mktemp("table")
+    load_word_table(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(prepared: Path) -> Embedder:
+    embedder = open_default_embedder(prepared)
     assert embedder is not None
     return embedder
 
 
 @installed
-def test_the_prepared_table_is_kept_and_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
-    first = load_word_table(tmp_path)
+@one_worker
+def test_the_prepared_table_is_kept_and_made_anew_when_it_is_damaged(
+    prepared: Path, tmp_path: Path
+) -> None:
+    first, kept = load_word_table(prepared), (prepared / NAME).read_bytes()
     path = tmp_path / NAME
-    kept = path.read_bytes()
     path.write_bytes(kept[: len(kept) // 2])
     again = load_word_table(tmp_path)
     assert path.stat().st_size == len(kept)
@@ -177,6 +188,7 @@ ASKED = {
 
 
 @installed
+@one_worker
 @pytest.mark.parametrize("question", ASKED)
 def test_a_paraphrase_is_near_in_english_and_chinese(real: Embedder, question: str) -> None:
     near = real.embed(list(MEMORIES.values())) @ real.query(question, even)

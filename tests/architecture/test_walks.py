@@ -1,0 +1,14 @@
+"""Common actions enter few files: a reader who follows one has few to open."""
+
+from __future__ import annotations
+
+import pytest
+from architecture.source import format_offenders
+from architecture.walks import count_walk
+
+
+@pytest.mark.parametrize(("walk", "most"), [("chat", 110), ("first-recall", 17), ("add", 29)])
+def test_a_walk_enters_few_files(walk: str, most: int) -> None:
+    files = count_walk(walk)["files"]
+
+    assert len(files) <= most, format_offenders(files)
