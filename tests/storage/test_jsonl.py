@@ -187,11 +187,11 @@ def test_a_log_that_stays_is_opened_however_long_that_takes(path: Path) -> None:
 
 def test_whoever_keeps_a_log_closed_learns_that_it_has_gone(path: Path) -> None:
     JsonlLog(path).close()
-    with opened_slowly(path, "unopened") as said:
+    with opened_slowly(path, "hold_closed_log") as said:
         path.unlink()
         path.touch()
     assert said == ["StorageFailure", f"{path} could not be opened: it does not exist; check the path"]
-    with opened_slowly(path, "unopened") as said:
+    with opened_slowly(path, "hold_closed_log") as said:
         pass
     assert said == ["it was mine"]
 

@@ -16,7 +16,8 @@ import secrets
 import stat
 import unicodedata
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from sevenfold.core.errors import Refused, SettingsError, StorageFailure
 
@@ -117,23 +118,70 @@ def _target(path: Path, nofollow: bool) -> Path:
 def _replace(target: Path, data: bytes, mode: int | None) -> None:
     if target.is_dir():  # said before anything is written, in the same words everywhere
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    temporary = target.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
-    fd = os.open(temporary, flags, 0o666 if mode is None else PRIVATE_FILE)
-    try:
+    with TemporaryFile(target.parent, mode=mode) as new:
+        new.write(data)
+        new.move_to(target)
+
+
+class TemporaryFile:
+    """A file that is written under a name of its own and then moved to its place, all or nothing.
+
+        with TemporaryFile(folder) as new:
+            new.write(data)
+            new.move_to(folder / "name")          without this, it is removed at the end of the block
+
+    With `dir_fd` all names are relative to that open folder. Raises `OSError`.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path = "",
+        *,
+        dir_fd: int | None = None,
+        prefix: str = TEMPORARY,
+        mode: int | None = PRIVATE_FILE,
+    ) -> None:
+        """`mode=None` gives it the mode that new files get."""
+        self.name = os.path.join(folder, f"{prefix}{secrets.token_hex(8)}")  # noqa: PTH118 - many are made
+        self._dir_fd, self._mode = dir_fd, mode
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
+        self.fd = os.open(self.name, flags, 0o666 if mode is None else PRIVATE_FILE, dir_fd=dir_fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+        if self.name:
+            with contextlib.suppress(OSError):
+                os.unlink(self.name, dir_fd=self._dir_fd)
+
+    def write(self, data: bytes | memoryview) -> None:
+        write_all(self.fd, data)
+
+    def finish(self, *, sync: bool = True) -> None:
+        """Close the file; with `sync`, its bytes are on the disk when this returns."""
         try:
-            write_all(fd, data)
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(fd, mode)
-            os.fsync(fd)
+            if self._mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(self.fd, self._mode)
+            if sync:
+                os.fsync(self.fd)
         finally:
-            os.close(fd)
-        temporary.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    sync_folder(target.parent)
+            os.close(self.fd)
+            self.fd = -1
+
+    def move_to(self, target: str | Path, *, sync: bool = True) -> None:
+        """Give the file its name, in place of a file that has it; with `sync` that survives a power cut."""
+        if self.fd >= 0:
+            self.finish(sync=sync)
+        os.replace(self.name, target, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+        self.name = ""
+        if sync:
+            sync_folder(Path(target).parent, self._dir_fd)
 
 
 def _mode_of(path: Path) -> int | None:
@@ -213,18 +261,18 @@ def _read(fd: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write every byte: the system may take only a part at a time."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: str | Path, dir_fd: int | None = None) -> None:
     """Make a new name in a folder last. Where folders cannot be synced there is nothing to do."""
     if not hasattr(os, "O_DIRECTORY"):
         return
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CLOEXEC)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CLOEXEC, dir_fd=dir_fd)
     try:
         os.fsync(fd)
     except OSError as error:

@@ -14,7 +14,6 @@ import gzip
 import io
 import os
 import stat
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,32 +35,10 @@ from sevenfold.storage.files import (
     sync_folder,
     write_all,
 )
+from sevenfold.storage.locks import has_name, try_lock
 
 _CHUNK: Final = 1 << 16
 _APPENDING: Final = os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(fd: int, *, certain: bool = False) -> bool:
-        os.lseek(fd, 0x7FFFFFFE, os.SEEK_SET)  # far behind the end, so that nobody's reading is hindered
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _lock(fd: int, *, certain: bool = False) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            # Some network file systems have no locks; a session there is better than none.
-            missing = error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
-            return missing and not certain
-        return True
 
 
 class JsonlLog:
@@ -110,8 +87,8 @@ class JsonlLog:
                 f"{self.path} is being written by {f'process {who}' if who else 'another process'}; "
                 "close that one first, or start a new session"
             )
-        # Whoever removes a log holds its lock, so from here on it stays.
-        if not _is_at(self._fd, self.path):
+        # A process that removes a log holds its lock, so from here on it stays.
+        if not has_name(self._fd, self.path):
             raise self._gone()
         with contextlib.suppress(OSError):  # not worth failing for
             fd = os.open(self._holder, os.O_WRONLY | os.O_TRUNC | _APPENDING, PRIVATE_FILE)
@@ -233,7 +210,7 @@ def hold_closed_log(path: Path) -> Iterator[None]:
     try:
         if not _lock(fd, certain=True):
             raise SessionBusy(f"{path} is open in another session; close that one first")
-        if not _is_at(fd, path):
+        if not has_name(fd, path):
             gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             raise make_storage_failure(gone, path, "opened")
         yield
@@ -241,14 +218,12 @@ def hold_closed_log(path: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _is_at(fd: int, path: Path) -> bool:
-    """False: what was opened has been removed since, and at most another file has its place."""
+def _lock(fd: int, *, certain: bool = False) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
+        return try_lock(fd)
     except OSError as error:
-        raise make_storage_failure(error, path, "opened") from error
+        # Some network file systems have no locks; a session there is better than none.
+        return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL) and not certain
 
 
 def read_log(path: Path, limit: int = 1 << 31) -> bytes:

@@ -36,7 +36,7 @@ from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.core.events import Emit, Notice
 from sevenfold.core.messages import Json, strip_half_characters
 from sevenfold.core.protocols import Clock
-from sevenfold.layers.l7_agents.locks import Busy, hold_lock
+from sevenfold.layers.l7_agents.locks import Busy, hold_mail_lock
 from sevenfold.memory.folder.names import explain_bad_name, explain_bad_part, format_name
 from sevenfold.memory.folder.names import make_file_key as key_names
 from sevenfold.storage.files import (
@@ -520,7 +520,7 @@ class Mailbox:
 
     def _post(self, letter: Letter) -> bool:
         check_letter(letter)
-        with hold_lock(self.path, self._sleep):
+        with hold_mail_lock(self.path, self._sleep):
             entries = self._entries()
             if any(entry["id"] == letter.id for entry in entries):
                 return False
@@ -550,7 +550,7 @@ class Mailbox:
     def settle(self, ids: Collection[str], *, retries: int = 0) -> bool:
         """These have been delivered. False: somebody is writing just now, settle them later."""
         try:
-            with hold_lock(self.path, self._sleep, retries):
+            with hold_mail_lock(self.path, self._sleep, retries):
                 entries = self._entries()
                 new = [_settled(entry) if entry["id"] in ids else entry for entry in entries]
                 if new != entries:
@@ -582,7 +582,7 @@ class Mailbox:
         found = parse_entries(self._bytes())
         letters, damaged = _sorted_out(found or ())
         if found is None or damaged:
-            with contextlib.suppress(Busy), hold_lock(self.path, self._sleep, 0):
+            with contextlib.suppress(Busy), hold_mail_lock(self.path, self._sleep, 0):
                 letters, _ = _sorted_out(self._entries())
         return _unread(letters)
 

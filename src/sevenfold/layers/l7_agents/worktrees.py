@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -32,20 +31,10 @@ from anyio.abc import ByteReceiveStream
 
 from sevenfold.core.errors import Mistake, Refused, SevenfoldError, StorageFailure
 from sevenfold.layers.l7_agents.locks import WorktreeLock
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    make_private_dir,
-    make_storage_failure,
-    write_all,
-)
+from sevenfold.storage.files import make_private_dir, make_storage_failure, write_all
+from sevenfold.storage.git import GitProgram
+from sevenfold.storage.locks import take_lock
 from sevenfold.tools.processes import end_groups
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 ENDING: Final = ".json"
 BRANCHES: Final = "sevenfold/"
@@ -165,40 +154,21 @@ class WorktreeRecords:
         return self.folder / f"{id}{ENDING}"
 
     def _created(self, id: str) -> int | None:
-        """A new file, locked before anybody can take it for one that was left behind."""
-        while True:
-            try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
-                fd = os.open(self._path(id), flags, PRIVATE_FILE)
-            except FileExistsError:
+        """Make a new record and lock it; None if there is one of that name."""
+        try:
+            return take_lock(self._path(id), flags=os.O_CREAT | os.O_EXCL)
+        except StorageFailure as error:
+            if isinstance(error.__cause__, FileExistsError):
                 return None
-            except OSError as error:
-                raise make_storage_failure(error, self._path(id)) from error
-            if self._locked(fd, id, wait=True):
-                return fd
+            if isinstance(error.__cause__, OSError):
+                raise make_storage_failure(error.__cause__, self._path(id)) from error
+            raise
 
     def _opened(self, id: str) -> int | None:
         try:
-            fd = os.open(self._path(id), os.O_RDWR | NOFOLLOW | CLOEXEC)
-        except OSError:
+            return take_lock(self._path(id), wait=0.0, flags=0)
+        except StorageFailure:
             return None
-        return fd if self._locked(fd, id, wait=False) else None
-
-    def _locked(self, fd: int, id: str, *, wait: bool) -> bool:
-        """Lock a file that still has its name; it is closed when that cannot be had."""
-        if fcntl is None:  # nobody can tell whether somebody is in it
-            if not wait:
-                os.close(fd)
-            return wait
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            named = self._path(id).lstat()
-            if named.st_ino == os.fstat(fd).st_ino:
-                return True
-        except OSError:
-            pass
-        os.close(fd)
-        return False
 
     def _write(self, fd: int, worktree: Worktree) -> None:
         record = _WorktreeRecord(worktree.branch, worktree.began, worktree.ready, worktree.told)
@@ -214,17 +184,6 @@ class WorktreeRecords:
 
 SECONDS: Final = 300.0
 """How long one command may take: a large project is written out whole."""
-_SAFE: Final = (
-    f"core.hooksPath={os.devnull}",
-    "core.fsmonitor=false",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-)
-_ALWAYS: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
-_PASSED_ON: Final = frozenset(
-    {"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
-)
 _REASON: Final = ("fatal: ", "error: ")
 _LONGEST: Final = 300
 
@@ -249,23 +208,16 @@ class WorktreeGit:
         self, program: str | None, environment: Mapping[str, str], *, seconds: float = SECONDS
     ) -> None:
         """`program` is its path, None where there is none. `environment` is what commands get to see."""
-        self._program, self._seconds = program, seconds
-        kept = {
-            name: value
-            for name, value in environment.items()
-            if not name.startswith("GIT_") or name in _PASSED_ON
-        }
-        self._environment = {**kept, **_ALWAYS}
+        self._program = None if program is None else GitProgram(program, environment)
+        self._seconds = seconds
 
     async def ask(self, where: Path, *arguments: str | Path) -> GitRun:
         """Run a command in a folder, whatever comes of it."""
         if self._program is None:
             raise Mistake("git was not found; install it, or start the agent without isolation")
-        options = [part for one in _SAFE for part in ("-c", one)]
-        command = [self._program, *options, *(str(one) for one in arguments)]
         try:
             with anyio.fail_after(self._seconds):
-                return await _run(command, where, self._environment)
+                return await _run(self._program, [str(one) for one in arguments], where)
         except TimeoutError:
             raise StorageFailure(
                 f"git {arguments[0]} in {where} took longer than {self._seconds:.0f} seconds and was "
@@ -273,8 +225,8 @@ class WorktreeGit:
             ) from None
         except OSError as error:
             raise StorageFailure(
-                f"{self._program} could not be run in {where}: {(error.strerror or str(error)).lower()}; "
-                "check that both are there"
+                f"{self._program.path} could not be run in {where}: "
+                f"{(error.strerror or str(error)).lower()}; check that both are there"
             ) from error
 
     async def do(self, where: Path, *arguments: str | Path) -> GitRun:
@@ -285,15 +237,9 @@ class WorktreeGit:
         return done
 
 
-async def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> GitRun:
-    """To its end; when that is not waited for, whatever it has started is ended with it."""
-    process = await anyio.open_process(
-        command,
-        stdin=subprocess.DEVNULL,  # nobody is there to answer
-        cwd=where,
-        env=environment,
-        start_new_session=True,
-    )
+async def _run(program: GitProgram, words: Sequence[str], where: Path) -> GitRun:
+    """Run a command to its end; if that is not waited for, all processes it has started are ended."""
+    process = await program.start_async(words, where)
     out, said = bytearray(), bytearray()
     try:
         async with anyio.create_task_group() as tasks:

@@ -56,7 +56,7 @@ _LOCK: Final = "packing"
 _BESIDE: Final = (".idx", ".rev", ".bitmap", ".mtimes", ".keep", ".pack")
 
 
-def hold_pack_lock(objects: ObjectStore) -> contextlib.AbstractContextManager[None]:
+def hold_pack_lock(objects: ObjectStore) -> contextlib.AbstractContextManager[bool]:
     """One at a time: packing and purging would undo each other's work."""
     return hold_file_lock(objects.path / _LOCK)
 

@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import struct
 import zlib
 from bisect import bisect_left
@@ -31,16 +30,10 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.history.revisions import StoredCommit, decode_commit
 from sevenfold.storage.files import (
-    BINARY,
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
     PRIVATE_FOLDER,
-    TEMPORARY,
+    TemporaryFile,
     make_private_dir,
     make_storage_failure,
-    sync_folder,
-    write_all,
     write_atomic,
 )
 
@@ -248,9 +241,8 @@ class PackWriter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
-        self.file = os.fdopen(os.open(self.temporary, flags, PRIVATE_FILE), "w+b")
+        self.temporary = TemporaryFile(folder)
+        self.file = os.fdopen(self.temporary.fd, "w+b", closefd=False)
         self.file.write(b"PACK" + struct.pack(">II", 2, 0))
         self.at = 12
         self.written: dict[bytes, tuple[int, int]] = {}
@@ -264,9 +256,10 @@ class PackWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.file.close()
-        with contextlib.suppress(OSError):
-            self.temporary.unlink()  # not there any more once it is finished
+        try:
+            self.file.close()
+        finally:
+            self.temporary.__exit__(kind, error, trace)
 
     def __contains__(self, id: bytes) -> bool:
         return id in self.written
@@ -298,12 +291,10 @@ class PackWriter:
         while part := self.file.read(_CHUNK):
             whole.update(part)
         self.file.write(whole.digest())
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        self.file.close()
         pack = self.folder / f"pack-{whole.hexdigest()}.pack"
-        self.temporary.replace(pack)
+        self.temporary.move_to(pack)
         write_atomic(pack.with_suffix(".idx"), _index(self.written, whole.digest()))
-        sync_folder(self.folder)
         return pack
 
 
@@ -649,24 +640,10 @@ class ObjectStore:
 
     def _write(self, target: Path, data: bytes, beside: Path) -> None:
         """Write a file beside, and put it in its place when it is complete."""
-        temporary = f"{beside}/{TEMPORARY}{secrets.token_hex(8)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
-        fd = os.open(temporary, flags, PRIVATE_FILE)
-        try:
-            try:
-                write_all(fd, data)
-                if self.sync:
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
+        with TemporaryFile(beside) as new:
+            new.write(data)
             target.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
-            Path(temporary).replace(target)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
-        if self.sync:
-            sync_folder(target.parent)
+            new.move_to(target, sync=self.sync)
 
     def set_head(self, id: bytes | None, *, sync: bool = False) -> None:
         """Point at another commit, in one step."""

@@ -31,6 +31,7 @@ import msgspec
 from sevenfold.core.errors import Failure, Mistake, Refused
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.storage.files import make_private_dir, make_storage_failure
+from sevenfold.storage.git import GitProgram
 
 SCHEMES: Final = ("file", "ssh", "git+ssh", "ssh+git", "https", "http", "git")
 LONGEST: Final = 2_000
@@ -385,55 +386,8 @@ _SAID: Final = 20_000
 _RUNNING: Final = "running"
 _PATIENCE: Final = 2.0
 _WAIT: Final = 0.1
-_OPTIONS: Final = tuple(
-    word
-    for setting in (
-        f"core.hooksPath={os.devnull}",
-        "core.fsmonitor=false",
-        "core.bigFileThreshold=1m",
-        "protocol.ext.allow=never",
-        "fetch.unpackLimit=1",
-        "fetch.fsckObjects=false",
-        "transfer.fsckObjects=false",
-        "fetch.recurseSubmodules=false",
-        "submodule.recurse=false",
-        "push.gpgSign=false",
-        "push.recurseSubmodules=no",
-        "gc.auto=0",
-        "maintenance.auto=false",
-        "credential.interactive=false",
-        "http.lowSpeedLimit=1",
-        "http.lowSpeedTime=30",
-    )
-    for word in ("-c", setting)
-)
 _PRIVATE: Final = ("-c", "core.sharedRepository=0600")
 """Our own repository is for this user alone, whatever the umask. A remote does not hear of it."""
-_KEPT: Final = frozenset(
-    [
-        "GIT_ASKPASS",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CONFIG_NOSYSTEM",
-        "GIT_CONFIG_SYSTEM",
-        "GIT_EXEC_PATH",
-        "GIT_PROXY_COMMAND",
-        "GIT_SSH",
-        "GIT_SSH_COMMAND",
-        "GIT_SSH_VARIANT",
-    ]
-)
-_SET: Final = {
-    "LC_ALL": "C",
-    "LANGUAGE": "",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GCM_INTERACTIVE": "never",
-    "SSH_ASKPASS_REQUIRE": "never",
-}
 _SHELL: Final = Path("/bin/sh")
 _LIMITED: Final = 'ulimit -f "$0" 2>/dev/null; echo $$ >"$1"; shift; exec "$@"'
 """Said to `sh`, because a limit that Python sets between fork and exec is not safe with threads. It also
@@ -448,7 +402,7 @@ class TeamGit:
         self, repository: Path, folder: Path, environment: Mapping[str, str], *, largest: int = LARGEST
     ) -> None:
         self.repository, self._folder, self._largest = repository, folder, largest
-        self._environment = _environment(environment)
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
 
@@ -512,7 +466,7 @@ class TeamGit:
         ):
             asked.write(given)
             asked.seek(0)
-            code = self._ended(self._command(words, seconds), (asked, out, err), seconds, remote.shown)
+            code = self._ended(words, (asked, out, err), seconds, remote.shown)
             if code == 0:
                 return _read(out, OUTPUT)
             said = f"{_read(out, _SAID).decode('utf-8', 'replace') if pushing else ''}\n"
@@ -520,32 +474,34 @@ class TeamGit:
                 said + _read(err, _SAID).decode("utf-8", "replace"), remote, pushing=pushing
             )
 
-    def _command(self, words: tuple[str, ...], seconds: float) -> list[str]:
-        program = shutil.which("git", path=self._environment.get("PATH", os.defpath))
-        if program is None:
+    def _program(self) -> GitProgram:
+        path = shutil.which("git", path=self._environment.get("PATH", os.defpath))
+        if path is None:
             raise Mistake("git was not found; team memory needs it: install git")
-        own = () if words[:1] == ("init",) else _PRIVATE  # what is made for the team is the team's
-        command = [program, *_OPTIONS, *own, f"--git-dir={self.repository}", *words]
-        if not _SHELL.exists():  # Windows
-            return command
-        record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull
-        return [str(_SHELL), "-c", _LIMITED, str(self._largest >> 9), record, *command]
+        return GitProgram(path, self._environment)
 
-    def _ended(self, command: list[str], streams: tuple[IO[bytes], ...], seconds: float, shown: str) -> int:
+    def _start(
+        self, words: tuple[str, ...], streams: tuple[IO[bytes], ...], seconds: float
+    ) -> subprocess.Popen[bytes]:
+        own = () if words[:1] == ("init",) else _PRIVATE  # what is made for the team is the team's
+        record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull
+        limited = (str(_SHELL), "-c", _LIMITED, str(self._largest >> 9), record)
+        return self._program().start(
+            [*own, f"--git-dir={self.repository}", *words],
+            self._folder,
+            streams,
+            within=limited if _SHELL.exists() else (),  # Windows has none
+        )
+
+    def _ended(
+        self, words: tuple[str, ...], streams: tuple[IO[bytes], ...], seconds: float, shown: str
+    ) -> int:
         if self.stopped:
             raise GitFailed(f"{shown}: the sync was stopped")
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-                env=self._environment,
-                cwd=self._folder,
-                start_new_session=True,
-            )
+            process = self._start(words, streams, seconds)
         except OSError as error:
-            raise make_storage_failure(error, command[0], "run") from error
+            raise make_storage_failure(error, error.filename or "git", "run") from error
         self._process = process
         try:
             with _ending(process, seconds) as late:
@@ -575,15 +531,6 @@ class TeamGit:
         """Whether the process of this number is a git on our repository: numbers are given out again."""
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return os.fsencode(f"--git-dir={self.repository}") in words
-
-
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in variables.items()
-        if not name.startswith("GIT_") or name in _KEPT or name.startswith(("GIT_SSL", "GIT_HTTP"))
-    }
-    return {**kept, **_SET}
 
 
 def _read(file: IO[bytes], limit: int) -> bytes:

@@ -14,9 +14,7 @@ end. One sync at a time for each folder, also among processes; who waits can be 
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,7 +54,7 @@ from sevenfold.memory.team.state import (
     read_local_files,
     release_key,
 )
-from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, make_private_dir, make_storage_failure
+from sevenfold.storage.locks import hold_lock
 
 TRIES: Final = 8
 """How often a push is tried when others are faster."""
@@ -404,40 +402,14 @@ class SyncScheduler:
             self._emit(Notice(text, "warning"))
 
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 PATIENCE: Final = 240.0
 """Seconds; a sync that hangs is ended by its own limits before."""
-_LOOK: Final = 0.02
 
 
 @contextmanager
 def hold_sync_lock(lock: Path, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Waits until no other sync goes on. The system lets go of the lock when we die."""
-    make_private_dir(lock.parent)
-    try:
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
-    except OSError as error:
-        raise make_storage_failure(error, lock, "locked") from error
-    until = time.monotonic() + PATIENCE
-    try:
-        while not _taken(fd):
-            if stopped() or time.monotonic() > until:
-                raise GitFailed("another sync of this team memory goes on; try again when it is done")
-            time.sleep(_LOOK)
+    """Wait until no other sync of this folder runs; `GitFailed` when `stopped` or out of patience."""
+    with hold_lock(lock, wait=PATIENCE, cancel=stopped) as held:
+        if not held:
+            raise GitFailed("another sync of this team memory goes on; try again when it is done")
         yield
-    finally:
-        os.close(fd)
-
-
-def _taken(fd: int) -> bool:
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
