@@ -1,9 +1,7 @@
-"""Whole files, written so that a crash leaves the old one or the new one, never half of one.
+"""Reads and writes whole files. After a crash there is the old file or the new one, never half of one.
 
-Whatever the disk says no to becomes a `StorageFailure`: one sentence with the path and the fix. The
-`OSError` behind it is its `__cause__`.
-
-Which paths are acceptable as a place to write, and whether one lies inside another.
+Each error of the disk becomes a `StorageFailure`: one sentence with the path and the fix. The `OSError`
+is its `__cause__`. The last functions say which paths are acceptable as a place to write.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from sevenfold.core.errors import Refused, SettingsError, StorageFailure
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
 TEMPORARY: Final = ".writing-"
-"""How the name of a file begins that is not finished yet; a crash may leave one behind."""
+"""Prefix of a temporary file; a crash may leave one behind."""
 
 NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 CLOEXEC: Final[int] = getattr(os, "O_CLOEXEC", 0)
@@ -55,7 +53,7 @@ _WHY: Final[dict[int, str]] = {
 def make_storage_failure(
     error: OSError, path: str | os.PathLike[str], done: str = "written"
 ) -> StorageFailure:
-    """The sentence for people: what could not be done to which path, why, and the fix."""
+    """The error in words for people: the path, the cause and the fix."""
     why = _WHY.get(error.errno or 0) or f"{(error.strerror or str(error)).lower()}; check the path"
     if error.errno == errno.ENOENT and done == "written":
         why = "its folder does not exist; make the folder first"
@@ -86,7 +84,7 @@ def _make_dir(folder: Path) -> None:
     try:
         folder.mkdir(PRIVATE_FOLDER)
     except FileExistsError:
-        if not folder.is_dir():  # a file stands there; had another process made it, all is well
+        if not folder.is_dir():  # a file is in the way; a folder that another process made is fine
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         return
     sync_folder(folder.parent)
@@ -116,7 +114,7 @@ def _target(path: Path, nofollow: bool) -> Path:
 
 
 def _replace(target: Path, data: bytes, mode: int | None) -> None:
-    if target.is_dir():  # said before anything is written, in the same words everywhere
+    if target.is_dir():  # checked first, so that the message is the same on all systems
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     with TemporaryFile(target.parent, mode=mode) as new:
         new.write(data)
@@ -192,7 +190,7 @@ def _mode_of(path: Path) -> int | None:
 
 
 def write_new(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> bool:
-    """Write a file that is not there yet; False when something is there, even a dangling link."""
+    """Write a new file; False if something has that name, even a dangling link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
     try:
         fd = os.open(path, flags, mode)
@@ -215,7 +213,7 @@ def write_new(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> bool:
 
 
 def read_bounded(path: Path, limit: int, *, nofollow: bool = False) -> bytes:
-    """A file's bytes; a file larger than `limit`, or a device or pipe, is refused."""
+    """The bytes of a file; `StorageFailure` if it is larger than `limit`, a device or a pipe."""
     data = read_head(path, limit + 1, nofollow=nofollow)
     if len(data) > limit:
         raise StorageFailure(
@@ -225,7 +223,7 @@ def read_bounded(path: Path, limit: int, *, nofollow: bool = False) -> bytes:
 
 
 def read_if_there(path: Path, limit: int, *, nofollow: bool = False) -> bytes | None:
-    """The same, or None when there is no such file."""
+    """The bytes of a file; None if there is no such file."""
     try:
         return read_bounded(path, limit, nofollow=nofollow)
     except StorageFailure as error:
@@ -269,7 +267,7 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 
 def sync_folder(folder: str | Path, dir_fd: int | None = None) -> None:
-    """Make a new name in a folder last. Where folders cannot be synced there is nothing to do."""
+    """Make a new name in a folder survive a power cut, where the system can do that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CLOEXEC, dir_fd=dir_fd)
@@ -287,9 +285,9 @@ _DRIVE_ROOT: Final = re.compile(r"[A-Za-z]:[\\/]*")
 
 
 def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
-    """A folder that somebody configured, as an absolute path; `what` is the setting's name.
+    """The absolute path of a folder that a setting names; `what` is the setting's name.
 
-    No file is looked at. `~/x` is expanded; the home folder itself and what is above it are refused,
+    The disk is not read. `~/x` is expanded; the home folder itself and what is above it are refused,
     and so are relative paths, roots of drives, network shares and NULs.
     """
     given = unicodedata.normalize("NFC", text)
@@ -323,8 +321,8 @@ def _refusal(what: str, text: str, why: str) -> SettingsError:
 def resolve_inside(path: Path, root: Path) -> Path:
     """The real path of `path`, which must lie inside `root`; `Refused` when that is not certain.
 
-    Compared by component after every link is followed; a link that leads nowhere or in a circle is
-    refused, because what it will lead to is not known yet.
+    All links are followed first. A link that leads nowhere or in a circle is refused, because its target
+    may appear later.
     """
     if "\0" in str(path) or ".." in path.parts:
         raise Refused(f"{str(path)!r} is refused: it contains '..' or a NUL; give a plain path")

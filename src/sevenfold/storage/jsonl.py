@@ -1,9 +1,7 @@
-"""A log on disk that one process writes and a crash cannot break: whole lines, appended.
+"""JSON lines on disk: a log that one process appends to, and readers for the files of others.
 
-Opening takes the lock and mends a line that a crash left torn. A line that `append` returned from
-survives the death of the process; `sync` makes it survive the death of the machine.
-
-The lines of a file that somebody else wrote: plain or gzip, of any size, cut off anywhere.
+Opening a log locks it and repairs a last line that a crash left incomplete. Lines survive the death of the
+process once `append` has returned, and a power cut once `sync` has.
 """
 
 from __future__ import annotations
@@ -47,13 +45,13 @@ class JsonlLog:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         self.repaired: str | None = None
-        """What was mended on opening, in words for people."""
+        """The repair that was made on opening, in words for people."""
         if create:
             make_private_dir(path.parent)
         self._fd = self._open(create)
         try:
             self._hold()
-        except BaseException:  # not `close`: the name of the holder is not ours to remove
+        except BaseException:  # not `close`: the holder's file is not ours to remove
             os.close(self._fd)
             raise
         try:
@@ -77,7 +75,7 @@ class JsonlLog:
 
     @property
     def _holder(self) -> Path:
-        """Says who holds the lock. It is for people: the lock itself is on the log."""
+        """The file that names the process with the lock, for people; the lock itself is on the log."""
         return self.path.with_name(self.path.name + ".lock")
 
     def _hold(self) -> None:
@@ -147,7 +145,7 @@ class JsonlLog:
         try:
             self._trim()  # in case an earlier failure could not be cleaned up
             write_all(fd, lines)
-        except BaseException as error:  # also an interrupt: nobody was told that these are written
+        except BaseException as error:  # also an interrupt: the caller must not find half of them
             with contextlib.suppress(OSError):
                 self._trim()
             if isinstance(error, OSError):
@@ -167,7 +165,6 @@ class JsonlLog:
             raise make_storage_failure(error, self.path) from error
 
     def read(self) -> bytes:
-        """All whole lines."""
         fd = self._opened()
         try:
             return _read_at(fd, self._length, 0)
@@ -175,7 +172,7 @@ class JsonlLog:
             raise make_storage_failure(error, self.path, "read") from error
 
     def close(self) -> None:
-        """Let go of the log. Nothing is buffered here, so nothing can fail to be written."""
+        """Close the log and release its lock. Nothing is buffered, so nothing can fail to be written."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
@@ -199,9 +196,9 @@ class JsonlLog:
 
 @contextlib.contextmanager
 def hold_closed_log(path: Path) -> Iterator[None]:
-    """While the block runs nobody opens this log; `SessionBusy` when somebody has. Changes nothing.
+    """Keep other processes from opening this log during the block; `SessionBusy` if one has it open.
 
-    Where there are no locks nobody can know, and that is `SessionBusy` too.
+    Also `SessionBusy` where the file system has no locks.
     """
     try:
         fd = os.open(path, os.O_RDWR | NOFOLLOW | CLOEXEC | BINARY)
@@ -227,7 +224,7 @@ def _lock(fd: int, *, certain: bool = False) -> bool:
 
 
 def read_log(path: Path, limit: int = 1 << 31) -> bytes:
-    """The whole lines of a log that someone may be writing; takes no lock and mends nothing."""
+    """The whole lines of a log that may be open; takes no lock and repairs nothing."""
     data = read_head(path, limit, nofollow=True)
     end = data.rfind(b"\n") + 1
     rest = data[end:].rstrip(b"\0")
@@ -248,7 +245,7 @@ def _pid_in(path: Path) -> int | None:
 
 
 def _without_nuls(fd: int, size: int) -> int:
-    """Where the file ends when the zeros that some file systems leave after a crash are not counted."""
+    """The size without the zeros that some file systems leave at the end after a crash."""
     while size > 0:
         start = max(0, size - _CHUNK)
         kept = _read_at(fd, size - start, start).rstrip(b"\0")
@@ -259,7 +256,7 @@ def _without_nuls(fd: int, size: int) -> int:
 
 
 def _last_line_start(fd: int, end: int) -> int:
-    """Right after the last newline before `end`."""
+    """The position after the last newline before `end`."""
     at = end
     while at > 0:
         start = max(0, at - _CHUNK)
@@ -286,7 +283,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
-    """Each line that is not blank, with its number; what cannot be read is added to `problems`."""
+    """Each line that is not blank, with its number; unreadable ones are added to `problems`."""
     number = 0
     try:
         with _opened(source) as file:
@@ -309,7 +306,7 @@ def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tup
 
 
 def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
-    """The beginning of a file, unpacked."""
+    """The first bytes of a file, decompressed."""
     try:
         with _opened(source) as file:
             return file.read(limit)
