@@ -121,7 +121,7 @@ _OPEN_SLOWLY = textwrap.dedent(
     sys.addaudithook(wait_before_the_lock)
     path = Path(sys.argv[2])
     try:
-        if sys.argv[1] == "hold_closed_log":
+        if sys.argv[1] == "closed":
             with hold_closed_log(path):
                 print("it was mine")
         else:
@@ -187,11 +187,11 @@ def test_a_log_that_stays_is_opened_however_long_that_takes(path: Path) -> None:
 
 def test_whoever_keeps_a_log_closed_learns_that_it_has_gone(path: Path) -> None:
     JsonlLog(path).close()
-    with opened_slowly(path, "hold_closed_log") as said:
+    with opened_slowly(path, "closed") as said:
         path.unlink()
         path.touch()
     assert said == ["StorageFailure", f"{path} could not be opened: it does not exist; check the path"]
-    with opened_slowly(path, "hold_closed_log") as said:
+    with opened_slowly(path, "closed") as said:
         pass
     assert said == ["it was mine"]
 

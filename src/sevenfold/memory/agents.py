@@ -90,7 +90,7 @@ class SnapshotMerger:
         """The refused files. A name that looks like a secret is not shown."""
         self._done: dict[str, list[str]] = {}
 
-    def taken(self, texts: Mapping[str, bytes]) -> SnapshotMerge:
+    def merge(self, texts: Mapping[str, bytes]) -> SnapshotMerge:
         """Merge these files; the index is only taken if the user has none."""
         for file, data in texts.items():
             if file != INDEX_NAME:
@@ -302,7 +302,7 @@ class AgentSnapshots:
             if only_if_empty and any(map(is_topic, desk.ledger.rows)):
                 return SnapshotMerge(there=True), set()
             merge = SnapshotMerger(desk, marker.files, _day(head.updated))
-            return merge.taken(texts), merge.held
+            return merge.merge(texts), merge.held
 
         taken, held = self._store.changing(work)
         if not taken.there:

@@ -189,27 +189,46 @@ def _mode_of(path: Path) -> int | None:
         return None
 
 
-def write_new(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> bool:
-    """Write a new file; False if something has that name, even a dangling link."""
+def write_new(
+    path: Path, data: bytes, mode: int = PRIVATE_FILE, *, dir_fd: int | None = None, sync: bool = True
+) -> bool:
+    """Write a new file; False if something has that name, even a dangling link.
+
+    With `dir_fd` the file is the one of that name in an open folder.
+    """
+    name = path if dir_fd is None else path.name
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
     try:
-        fd = os.open(path, flags, mode)
+        fd = os.open(name, flags, mode, dir_fd=dir_fd)
     except FileExistsError:
         return False
     except OSError as error:
         raise make_storage_failure(error, path) from error
     try:
-        try:
-            write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(path.parent)
+        _write_and_close(fd, data, sync=sync)
+        if sync:
+            sync_folder(path.parent if dir_fd is None else ".", dir_fd)
     except OSError as error:
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(name, dir_fd=dir_fd)
         raise make_storage_failure(error, path) from error
     return True
+
+
+def append_synced(path: Path, data: bytes) -> None:
+    """Add bytes to a file, on the disk when this returns. Raises `OSError`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
+    _write_and_close(os.open(path, flags, PRIVATE_FILE), data)
+    sync_folder(path.parent)
+
+
+def _write_and_close(fd: int, data: bytes, *, sync: bool = True) -> None:
+    try:
+        write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def read_bounded(path: Path, limit: int, *, nofollow: bool = False) -> bytes:

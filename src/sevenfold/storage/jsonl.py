@@ -27,6 +27,7 @@ from sevenfold.storage.files import (
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
+    append_synced,
     make_private_dir,
     make_storage_failure,
     read_head,
@@ -126,13 +127,7 @@ class JsonlLog:
             self.repaired = "the end of the last line was missing and was added"
             return end + 1
         torn = self.path.with_name(self.path.name + ".torn")
-        fd = os.open(torn, os.O_WRONLY | _APPENDING, PRIVATE_FILE)
-        try:
-            write_all(fd, fragment + b"\n")
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(torn.parent)
+        append_synced(torn, fragment + b"\n")
         os.ftruncate(self._fd, start)
         self.repaired = f"a last line of {len(fragment):,} bytes was torn and was moved to {torn.name}"
         return start

@@ -27,11 +27,9 @@ from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
-    PRIVATE_FILE,
     make_private_dir,
     make_storage_failure,
-    sync_folder,
-    write_all,
+    write_new,
 )
 
 TEXT: Final = ".txt"
@@ -50,7 +48,6 @@ _RESERVED: Final = frozenset(
 )
 _IN_FOLDER: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)
-_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
 _READING: Final = os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY | _NONBLOCK
 
 
@@ -111,7 +108,9 @@ class ResultStore:
                 f"{path} could not be read: it is no tool result of this conversation; check the path"
             )
         try:
-            return os.fdopen(_opened(self.folder, path.name, _READING), "rb")
+            with _inside(self.folder) as at:
+                fd = os.open(self.folder / path.name if at is None else path.name, _READING, dir_fd=at)
+            return os.fdopen(fd, "rb")
         except OSError as error:
             raise make_storage_failure(error, path, "read") from error
 
@@ -167,43 +166,19 @@ def _names(use_id: str, kind: str, data: bytes) -> Iterator[str]:
 
 def _created(folder: Path, name: str, data: bytes, lasting: bool) -> bool:
     """Write a new file; False if the name is taken."""
-    fd = _create(folder, name)
-    if fd is None:
-        return False
-    try:
-        try:
-            write_all(fd, data)
-            if lasting:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        if lasting:
-            sync_folder(folder)
-    except OSError as error:
-        _remove(folder, name)
-        raise make_storage_failure(error, folder / name) from error
-    return True
-
-
-def _create(folder: Path, name: str) -> int | None:
     for again in (True, False):
         make_private_dir(folder, nofollow=True)
         try:
-            return _opened(folder, name, _WRITING)
-        except FileExistsError:
-            return None
-        except FileNotFoundError as error:  # the folder was removed just now
-            if not again:
-                raise make_storage_failure(error, folder / name) from error
+            with _inside(folder) as at:
+                return write_new(folder / name, data, dir_fd=at, sync=lasting)
+        except StorageFailure as error:
+            failure = error
         except OSError as error:
-            raise make_storage_failure(error, folder / name) from error
-    return None
-
-
-def _opened(folder: Path, name: str, flags: int) -> int:
-    """Open a file in the folder; a link is refused."""
-    with _inside(folder) as at:
-        return os.open(folder / name if at is None else name, flags, PRIVATE_FILE, dir_fd=at)
+            failure = make_storage_failure(error, folder / name)
+        # A folder that was removed just now is made anew.
+        if not again or not isinstance(failure.__cause__, FileNotFoundError):
+            raise failure
+    return False
 
 
 def _remove(folder: Path, name: str) -> None:

@@ -40,14 +40,10 @@ from sevenfold.layers.l7_agents.locks import Busy, hold_mail_lock
 from sevenfold.memory.folder.names import explain_bad_name, explain_bad_part, format_name
 from sevenfold.memory.folder.names import make_file_key as key_names
 from sevenfold.storage.files import (
-    BINARY,
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
+    append_synced,
     make_storage_failure,
     read_head,
     sync_folder,
-    write_all,
     write_atomic,
 )
 from sevenfold.tools.toolbox import clean_arguments
@@ -407,7 +403,6 @@ def _frame(fields: Any) -> LetterFrame | None:
 
 MOST_ASIDE: Final = 1_000
 """Damaged files beside one; more than that is nobody's accident."""
-_APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
 _encode = msgspec.json.Encoder().encode
 
 
@@ -442,13 +437,7 @@ def save_damaged_entries(path: Path, entries: Sequence[Any]) -> Path:
     aside = path.with_name(f"{path.stem}.damaged.jsonl")
     lines = b"".join(_encode(entry) + b"\n" for entry in entries)
     try:
-        fd = os.open(aside, _APPENDING, PRIVATE_FILE)
-        try:
-            write_all(fd, lines)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(aside.parent)
+        append_synced(aside, lines)
     except OSError as error:
         raise make_storage_failure(error, aside) from error
     return aside

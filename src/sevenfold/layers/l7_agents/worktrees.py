@@ -92,18 +92,18 @@ class WorktreeRecords:
             raise
         return worktree
 
-    def made(self, worktree: Worktree) -> Worktree:
+    def mark_ready(self, worktree: Worktree) -> Worktree:
         """Record that the work tree is complete."""
         ready = msgspec.structs.replace(worktree, ready=True)
         self._write(self._held[worktree.id], ready)
         return ready
 
-    def told(self, worktree: Worktree) -> None:
+    def mark_told(self, worktree: Worktree) -> None:
         """Record that the user was told that it stays. Only for one that is held."""
         if not worktree.told:
             self._write(self._held[worktree.id], msgspec.structs.replace(worktree, told=True))
 
-    def holds(self, id: str) -> bool:
+    def is_held(self, id: str) -> bool:
         return id in self._held
 
     def hold(self, id: str) -> bool:
@@ -326,7 +326,7 @@ class Worktrees:
             begun = await self._branch(worktree)
             await self._add(worktree)
             self._inside[id] = {id}
-            return self._records.made(worktree)
+            return self._records.mark_ready(worktree)
         except BaseException:
             self._inside.pop(id, None)
             with anyio.CancelScope(shield=True):
@@ -369,7 +369,7 @@ class Worktrees:
         if folder != self._records.folder / id:
             return None
         async with self._looking:
-            held = self._records.holds(id)
+            held = self._records.is_held(id)
             if not held and not self._records.hold(id):
                 return None
             worktree = self._records.read(id)
@@ -471,7 +471,7 @@ class Worktrees:
 
     async def _last_left(self, worktree: Worktree) -> str:
         self._inside.pop(worktree.id, None)
-        if not self._records.holds(worktree.id) and not self._records.hold(worktree.id):
+        if not self._records.is_held(worktree.id) and not self._records.hold(worktree.id):
             return f"kept: somebody else is in {worktree.path}"
         return await self._left(worktree)
 
@@ -487,7 +487,7 @@ class Worktrees:
 
     def _stays(self, worktree: Worktree, why: str) -> str:
         with contextlib.suppress(StorageFailure):  # then the user is told once more
-            self._records.told(worktree)
+            self._records.mark_told(worktree)
         self._records.let_go(worktree.id)
         return _kept(worktree, why)
 

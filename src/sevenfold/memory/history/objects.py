@@ -79,7 +79,7 @@ class TreeFolder:
         found = at < len(self.keys) and self.keys[at] == key
         return self.entries[at][-_ID:] if found else None
 
-    def changed(self, changes: Mapping[bytes, bytes | None]) -> TreeFolder:
+    def with_changes(self, changes: Mapping[bytes, bytes | None]) -> TreeFolder:
         """A copy with these entries added or replaced, or removed where the id is None."""
         entries, keys = self.entries.copy(), self.keys.copy()
         for key, id in changes.items():
@@ -150,7 +150,7 @@ def change_tree(
     folder = store.folder(tree) if tree else NOTHING
     for key, inside in below.items():
         here[key] = change_tree(store, folder.get(key), inside)
-    new = folder.changed(here)
+    new = folder.with_changes(here)
     return store.put_folder(new) if new.entries else None
 
 

@@ -101,7 +101,7 @@ class HistoryReader:
         return self._compared(self._before(commit), commit.tree, file)
 
     @_steady
-    def undone(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
+    def plan_undo(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
         """The texts to write (None: remove) to undo the last revision, of one file or of the folder.
 
         With `to` they restore the state right after that revision. Nothing is written here: the caller

@@ -210,35 +210,35 @@ class TeamScreen:
             self._verdicts[digest] = self._guard.check(data, source="team")
         return self._verdicts[digest]
 
-    def leaving(self, file: str, data: bytes) -> str:
+    def explain_unsent(self, file: str, data: bytes) -> str:
         """The reason not to send a file; empty if it may be sent."""
-        if why := _no_text(data) or self.secret(data):
+        if why := _no_text(data) or self.explain_secret(data):
             return why
         if find_secrets(file) and not self.is_released(file.encode("utf-8", "surrogateescape")):
             return "its name looks like a secret; rename it"
         return _PERSONAL if _about_a_person(file, data) else ""
 
-    def secret(self, data: bytes) -> str:
+    def explain_secret(self, data: bytes) -> str:
         """The reason not to put a text into a repository; empty if it may be."""
         verdict = self.verdict(data)
         if verdict.action != "refuse" or self.is_released(data):
             return ""
         return _told(verdict.findings)
 
-    def joint(self, both: bytes, *parts: bytes) -> str:
+    def explain_bad_merge(self, both: bytes, *parts: bytes) -> str:
         """The reason not to merge texts into `both`: a finding that none of them has; or empty."""
         known = {(each.kind, each.what) for part in parts for each in self.verdict(part).findings}
         new = [one for one in self.verdict(both).findings if (one.kind, one.what) not in known]
         if not new or self.is_released(both):
-            return self.secret(both)
+            return self.explain_secret(both)
         what = "look like a secret" if new[0].kind == "secret" else "would give the agent orders"
         if new[0].kind == "size":
             what = "are too large"
         return f"your text and the team's, put together, {what} ({new[0].what}); change yours"
 
-    def arriving(self, file: str, data: bytes, old: bytes, gate: GuardGate) -> TextJudgement:
+    def judge_incoming(self, file: str, data: bytes, old: bytes, gate: GuardGate) -> TextJudgement:
         """Judge a text from the remote; `old` is the text of the file here."""
-        if why := _no_text(data) or self.secret(data):
+        if why := _no_text(data) or self.explain_secret(data):
             return TextJudgement(why)
         if _about_a_person(file, data):
             return TextJudgement("it is of type 'user': what is about a person is never shared")

@@ -119,7 +119,7 @@ class PullMerge:
     def _decide(self, file: str) -> None:
         taken, ours, theirs = self.taken, self.ours, self._incoming.files.get(file)
         mine, last = ours.ids.get(file), taken.agreed.get(file)
-        if why := ours.blocked(file):
+        if why := ours.explain_block(file):
             taken.refused.append(RefusedFile(file, why, "here"))
         elif self._incoming.unknown(file):
             return
@@ -169,7 +169,7 @@ class PullMerge:
 
     def _judged(self, file: str, theirs: str, data: bytes) -> TextJudgement:
         old = self.ours.files.get(file, b"")
-        judged = self._screen.arriving(file, data, old, self._desk.gate)
+        judged = self._screen.judge_incoming(file, data, old, self._desk.gate)
         if judged.why:
             self.taken.refused.append(RefusedFile(file, judged.why, "remote"))
             if judged.settled:
@@ -215,7 +215,7 @@ class PullMerge:
     ) -> None:
         mine = self.ours.files[file]
         both = None if judged.secret else merge_texts(self._texts.get(last or ""), mine, data)
-        if both is not None and not self._screen.joint(both, mine, data):
+        if both is not None and not self._screen.explain_bad_merge(both, mine, data):
             self.taken.planned[file] = PlannedMerge(hash_blob(both), theirs)
             self._write(file, both, judged)
             return
@@ -227,7 +227,7 @@ class PullMerge:
 
         def usable(name: str) -> bool:
             known = {self.ours.ids.get(name), self._incoming.files.get(name)} - {None}
-            return known <= {id} and not self.ours.blocked(name)
+            return known <= {id} and not self.ours.explain_block(name)
 
         name = choose_copy_name(file, data, usable)
         if name not in self.ours.files:
@@ -254,7 +254,7 @@ class PullMerge:
         before = (known or b"").decode("utf-8", "replace")
         text = merge_indexes(before, self.ours.index, data.decode("utf-8"), dict(self._after()))
         both, own = text.encode("utf-8", "surrogateescape"), self.ours.files.get(INDEX_NAME, b"")
-        if why := self._screen.joint(both, own, data):
+        if why := self._screen.explain_bad_merge(both, own, data):
             taken.refused.append(RefusedFile(INDEX_NAME, why, "remote"))
             return
         taken.left.pop(INDEX_NAME, None)
@@ -268,7 +268,7 @@ class PullMerge:
         left = taken.left.get(INDEX_NAME)
         if left is not None and left.id == theirs:
             taken.refused.append(RefusedFile(INDEX_NAME, left.why, "remote"))
-        elif why := self.ours.blocked(INDEX_NAME):
+        elif why := self.ours.explain_block(INDEX_NAME):
             taken.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         elif data is None:
             taken.refused.append(RefusedFile(INDEX_NAME, "its text could not be read", "remote"))
@@ -287,7 +287,7 @@ class PullMerge:
         """Check all texts a last time, so that no secret gets into a history."""
         taken = self.taken
         for file, data in [*taken.copies.items(), *taken.writes.items()]:
-            if why := self._screen.secret(data):
+            if why := self._screen.explain_secret(data):
                 for one in (file, *taken.covers.get(file, ())):
                     self._keep_ours(one, why)
 

@@ -80,7 +80,7 @@ class PushPlanner:
 
     def _look_at(self, file: str, offer: PushPlan) -> None:
         mine, theirs = self._ours.ids.get(file), self._incoming.files.get(file)
-        if self._ours.blocked(file) or mine == theirs:
+        if self._ours.explain_block(file) or mine == theirs:
             return
         if self._incoming.unknown(file) or theirs != self._state.agreed.get(file):
             if mine is not None and mine != self._state.agreed.get(file):
@@ -111,7 +111,7 @@ class PushPlanner:
             return f"some systems take its name for that of {other!r}; rename it"
         if self._is_new(file) and (why := explain_suspicious_name(file)) and not find_secrets(file):
             return f"{why}; rename it"
-        return self._no_room(file) or self._screen.leaving(file, self._ours.files[file])
+        return self._no_room(file) or self._screen.explain_unsent(file, self._ours.files[file])
 
     def _no_room(self, file: str) -> str:
         """The reason if a limit of the team is reached; other members would not take the file."""
@@ -126,13 +126,13 @@ class PushPlanner:
         """Plan the index: the remote's lists the files there, ours those here."""
         there = self._incoming.files.get(INDEX_NAME)
         waits = self._incoming.unknown(INDEX_NAME) or there != self._state.agreed.get(INDEX_NAME)
-        if waits or INDEX_NAME not in self._ours.files or self._ours.blocked(INDEX_NAME):
+        if waits or INDEX_NAME not in self._ours.files or self._ours.explain_block(INDEX_NAME):
             return
         new = make_shared_index(self._ours.index, theirs, self._here(), self._shared(offer.changes))
         data = new.encode("utf-8", "surrogateescape")
         if hash_blob(data) == there or (not new.strip() and there is None):
             return
-        if why := self._screen.leaving(INDEX_NAME, data):
+        if why := self._screen.explain_unsent(INDEX_NAME, data):
             offer.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         else:
             offer.changes[INDEX_NAME] = data

@@ -202,7 +202,7 @@ class LocalFiles:
     def index(self) -> str:
         return self.files.get(INDEX_NAME, b"").decode("utf-8", "surrogateescape")
 
-    def blocked(self, file: str) -> str:
+    def explain_block(self, file: str) -> str:
         """The reason if this name, or a folder above it, is in `held`; or empty."""
         parts = file.split("/")
         tries = ("/".join(parts[:at]) for at in range(1, len(parts) + 1))

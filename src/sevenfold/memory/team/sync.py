@@ -224,9 +224,9 @@ class SyncRun:
     def _offer(self, remote: RemoteState) -> PushPlan:
         ours = self.store.changing(read_local_files)
         self.seen, self._times = ours.ids, ours.times
-        return self.offered(remote, ours)
+        return self.plan_push(remote, ours)
 
-    def offered(self, remote: RemoteState, ours: LocalFiles) -> PushPlan:
+    def plan_push(self, remote: RemoteState, ours: LocalFiles) -> PushPlan:
         """The changes that a push would send."""
         id = remote.incoming.files.get(INDEX_NAME, "")
         same = id == ours.ids.get(INDEX_NAME)
@@ -309,17 +309,17 @@ class SyncScheduler:
         self._turn = anyio.Lock()
         self._said: set[str] = set()
 
-    def wrote(self, path: Path) -> None:
+    def note_write(self, path: Path) -> None:
         """Note that a memory file was written or removed; only files of the team count."""
         if path.is_relative_to(self._folder):
-            self.changed()
+            self.note_change()
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         """Note that a file of the team changed here."""
         self._changes += 1
         self._asked.set()
 
-    def turned(self) -> None:
+    def look_for_changes(self) -> None:
         """Look for changes that were not reported, such as those of an editor."""
         self._asked.set()
 
@@ -341,7 +341,7 @@ class SyncScheduler:
                 await self._settled()
                 await self._sync()
 
-    async def pulled(self, seconds: float) -> bool:
+    async def wait_for_first(self, seconds: float) -> bool:
         """Wait at most this long for the first sync; True if it is done."""
         with anyio.move_on_after(seconds):
             await self._first.wait()

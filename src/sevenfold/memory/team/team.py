@@ -233,7 +233,7 @@ class Team:
         refused, more = state.refused, state.more_refused
         held = {one.file for one in refused if one.side == "here"} if remote is None else set[str]()
         if remote is not None:
-            offer = sync.offered(remote, ours)
+            offer = sync.plan_push(remote, ours)
             left = [RefusedFile(file, one.why, "remote") for file, one in state.left.items()]
             every = [*remote.incoming.refused, *left, *offer.refused]
             refused, more = limit_refusals(every)
@@ -327,7 +327,7 @@ def _branch(heads: RemoteHeads, address: RemoteAddress) -> str:
 def _ahead(state: TeamState, ours: LocalFiles) -> tuple[str, ...]:
     every = {*ours.files, *state.agreed} - {INDEX_NAME}
     changed = [file for file in every if ours.ids.get(file) != state.agreed.get(file)]
-    return tuple(sorted(file for file in changed if not ours.blocked(file)))
+    return tuple(sorted(file for file in changed if not ours.explain_block(file)))
 
 
 def _behind(state: TeamState, remote: RemoteState) -> tuple[str, ...]:
