@@ -1,19 +1,17 @@
-"""What a project hands an agent's memory to begin with, and whether it goes into the user's own.
+"""Snapshots of an agent's memory in a project, and how they are merged into the user's own memory.
 
     <tree>/.sevenfold/agent-memory-snapshots/<type>/snapshot.json     {"updatedAt": "2026-03-01T09:00:00Z"}
                                                     *.md              the memories
 
-    look()        `initialise`: the user has nothing yet · `update`: it is newer than what was taken over
-                  last · `nothing`. Nothing is written.
+    look()        `initialise`: the user has no memory yet · `update`: the snapshot is newer than the last
+                  one taken over · `nothing`. Nothing is written.
     initialise()  copies it
-    accept()      merges it: what the user has not changed since is replaced, what they changed stays, with
-                  the new text in a file beside it
+    accept()      merges it: memories that the user has not changed are replaced; others stay, with the new
+                  text in a file beside them
     decline()     not offered again until there is a newer one
 
-Every text passes the guard, so that a secret is refused and an order to the agent is quarantined. What was
-taken over last is written down in `.snapshot-synced.json` in the memory folder.
-
-Merges the texts of a snapshot into a memory folder, so that nothing of the user's is overwritten.
+Every text passes the guard: a secret is refused, and an instruction to the agent is quarantined. The last
+snapshot taken over is recorded in `.snapshot-synced.json` in the memory folder.
 """
 
 from __future__ import annotations
@@ -45,29 +43,30 @@ from sevenfold.memory.folder.folder import (
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import explain_over_limit
+from sevenfold.memory.merge import choose_side
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import change_topic, read_topic
 
 
 class SnapshotMerge(msgspec.Struct, frozen=True):
-    """What became of the files of a snapshot."""
+    """The result of a merge, file by file."""
 
     new: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     """Files that hold the new text of a memory that the user has changed."""
     removed: tuple[str, ...] = ()
-    """The snapshot has them no more, and the user had not changed them; `undo` brings them back."""
+    """The snapshot no longer has them, and the user had not changed them; `undo` restores them."""
     left: tuple[str, ...] = ()
-    """The user has removed them, so they do not come back."""
+    """Files that the user has removed; they do not come back."""
     refused: tuple[str, ...] = ()
-    """`file: why` for each that the guard held back."""
+    """`file: why` for each that the guard refused."""
     there: bool = False
-    """Something was there when it was to be the beginning: nothing was done."""
+    """`initialise` found memories, so nothing was done."""
 
     @property
     def said(self) -> str:
-        """In a sentence."""
+        """The result as a sentence."""
         parts = [
             f"{len(self.new)} new" if self.new else "",
             f"{len(self.replaced)} replaced" if self.replaced else "",
@@ -79,20 +78,20 @@ class SnapshotMerge(msgspec.Struct, frozen=True):
 
 
 class SnapshotMerger:
-    """One merge, under the lock of the folder."""
+    """One merge, under the write lock of the folder."""
 
     def __init__(self, desk: FolderTransaction, known: Mapping[str, str], date: str) -> None:
-        """`known` are the digests of the texts as they were last taken over."""
+        """`known` are the digests of the texts that were taken over last."""
         self._desk, self._known, self._date = desk, known, date
         self._author = Author("team", reason=f"snapshot of {date}")
         self._changes: dict[str, bytes | None] = {}
         self._refused: list[str] = []
         self.held: set[str] = set()
-        """The files that were held back; a name may be the very secret, so it is not shown then."""
+        """The refused files. A name that looks like a secret is not shown."""
         self._done: dict[str, list[str]] = {}
 
-    def taken(self, texts: Mapping[str, bytes]) -> SnapshotMerge:
-        """Merge these files: memories by their names, and an index that counts where there is none."""
+    def merge(self, texts: Mapping[str, bytes]) -> SnapshotMerge:
+        """Merge these files; the index is only taken if the user has none."""
         for file, data in texts.items():
             if file != INDEX_NAME:
                 self._merge(file, data)
@@ -133,12 +132,10 @@ class SnapshotMerger:
             else:
                 self._put("new", file, data, b"")
             return
-        mine = self._digest(file)
-        if theirs in (mine, was):
-            return
-        if mine == was:
+        side = choose_side(was, self._digest(file), theirs)
+        if side == "theirs":
             self._put("replaced", file, data, self._read(file))
-        else:
+        elif side is None:
             self._put_beside(file, data)
 
     def _put(self, done: str, file: str, data: bytes, old: bytes) -> None:
@@ -148,7 +145,7 @@ class SnapshotMerger:
         self._note(done, file)
 
     def _put_beside(self, file: str, data: bytes) -> None:
-        """Under a name of its own: two memories of one name could not be told apart."""
+        """Write the new text to another file, as a memory of another name."""
         if not self._passes(file, data, b""):
             return
         topic = read_topic(data, file)
@@ -166,7 +163,7 @@ class SnapshotMerger:
         self._hold(file, "there are too many copies of it; merge them")
 
     def _take_index(self, data: bytes) -> None:
-        """Its lines to memories that were held back go by themselves."""
+        """Take the index; lines to refused memories are removed by `apply_changes`."""
         if self._passes(INDEX_NAME, data, b"") and not explain_over_limit(data.decode("utf-8")):
             self._changes[INDEX_NAME] = data
 
@@ -188,7 +185,7 @@ class SnapshotMerger:
         return False
 
     def _digest(self, file: str) -> str:
-        """Of what is there; one that is too large to be a memory is nobody's but the user's."""
+        """The digest of a file here; empty for one that is too large to be a memory."""
         data = self._read(file)
         return digest_bytes(data) if len(data) <= HEAD else ""
 
@@ -209,17 +206,17 @@ MOST_BYTES: Final = 2_000_000
 _LARGEST_HEAD: Final = 1 << 16
 _LARGEST_MARKER: Final = 1 << 20
 _AHEAD: Final = 86_400.0
-"""Seconds that a snapshot may be from the future: clocks differ, but not by more than a day."""
+"""Seconds that a snapshot may be ahead of our clock."""
 
 
 class SnapshotOffer(msgspec.Struct, frozen=True):
-    """What is to be done about a snapshot."""
+    """The action to take for a snapshot."""
 
     action: Action
     updated: str = ""
-    """When the snapshot was made, as it says itself."""
+    """The time of the snapshot, as it says itself."""
     said: str = ""
-    """What the user should be told: an offer, or what is wrong."""
+    """A text for the user: an offer, or a problem."""
 
 
 class _SnapshotHead(msgspec.Struct, frozen=True):
@@ -227,27 +224,27 @@ class _SnapshotHead(msgspec.Struct, frozen=True):
 
 
 class SnapshotMarker(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was taken over last: of which snapshot, and the texts as they were in it."""
+    """The snapshot that was taken over last, with the digests of its texts."""
 
     updated: str = msgspec.field(name="updatedAt", default="")
     files: dict[str, str] = {}
 
 
 class _DamagedSnapshot(Exception):
-    """Why a snapshot cannot be used."""
+    """A snapshot that cannot be used; the message says why."""
 
 
 class AgentSnapshots:
-    """The snapshot of one project for one kind of agent, and the user's memory that it may go into."""
+    """The snapshot of one project for one kind of agent, and the user's memory for that kind."""
 
     def __init__(self, kind: str, store: MemoryStore, tree: Path, clock: Clock, *, trusted: bool) -> None:
-        """`store` is of the agent's memory in the scope `user`. Untrusted, there is nothing to do."""
+        """`store` is the agent's memory in the scope `user`. Without `trusted` no snapshot is read."""
         self._kind, self._store, self._tree = kind, store, tree
         self._clock, self._trusted = clock, trusted
         self._local = MemoryFiles(store.folder)
 
     def look(self) -> SnapshotOffer:
-        """What is to be done. Never raises: what is wrong is said, and then there is nothing to do."""
+        """The action to take. Never raises: a problem is put into words, with the action `nothing`."""
         try:
             with self._opened() as at:
                 head = self._head(at)
@@ -270,15 +267,15 @@ class AgentSnapshots:
         )
 
     def initialise(self) -> SnapshotMerge:
-        """Copy the snapshot, if there still is nothing; `Refused` says why it cannot be."""
+        """Copy the snapshot if the user has no memories; `Refused` if it is damaged."""
         return self._take(only_if_empty=True)
 
     def accept(self) -> SnapshotMerge:
-        """Merge the snapshot into what is there; `Refused` says why it cannot be."""
+        """Merge the snapshot into the user's memory; `Refused` if it is damaged."""
         return self._take(only_if_empty=False)
 
     def decline(self) -> None:
-        """Leave everything as it is, and do not offer this one again."""
+        """Change nothing, and do not offer this snapshot again."""
         try:
             with self._opened() as at:
                 head = self._head(at)
@@ -305,7 +302,7 @@ class AgentSnapshots:
             if only_if_empty and any(map(is_topic, desk.ledger.rows)):
                 return SnapshotMerge(there=True), set()
             merge = SnapshotMerger(desk, marker.files, _day(head.updated))
-            return merge.taken(texts), merge.held
+            return merge.merge(texts), merge.held
 
         taken, held = self._store.changing(work)
         if not taken.there:
@@ -314,14 +311,14 @@ class AgentSnapshots:
         return taken
 
     def _opened(self) -> AbstractContextManager[OpenFolder]:
-        """The snapshot's folder; `FileNotFoundError` when there is none, or none that counts."""
+        """The snapshot's folder; `FileNotFoundError` if there is none or it is not trusted."""
         if not self._trusted:
             raise FileNotFoundError
         folder, _ = find_project_folder(self._tree, SNAPSHOTS, make_folder_name(self._kind))
         return MemoryFiles(folder).opened()
 
     def _head(self, at: OpenFolder) -> _SnapshotHead:
-        """When the snapshot was made, and that it was made at a time at all."""
+        """The head of the snapshot, with a valid time."""
         path = at.real / HEAD_FILE
         if at.stamp(HEAD_FILE) is None:
             raise FileNotFoundError
@@ -338,7 +335,7 @@ class AgentSnapshots:
         return head
 
     def _texts(self, at: OpenFolder) -> dict[str, bytes]:
-        """The memories of the snapshot, and its index; `_DamagedSnapshot` when there is too much of it."""
+        """The memories of the snapshot and its index; `_DamagedSnapshot` if it is too large."""
         found = list_folder(at)
         files = [file for file in sorted(found.files) if _counts(file)]
         if odd := _in_the_way(found):
@@ -356,7 +353,7 @@ class AgentSnapshots:
         return {file: at.read(file, HEAD)[0] for file in files}
 
     def _marker(self) -> SnapshotMarker | None:
-        """What was taken over last; None when nothing was. A damaged one knows nothing, but is there."""
+        """The snapshot taken over last; None if there was none, an empty one if the record is damaged."""
         try:
             with self._local.opened() as at:
                 if at.stamp(MARKER) is None:
@@ -385,22 +382,21 @@ class AgentSnapshots:
         return not self._store.listing().topics and not self._store.index_text().strip()
 
     def _changes(self, texts: Mapping[str, bytes], marker: SnapshotMarker) -> bool:
-        """Whether anything would come of taking it."""
+        """True if taking it would change something."""
         mine = {topic.file: digest_bytes(topic.data) for topic in self._store.topics()}
         theirs = {file: digest_bytes(data) for file, data in texts.items() if file != INDEX_NAME}
         known = marker.files
         gone = [file for file in known if file not in theirs and mine.get(file) == known[file]]
-        new = [f for f, one in theirs.items() if one not in (mine.get(f), known.get(f))]
+        new = [f for f, one in theirs.items() if choose_side(known.get(f), mine.get(f), one) != "ours"]
         return bool(gone or new)
 
 
 def _counts(file: str) -> bool:
-    """The index, and memories; not other indexes, daily logs, or what is a team's."""
+    """True for the index and memories; not for other indexes, daily logs and files of a team."""
     return file == INDEX_NAME or (is_topic(file) and not file.startswith(TEAM))
 
 
 def _in_the_way(found: FolderListing) -> tuple[str, str] | None:
-    """The first thing in the folder that does not belong into one."""
     return next(((odd.file, odd.why) for odd in found.odd), None)
 
 

@@ -50,7 +50,7 @@ class SessionTeamSync:
             last = self._team.last
         except SevenfoldError:  # the sync says what is wrong
             return
-        if not await self._pushing.pulled(BEFORE if last.offline is None else DOUBTFUL):
+        if not await self._pushing.wait_for_first(BEFORE if last.offline is None else DOUBTFUL):
             when = f"of {format_date(last.synced)}" if last.synced is not None else "it was here"
             self._emit(
                 Notice(f"The team's repository has not answered yet: its memory is as {when}.", "warning")
@@ -64,9 +64,9 @@ class SessionTeamSync:
         if self._pushing is None:
             return
         if isinstance(event, Remembered):
-            self._pushing.wrote(Path(event.path))
+            self._pushing.note_write(Path(event.path))
         elif isinstance(event, Ended):
-            self._pushing.turned()
+            self._pushing.look_for_changes()
 
 
 def _team(session: SessionState, store: MemoryStore) -> Team | None:

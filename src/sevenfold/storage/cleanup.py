@@ -1,9 +1,7 @@
-"""Removes what is too old or too much: sessions nobody has touched, and stored tool results.
+"""Removes old sessions and stored tool results, by age and by size.
 
-What a conversation still points to stays, however old it is and however much there is; so does everything
-of a session that is open, everything we did not write, and memory. Nothing is reached through a link.
-
-What a project keeps on disk, file by file, and which stored results a conversation still points to.
+Kept are: results that a conversation still points to, all files of an open session, files that we did not
+write, and memory. No link is followed.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from sevenfold.storage.jsonl import hold_closed_log, read_log
 from sevenfold.storage.places import ROOT_FILE, check_session_id
 
 LARGEST: Final = 1 << 30
-"""A longer transcript is not looked into, so nothing of its session is removed."""
+"""Bytes; a longer transcript is not read, so nothing of its session is removed."""
 DEEPEST: Final = 12
 """Folders below a session's folder that are looked into."""
 
@@ -55,11 +53,11 @@ _LOG: Final = re.compile(rf"{_AGENTS}agents/{_SESSION}\.jsonl")
 _NOTES: Final = re.compile(rf"{_AGENTS}session-memory/summary(?:\.damaged|\.undone)?\.md")
 _UNFINISHED: Final = re.compile(rf"(?:.*/)?{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
 _RUN: Final = re.compile(rb"[A-Za-z0-9_.=-]+")
-"""All characters of a stored result's name: it is in a text if it is inside one such run."""
+"""The characters of a result's name: a text that holds the name has it inside one such run."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """A file: which session it belongs to, where it is in that session's folder, how big, how old."""
+    """A file: its session, its path in that session's folder, its size and age."""
 
     session: str
     """Empty: it lies in the project's folder itself."""
@@ -69,18 +67,18 @@ class StoredFile(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names that lead to it from the project's folder."""
+        """The parts of its path below the project's folder."""
         inside = self.inside.split("/")
         return (self.session, *inside) if self.session else tuple(inside)
 
     @property
     def stored(self) -> bool:
-        """Whether it is a whole tool result."""
+        """True for a stored tool result."""
         return bool(self.session and STORED.fullmatch(self.inside))
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is what a crash left of a file that was being written."""
+        """True for a temporary file that a crash left behind."""
         return _UNFINISHED.fullmatch(self.inside) is not None
 
     @property
@@ -89,7 +87,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class StorageSurvey(msgspec.Struct):
-    """What there is. Of `strange` sessions nothing can be said for certain."""
+    """The sessions and files of a project. `strange` sessions could not be judged."""
 
     transcripts: dict[str, StoredFile] = {}
     files: dict[str, list[StoredFile]] = {}
@@ -99,7 +97,7 @@ class StorageSurvey(msgspec.Struct):
 
 
 def survey_project(project: Path) -> StorageSurvey:
-    """Look at everything below a project's folder, its memory apart."""
+    """List everything below a project's folder, except its memory."""
     found = StorageSurvey()
     folders = []
     for entry in _entries(project):
@@ -177,7 +175,7 @@ class _PeekMark(msgspec.Struct):
 
 
 class _PeekRecord(msgspec.Struct):
-    """As much of an entry as shows that it is one; the rest is only looked over."""
+    """The fields that identify an entry; the others are only parsed."""
 
     what: _PeekMark
 
@@ -198,7 +196,7 @@ def read_own_transcript(path: Path) -> bytes:
 
 
 def _check_first(line: bytes, path: Path) -> None:
-    """The first line says whose file it is; one from a later version is not ours to judge."""
+    """Check that the first line is ours, and not of a later version."""
     try:
         mark = _record.decode(line).what
     except msgspec.ValidationError:
@@ -214,7 +212,7 @@ def _check_first(line: bytes, path: Path) -> None:
 def _unreadable(line: bytes) -> str:
     try:
         _record.decode(line)
-    except msgspec.ValidationError as error:  # of a later kind, if it is an object at all
+    except msgspec.ValidationError as error:  # a kind of a later version
         return "" if line.lstrip().startswith(b"{") else str(error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return str(error)
@@ -253,16 +251,16 @@ def _texts(lines: bytes, path: Path) -> list[bytes]:
 DAY: Final = 86_400.0
 MEGABYTE: Final = 1_000_000
 STAMP: Final = ".cleaned"
-"""When this file of a project was last written, the project was last cleaned."""
+"""A file of each project; its time is that of the last cleaning."""
 
 OWN_ID: Final = re.compile(r"\d{8}-\d{9}-[0-9a-f]{6}")
-"""As `new_session_id` makes them: a folder without a transcript must at least be called so."""
+"""The ids that `make_session_id` makes; a folder without a transcript is only removed if it has one."""
 _BY_FOLDER: Final = os.unlink in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 
 
 class StorageLimits(msgspec.Struct, frozen=True):
-    """How long things are kept, and how much of them."""
+    """The age and the size up to which sessions and results are kept."""
 
     days: float = 30
     megabytes: float = 1_000
@@ -270,19 +268,19 @@ class StorageLimits(msgspec.Struct, frozen=True):
 
 
 class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was removed; of a dry run, what would have been."""
+    """The files that were removed, or would have been in a dry run."""
 
     files: int = 0
     bytes: int = 0
     sessions: tuple[str, ...] = ()
-    """Those that went whole."""
+    """The sessions that were removed whole."""
     removed: tuple[str, ...] = ()
     """Each file, by its path in the project's folder."""
     in_use: int = 0
     """Files that were due and stay: a conversation points to them, or their session is open."""
     problems: tuple[str, ...] = ()
     finished: bool = True
-    """Whether it was not stopped before the end."""
+    """False if it was stopped before the end."""
 
 
 def clean_project(
@@ -363,7 +361,7 @@ class _CleanupRun:
         return self.now - one.at > self.limits.days * DAY
 
     def _untouched(self, session: str) -> bool:
-        """Neither the transcript nor anything in its folder, ours or not, has changed for so long."""
+        """True if neither the transcript nor any file in its folder has changed for so long."""
         there = [*self._all_of(session), *self.found.files.get(session, ())]
         return bool(there) and all(self._old(one) for one in there)
 
@@ -387,7 +385,7 @@ class _CleanupRun:
     def _try(
         self, session: str, remove: Callable[[str, list[StoredFile]], bool], what: list[StoredFile]
     ) -> bool:
-        """Remove this while nobody can open its session. False: it stays."""
+        """Remove a file while its session cannot be opened; False if it stays."""
         if session in self.found.strange:
             return False
         try:
@@ -399,7 +397,7 @@ class _CleanupRun:
             self.found.strange.add(session)
         except (DamagedTranscript, StorageFailure) as error:
             self.found.strange.add(session)
-            if not isinstance(error.__cause__, FileNotFoundError):  # another cleaner was faster
+            if not isinstance(error.__cause__, FileNotFoundError):  # another process cleaned it
                 self.problems.append(
                     f"{error}; nothing of session {session} was removed: "
                     f"'sevenfold sessions rm {session}' does it"
@@ -410,7 +408,7 @@ class _CleanupRun:
 
     @contextlib.contextmanager
     def _unopened(self, session: str) -> Iterator[None]:
-        """`SessionBusy` for what is open, what was opened since we looked, and this very session."""
+        """`SessionBusy` for a session that is open or was opened since the survey, and for our own."""
         seen = self.found.transcripts.get(session)
         if session and session == self.current:
             raise SessionBusy(f"{session} is this session")
@@ -429,7 +427,7 @@ class _CleanupRun:
         return self.project / f"{session}.jsonl"
 
     def _remove_session(self, session: str, what: list[StoredFile]) -> bool:
-        """The transcript first: what a crash leaves then has nothing that points to it."""
+        """Remove the transcript first: after a crash nothing points to the rest."""
         if session in self.found.transcripts:
             read_own_transcript(self._transcript(session))
             if not self._remove(what[0]):
@@ -448,12 +446,11 @@ class _CleanupRun:
         return True
 
     def _beside(self, session: str) -> list[StoredFile]:
-        """What stands next to a transcript after a crash."""
         names = {f"{session}.jsonl.torn", f"{session}.jsonl.lock"}
         return [one for one in self.found.files.get("", ()) if one.inside in names]
 
     def _remove_empty(self, folders: set[PurePath]) -> None:
-        """What is left in a folder is not ours, and then the folder stays too."""
+        """Remove folders without files; other files are not ours, and their folder stays."""
         if self.dry_run:
             return
         for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
@@ -463,7 +460,7 @@ class _CleanupRun:
     def _remove_result(self, session: str, what: list[StoredFile]) -> bool:
         [one] = what
         if session not in self.found.transcripts:
-            # It may belong to a transcript that is only beginning, if it is new.
+            # A new file may belong to a session whose transcript is not written yet.
             return self.now - one.at > DAY and self._remove(one)
         if session not in self._pointers:
             self._pointers[session] = collect_pointer_texts(
@@ -482,7 +479,7 @@ class _CleanupRun:
             try:
                 _without_links(self.project, one.parts, os.unlink)
             except FileNotFoundError:
-                return False  # somebody else was faster
+                return False  # another process removed it
             except OSError as error:
                 path = self.project.joinpath(*one.parts)
                 self.problems.append(str(make_storage_failure(error, path, "removed")))
@@ -492,7 +489,7 @@ class _CleanupRun:
 
 
 def _without_links(project: Path, parts: tuple[str, ...], act: Callable[..., None]) -> None:
-    """Do this to a file, folder by folder: what has become a link meanwhile is not followed."""
+    """Call `act` on a file reached folder by folder, so that a new link is not followed."""
     if not _BY_FOLDER:
         for n in range(len(parts)):
             if (at := project.joinpath(*parts[:n])).is_symlink():
@@ -516,8 +513,8 @@ def _without_links(project: Path, parts: tuple[str, ...], act: Callable[..., Non
 class DailyCleanup:
     """Cleans every project once a day, beside a session: `tray.start("clean-up", cleanup)`.
 
-    Its own project first, then those that nobody opens any more: else what lies there would lie for ever.
-    It works in a thread, so nobody waits for it; `stop` makes it leave the rest to the next session.
+    Its own project comes first, then the others: some of them may never be opened again. It works in a
+    thread; after `stop` the next session does the rest.
     """
 
     def __init__(
@@ -529,10 +526,7 @@ class DailyCleanup:
         clock: Clock,
         emit: Emit,
     ) -> None:
-        """`others` are the limits of all other projects: what this one says is said for itself alone.
-
-        None: they are left alone.
-        """
+        """`others` are the limits of all other projects; None: they are not cleaned."""
         self._project, self._current, self._limits = project, current, limits
         self._others, self._clock, self._emit = others, clock, emit
         self._stopped = False
@@ -581,7 +575,7 @@ class DailyCleanup:
 
 
 def is_due(project: Path, now: float) -> bool:
-    """Whether a project was not cleaned within a day of this moment."""
+    """True if a project was not cleaned within the last day."""
     try:
         return abs(now - (project / STAMP).lstat().st_mtime) >= DAY
     except OSError:
@@ -589,7 +583,7 @@ def is_due(project: Path, now: float) -> bool:
 
 
 def record_cleanup(project: Path, now: float) -> None:
-    """Remember that the project was cleaned. A disk that refuses costs another run, nothing else."""
+    """Record that the project was cleaned; if that fails, it is cleaned again next time."""
     path = project / STAMP
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE))

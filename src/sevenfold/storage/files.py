@@ -1,9 +1,7 @@
-"""Whole files, written so that a crash leaves the old one or the new one, never half of one.
+"""Reads and writes whole files. After a crash there is the old file or the new one, never half of one.
 
-Whatever the disk says no to becomes a `StorageFailure`: one sentence with the path and the fix. The
-`OSError` behind it is its `__cause__`.
-
-Which paths are acceptable as a place to write, and whether one lies inside another.
+Each error of the disk becomes a `StorageFailure`: one sentence with the path and the fix. The `OSError`
+is its `__cause__`. The last functions say which paths are acceptable as a place to write.
 """
 
 from __future__ import annotations
@@ -16,14 +14,15 @@ import secrets
 import stat
 import unicodedata
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from sevenfold.core.errors import Refused, SettingsError, StorageFailure
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
 TEMPORARY: Final = ".writing-"
-"""How the name of a file begins that is not finished yet; a crash may leave one behind."""
+"""Prefix of a temporary file; a crash may leave one behind."""
 
 NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 CLOEXEC: Final[int] = getattr(os, "O_CLOEXEC", 0)
@@ -54,7 +53,7 @@ _WHY: Final[dict[int, str]] = {
 def make_storage_failure(
     error: OSError, path: str | os.PathLike[str], done: str = "written"
 ) -> StorageFailure:
-    """The sentence for people: what could not be done to which path, why, and the fix."""
+    """The error in words for people: the path, the cause and the fix."""
     why = _WHY.get(error.errno or 0) or f"{(error.strerror or str(error)).lower()}; check the path"
     if error.errno == errno.ENOENT and done == "written":
         why = "its folder does not exist; make the folder first"
@@ -85,7 +84,7 @@ def _make_dir(folder: Path) -> None:
     try:
         folder.mkdir(PRIVATE_FOLDER)
     except FileExistsError:
-        if not folder.is_dir():  # a file stands there; had another process made it, all is well
+        if not folder.is_dir():  # a file is in the way; a folder that another process made is fine
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
         return
     sync_folder(folder.parent)
@@ -115,25 +114,72 @@ def _target(path: Path, nofollow: bool) -> Path:
 
 
 def _replace(target: Path, data: bytes, mode: int | None) -> None:
-    if target.is_dir():  # said before anything is written, in the same words everywhere
+    if target.is_dir():  # checked first, so that the message is the same on all systems
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    temporary = target.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
-    fd = os.open(temporary, flags, 0o666 if mode is None else PRIVATE_FILE)
-    try:
+    with TemporaryFile(target.parent, mode=mode) as new:
+        new.write(data)
+        new.move_to(target)
+
+
+class TemporaryFile:
+    """A file that is written under a name of its own and then moved to its place, all or nothing.
+
+        with TemporaryFile(folder) as new:
+            new.write(data)
+            new.move_to(folder / "name")          without this, it is removed at the end of the block
+
+    With `dir_fd` all names are relative to that open folder. Raises `OSError`.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path = "",
+        *,
+        dir_fd: int | None = None,
+        prefix: str = TEMPORARY,
+        mode: int | None = PRIVATE_FILE,
+    ) -> None:
+        """`mode=None` gives it the mode that new files get."""
+        self.name = os.path.join(folder, f"{prefix}{secrets.token_hex(8)}")  # noqa: PTH118 - many are made
+        self._dir_fd, self._mode = dir_fd, mode
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
+        self.fd = os.open(self.name, flags, 0o666 if mode is None else PRIVATE_FILE, dir_fd=dir_fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+        if self.name:
+            with contextlib.suppress(OSError):
+                os.unlink(self.name, dir_fd=self._dir_fd)
+
+    def write(self, data: bytes | memoryview) -> None:
+        write_all(self.fd, data)
+
+    def finish(self, *, sync: bool = True) -> None:
+        """Close the file; with `sync`, its bytes are on the disk when this returns."""
         try:
-            write_all(fd, data)
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(fd, mode)
-            os.fsync(fd)
+            if self._mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(self.fd, self._mode)
+            if sync:
+                os.fsync(self.fd)
         finally:
-            os.close(fd)
-        temporary.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    sync_folder(target.parent)
+            os.close(self.fd)
+            self.fd = -1
+
+    def move_to(self, target: str | Path, *, sync: bool = True) -> None:
+        """Give the file its name, in place of a file that has it; with `sync` that survives a power cut."""
+        if self.fd >= 0:
+            self.finish(sync=sync)
+        os.replace(self.name, target, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+        self.name = ""
+        if sync:
+            sync_folder(Path(target).parent, self._dir_fd)
 
 
 def _mode_of(path: Path) -> int | None:
@@ -143,31 +189,50 @@ def _mode_of(path: Path) -> int | None:
         return None
 
 
-def write_new(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> bool:
-    """Write a file that is not there yet; False when something is there, even a dangling link."""
+def write_new(
+    path: Path, data: bytes, mode: int = PRIVATE_FILE, *, dir_fd: int | None = None, sync: bool = True
+) -> bool:
+    """Write a new file; False if something has that name, even a dangling link.
+
+    With `dir_fd` the file is the one of that name in an open folder.
+    """
+    name = path if dir_fd is None else path.name
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
     try:
-        fd = os.open(path, flags, mode)
+        fd = os.open(name, flags, mode, dir_fd=dir_fd)
     except FileExistsError:
         return False
     except OSError as error:
         raise make_storage_failure(error, path) from error
     try:
-        try:
-            write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(path.parent)
+        _write_and_close(fd, data, sync=sync)
+        if sync:
+            sync_folder(path.parent if dir_fd is None else ".", dir_fd)
     except OSError as error:
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(name, dir_fd=dir_fd)
         raise make_storage_failure(error, path) from error
     return True
 
 
+def append_synced(path: Path, data: bytes) -> None:
+    """Add bytes to a file, on the disk when this returns. Raises `OSError`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
+    _write_and_close(os.open(path, flags, PRIVATE_FILE), data)
+    sync_folder(path.parent)
+
+
+def _write_and_close(fd: int, data: bytes, *, sync: bool = True) -> None:
+    try:
+        write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def read_bounded(path: Path, limit: int, *, nofollow: bool = False) -> bytes:
-    """A file's bytes; a file larger than `limit`, or a device or pipe, is refused."""
+    """The bytes of a file; `StorageFailure` if it is larger than `limit`, a device or a pipe."""
     data = read_head(path, limit + 1, nofollow=nofollow)
     if len(data) > limit:
         raise StorageFailure(
@@ -177,7 +242,7 @@ def read_bounded(path: Path, limit: int, *, nofollow: bool = False) -> bytes:
 
 
 def read_if_there(path: Path, limit: int, *, nofollow: bool = False) -> bytes | None:
-    """The same, or None when there is no such file."""
+    """The bytes of a file; None if there is no such file."""
     try:
         return read_bounded(path, limit, nofollow=nofollow)
     except StorageFailure as error:
@@ -213,18 +278,18 @@ def _read(fd: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write every byte: the system may take only a part at a time."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last. Where folders cannot be synced there is nothing to do."""
+def sync_folder(folder: str | Path, dir_fd: int | None = None) -> None:
+    """Make a new name in a folder survive a power cut, where the system can do that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CLOEXEC)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CLOEXEC, dir_fd=dir_fd)
     try:
         os.fsync(fd)
     except OSError as error:
@@ -239,9 +304,9 @@ _DRIVE_ROOT: Final = re.compile(r"[A-Za-z]:[\\/]*")
 
 
 def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
-    """A folder that somebody configured, as an absolute path; `what` is the setting's name.
+    """The absolute path of a folder that a setting names; `what` is the setting's name.
 
-    No file is looked at. `~/x` is expanded; the home folder itself and what is above it are refused,
+    The disk is not read. `~/x` is expanded; the home folder itself and what is above it are refused,
     and so are relative paths, roots of drives, network shares and NULs.
     """
     given = unicodedata.normalize("NFC", text)
@@ -275,8 +340,8 @@ def _refusal(what: str, text: str, why: str) -> SettingsError:
 def resolve_inside(path: Path, root: Path) -> Path:
     """The real path of `path`, which must lie inside `root`; `Refused` when that is not certain.
 
-    Compared by component after every link is followed; a link that leads nowhere or in a circle is
-    refused, because what it will lead to is not known yet.
+    All links are followed first. A link that leads nowhere or in a circle is refused, because its target
+    may appear later.
     """
     if "\0" in str(path) or ".." in path.parts:
         raise Refused(f"{str(path)!r} is refused: it contains '..' or a NUL; give a plain path")

@@ -1,9 +1,7 @@
-"""A log on disk that one process writes and a crash cannot break: whole lines, appended.
+"""JSON lines on disk: a log that one process appends to, and readers for the files of others.
 
-Opening takes the lock and mends a line that a crash left torn. A line that `append` returned from
-survives the death of the process; `sync` makes it survive the death of the machine.
-
-The lines of a file that somebody else wrote: plain or gzip, of any size, cut off anywhere.
+Opening a log locks it and repairs a last line that a crash left incomplete. Lines survive the death of the
+process once `append` has returned, and a power cut once `sync` has.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import gzip
 import io
 import os
 import stat
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,38 +27,17 @@ from sevenfold.storage.files import (
     CLOEXEC,
     NOFOLLOW,
     PRIVATE_FILE,
+    append_synced,
     make_private_dir,
     make_storage_failure,
     read_head,
     sync_folder,
     write_all,
 )
+from sevenfold.storage.locks import has_name, try_lock
 
 _CHUNK: Final = 1 << 16
 _APPENDING: Final = os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(fd: int, *, certain: bool = False) -> bool:
-        os.lseek(fd, 0x7FFFFFFE, os.SEEK_SET)  # far behind the end, so that nobody's reading is hindered
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _lock(fd: int, *, certain: bool = False) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            # Some network file systems have no locks; a session there is better than none.
-            missing = error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
-            return missing and not certain
-        return True
 
 
 class JsonlLog:
@@ -70,13 +46,13 @@ class JsonlLog:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         self.repaired: str | None = None
-        """What was mended on opening, in words for people."""
+        """The repair that was made on opening, in words for people."""
         if create:
             make_private_dir(path.parent)
         self._fd = self._open(create)
         try:
             self._hold()
-        except BaseException:  # not `close`: the name of the holder is not ours to remove
+        except BaseException:  # not `close`: the holder's file is not ours to remove
             os.close(self._fd)
             raise
         try:
@@ -100,7 +76,7 @@ class JsonlLog:
 
     @property
     def _holder(self) -> Path:
-        """Says who holds the lock. It is for people: the lock itself is on the log."""
+        """The file that names the process with the lock, for people; the lock itself is on the log."""
         return self.path.with_name(self.path.name + ".lock")
 
     def _hold(self) -> None:
@@ -110,8 +86,8 @@ class JsonlLog:
                 f"{self.path} is being written by {f'process {who}' if who else 'another process'}; "
                 "close that one first, or start a new session"
             )
-        # Whoever removes a log holds its lock, so from here on it stays.
-        if not _is_at(self._fd, self.path):
+        # A process that removes a log holds its lock, so from here on it stays.
+        if not has_name(self._fd, self.path):
             raise self._gone()
         with contextlib.suppress(OSError):  # not worth failing for
             fd = os.open(self._holder, os.O_WRONLY | os.O_TRUNC | _APPENDING, PRIVATE_FILE)
@@ -151,13 +127,7 @@ class JsonlLog:
             self.repaired = "the end of the last line was missing and was added"
             return end + 1
         torn = self.path.with_name(self.path.name + ".torn")
-        fd = os.open(torn, os.O_WRONLY | _APPENDING, PRIVATE_FILE)
-        try:
-            write_all(fd, fragment + b"\n")
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(torn.parent)
+        append_synced(torn, fragment + b"\n")
         os.ftruncate(self._fd, start)
         self.repaired = f"a last line of {len(fragment):,} bytes was torn and was moved to {torn.name}"
         return start
@@ -170,7 +140,7 @@ class JsonlLog:
         try:
             self._trim()  # in case an earlier failure could not be cleaned up
             write_all(fd, lines)
-        except BaseException as error:  # also an interrupt: nobody was told that these are written
+        except BaseException as error:  # also an interrupt: the caller must not find half of them
             with contextlib.suppress(OSError):
                 self._trim()
             if isinstance(error, OSError):
@@ -190,7 +160,6 @@ class JsonlLog:
             raise make_storage_failure(error, self.path) from error
 
     def read(self) -> bytes:
-        """All whole lines."""
         fd = self._opened()
         try:
             return _read_at(fd, self._length, 0)
@@ -198,7 +167,7 @@ class JsonlLog:
             raise make_storage_failure(error, self.path, "read") from error
 
     def close(self) -> None:
-        """Let go of the log. Nothing is buffered here, so nothing can fail to be written."""
+        """Close the log and release its lock. Nothing is buffered, so nothing can fail to be written."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
@@ -222,9 +191,9 @@ class JsonlLog:
 
 @contextlib.contextmanager
 def hold_closed_log(path: Path) -> Iterator[None]:
-    """While the block runs nobody opens this log; `SessionBusy` when somebody has. Changes nothing.
+    """Keep other processes from opening this log during the block; `SessionBusy` if one has it open.
 
-    Where there are no locks nobody can know, and that is `SessionBusy` too.
+    Also `SessionBusy` where the file system has no locks.
     """
     try:
         fd = os.open(path, os.O_RDWR | NOFOLLOW | CLOEXEC | BINARY)
@@ -233,7 +202,7 @@ def hold_closed_log(path: Path) -> Iterator[None]:
     try:
         if not _lock(fd, certain=True):
             raise SessionBusy(f"{path} is open in another session; close that one first")
-        if not _is_at(fd, path):
+        if not has_name(fd, path):
             gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             raise make_storage_failure(gone, path, "opened")
         yield
@@ -241,18 +210,16 @@ def hold_closed_log(path: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _is_at(fd: int, path: Path) -> bool:
-    """False: what was opened has been removed since, and at most another file has its place."""
+def _lock(fd: int, *, certain: bool = False) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
+        return try_lock(fd)
     except OSError as error:
-        raise make_storage_failure(error, path, "opened") from error
+        # Some network file systems have no locks; a session there is better than none.
+        return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL) and not certain
 
 
 def read_log(path: Path, limit: int = 1 << 31) -> bytes:
-    """The whole lines of a log that someone may be writing; takes no lock and mends nothing."""
+    """The whole lines of a log that may be open; takes no lock and repairs nothing."""
     data = read_head(path, limit, nofollow=True)
     end = data.rfind(b"\n") + 1
     rest = data[end:].rstrip(b"\0")
@@ -273,7 +240,7 @@ def _pid_in(path: Path) -> int | None:
 
 
 def _without_nuls(fd: int, size: int) -> int:
-    """Where the file ends when the zeros that some file systems leave after a crash are not counted."""
+    """The size without the zeros that some file systems leave at the end after a crash."""
     while size > 0:
         start = max(0, size - _CHUNK)
         kept = _read_at(fd, size - start, start).rstrip(b"\0")
@@ -284,7 +251,7 @@ def _without_nuls(fd: int, size: int) -> int:
 
 
 def _last_line_start(fd: int, end: int) -> int:
-    """Right after the last newline before `end`."""
+    """The position after the last newline before `end`."""
     at = end
     while at > 0:
         start = max(0, at - _CHUNK)
@@ -311,7 +278,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
-    """Each line that is not blank, with its number; what cannot be read is added to `problems`."""
+    """Each line that is not blank, with its number; unreadable ones are added to `problems`."""
     number = 0
     try:
         with _opened(source) as file:
@@ -334,7 +301,7 @@ def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tup
 
 
 def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
-    """The beginning of a file, unpacked."""
+    """The first bytes of a file, decompressed."""
     try:
         with _opened(source) as file:
             return file.read(limit)

@@ -1,11 +1,11 @@
-"""Where everything lies: which project a folder belongs to, its own folder, its sessions.
+"""The files of a project: its repository, its own folder, its sessions.
 
-<home>/projects/<slug>/root.json            which project this folder is for
+<home>/projects/<slug>/root.json            the project that this folder is for
                        memory/
                        <session>.jsonl      the transcript
                        <session>/           what else belongs to it
 
-Which repository a folder belongs to, found by reading files only: git itself is never run.
+The repository of a folder is found by reading files; git is never run.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ class GitRepository(msgspec.Struct, frozen=True):
     tree: Path
     """The working folder we are in."""
     note: str = ""
-    """What was not believed, and why."""
+    """A claim of the `.git` file that was not believed, and why."""
 
 
 def find_repository(start: Path) -> GitRepository | None:
-    """The repository around a folder, or None. A `.git` that cannot be believed still ends the search:
-    what lies in it must not pass for a part of the repository around it."""
+    """The repository around a folder, or None.
+
+    A `.git` that cannot be believed ends the search: its folder is no part of a repository further up.
+    """
     for folder in (start, *start.parents):
         git = folder / ".git"
         try:
@@ -61,7 +63,7 @@ def find_repository(start: Path) -> GitRepository | None:
                     return GitRepository(folder, folder)
             elif git.exists() or git.is_symlink():
                 return _by_file(folder, git)
-        except OSError:  # a folder that we may not look into
+        except OSError:  # no permission
             continue
     return None
 
@@ -88,7 +90,7 @@ def _unbelieved(git: Path, other: Path) -> str:
 
 
 def _points_back(worktree: Path, shared: Path, folder: Path) -> bool:
-    """Whether the main repository itself lists this folder among its worktrees."""
+    """True if the main repository lists this folder among its worktrees."""
     if not _same_repository(worktree.parent, shared / "worktrees"):
         return False
     back = _pointed(worktree / "gitdir", worktree, real=False)
@@ -108,7 +110,7 @@ def _main_folder(shared: Path) -> Path:
 
 
 def _pointed(file: Path, beside: Path, prefix: str = "", *, real: bool = True) -> Path | None:
-    """The path that a small file of git's holds, relative ones counted from `beside`."""
+    """The path in a small file of git; a relative one counts from `beside`."""
     text = _text(file)
     if not text.startswith(prefix):
         return None
@@ -151,14 +153,14 @@ _FIRST_TEXT: Final = re.compile(rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){
 class ProjectPaths(msgspec.Struct, frozen=True):
     home: Path
     root: Path
-    """What the project is known by: the same for all worktrees of a repository."""
+    """The path that identifies the project: the same for all worktrees of a repository."""
     tree: Path
-    """Where the project's own files are: settings, instruction files."""
+    """The folder of the project's own files: settings, instruction files."""
     slug: str
     project: Path
     scope: Scope = "repository"
     note: str = ""
-    """What the user should be told once: a claim not believed, another scope than asked for."""
+    """A remark for the user: a claim not believed, another scope than asked for."""
 
     @property
     def memory(self) -> Path:
@@ -174,7 +176,7 @@ class ProjectPaths(msgspec.Struct, frozen=True):
 def find_places(
     start: Path, home: Path, scope: Scope = "repository", *, user_home: Path | None = None
 ) -> ProjectPaths:
-    """The places of the project that `start` belongs to. Writes nothing; `claim_places` does."""
+    """The places of the project around `start`. Writes nothing; `claim_places` does."""
     if scope not in get_args(Scope):
         raise Mistake(f"{scope!r} is no scope; use one of {', '.join(get_args(Scope))}")
     folder = Path(os.path.realpath(start))
@@ -198,7 +200,7 @@ def find_places(
 
 
 def _person(user_home: Path | None) -> Path | None:
-    """The user's home folder; a user without a name, as in some containers, has none."""
+    """The user's home folder; None for a user without a name, as in some containers."""
     try:
         return Path(os.path.realpath(user_home or Path.home()))
     except RuntimeError:
@@ -206,7 +208,7 @@ def _person(user_home: Path | None) -> Path | None:
 
 
 def claim_places(places: ProjectPaths) -> ProjectPaths:
-    """Make the project's folder and record whose it is; another project that was faster keeps it."""
+    """Make the project's folder and record its owner; if another project has it, take the next one."""
     while True:
         make_private_dir(places.project)
         record = places.project / ROOT_FILE
@@ -215,14 +217,14 @@ def claim_places(places: ProjectPaths) -> ProjectPaths:
             return places
         slug, project, said = _folder_for(places.home, places.root)
         if project == places.project:
-            if said:  # there, but not readable as what it should be
+            if said:  # it is there, but damaged
                 write_atomic(record, data)
             return places
         places = replace(places, slug=slug, project=project)
 
 
 def claim_or_fail(places: ProjectPaths) -> ProjectPaths:
-    """Claimed, for those who work there already; `Mistake` when another project was faster."""
+    """Claim the places of a project that is in use; `Mistake` if another project has its folder."""
     if (now := claim_places(places)).project == places.project:
         return now
     raise Mistake(
@@ -232,7 +234,7 @@ def claim_or_fail(places: ProjectPaths) -> ProjectPaths:
 
 
 def _folder_for(home: Path, root: Path) -> tuple[str, Path, str]:
-    """The slug and folder of a root: the first that is free or its own, and what to say about it."""
+    """The slug and folder of a root, the first that is free or its own, and a remark for the user."""
     short = make_path_slug(root)
     long_hash = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     for slug in (short, f"{short}-{hash_text(str(root))}"):
@@ -298,7 +300,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     id: str
     path: Path
     at: float
-    """When it was last written to."""
+    """The time of the last write."""
     size: int
     title: str = ""
     """Its title mark, or the first line of its first prompt."""
@@ -326,14 +328,14 @@ def list_sessions(places: ProjectPaths) -> list[SessionInfo]:
     for path, stat in _transcripts(places.project):
         try:
             title = _title(path, stat.st_size)
-        except StorageFailure:  # it is there, and that much can be said
+        except StorageFailure:  # an unreadable one is listed without a title
             title = ""
         found.append(SessionInfo(path.stem, path, stat.st_mtime, stat.st_size, title))
     return sorted(found, key=lambda s: (s.at, s.id), reverse=True)
 
 
 def find_session(places: ProjectPaths, session: str) -> Path:
-    """The transcript of an id, or of the beginning of one that is the only one like it."""
+    """The transcript of an id, or of the beginning of an id if only one begins so."""
     exact = places.session_file(session)
     if exact.is_file():
         return exact
@@ -353,7 +355,7 @@ def find_session(places: ProjectPaths, session: str) -> Path:
 
 
 def remove_session(places: ProjectPaths, session: str) -> None:
-    """Delete a transcript and all that belongs to it; refused while somebody writes it."""
+    """Delete a transcript and all that belongs to it; `SessionBusy` while it is open."""
     path = find_session(places, session)
     with JsonlLog(path, create=False):
         try:

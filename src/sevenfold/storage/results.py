@@ -1,4 +1,4 @@
-"""Whole tool results on disk: one file each, read back and compared before anyone is told its path.
+"""Whole tool results on disk: one file each, read back and compared before its path is returned.
 
     <folder>/<tool-use id>.txt                  a text; `.json` for an array of blocks
     <folder>/<tool-use id>.<hash>.txt           the id came again with other content
@@ -27,11 +27,9 @@ from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
-    PRIVATE_FILE,
     make_private_dir,
     make_storage_failure,
-    sync_folder,
-    write_all,
+    write_new,
 )
 
 TEXT: Final = ".txt"
@@ -42,7 +40,7 @@ _SHOWN: Final = 40
 """Characters kept of an id that is not."""
 _HASH: Final = 16
 _TRIES: Final = 20
-"""Names tried for one content before somebody must be playing tricks."""
+"""Names tried for one content; if all are taken, another program interferes."""
 _CHUNK: Final = 1 << 20
 _PLAIN: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST_ID - 1}}}")
 _RESERVED: Final = frozenset(
@@ -50,12 +48,11 @@ _RESERVED: Final = frozenset(
 )
 _IN_FOLDER: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)
-_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
 _READING: Final = os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY | _NONBLOCK
 
 
 class ResultStore:
-    """The tool results of one conversation. The folder is asked for each time: it may change."""
+    """The tool results of one conversation. `folder` is called each time: it may change."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._where = folder
@@ -66,10 +63,10 @@ class ResultStore:
         return self._where()
 
     def keep(self, use_id: str, content: str | tuple[Block, ...], *, lasting: bool = True) -> Path:
-        """Write the whole content; the path is good when this returns. The same again: the same path.
+        """Write the whole content and return its path. The same content again gives the same path.
 
-        `lasting=False` does not wait for the disk: for what is also in the transcript.
-        Raises `StorageFailure` with the reason and the fix; then nothing of it is left behind.
+        `lasting=False` does not wait for the disk: for content that is also in the transcript.
+        After a `StorageFailure` nothing of it is left behind.
         """
         kind, data = encode_content(content)
         folder = self.folder
@@ -87,7 +84,7 @@ class ResultStore:
         )
 
     def find(self, use_id: str) -> Path | None:
-        """Where the result of this id is; of several, the one kept last."""
+        """The file with the result of this id; of several, the newest."""
         folder = self.folder
         kept = self._kept.get(use_id)
         if kept is not None and kept.parent == folder and self.owns(kept):
@@ -95,7 +92,7 @@ class ResultStore:
         return max(self._named(make_file_stem(use_id)), key=_written, default=None)
 
     def owns(self, path: Path) -> bool:
-        """Whether this is a result in this store: a file right in its folder, no link to one."""
+        """True for a result in this store: a file right in its folder, not a link."""
         folder = self.folder
         try:
             inside = path.parent == folder or path.parent.samefile(folder)
@@ -105,20 +102,20 @@ class ResultStore:
         return inside and regular and path.suffix in (TEXT, BLOCKS) and not folder.is_symlink()
 
     def open(self, path: Path) -> BinaryIO:
-        """A result to read from. Raises `StorageFailure` for everything that is not one of ours."""
+        """Open a result for reading; `StorageFailure` for any other file."""
         if not self.owns(path):
             raise StorageFailure(
                 f"{path} could not be read: it is no tool result of this conversation; check the path"
             )
         try:
-            return os.fdopen(_opened(self.folder, path.name, _READING), "rb")
+            with _inside(self.folder) as at:
+                fd = os.open(self.folder / path.name if at is None else path.name, _READING, dir_fd=at)
+            return os.fdopen(fd, "rb")
         except OSError as error:
             raise make_storage_failure(error, path, "read") from error
 
     def _named(self, stem: str) -> list[Path]:
-        """Read from the folder and not asked for by name: where case does not count in names, it
-        still counts in ids.
-        """
+        """The files of a stem. The folder is listed: some file systems ignore case, and ids do not."""
         try:
             return [
                 path
@@ -136,7 +133,7 @@ def encode_content(content: str | tuple[Block, ...]) -> tuple[str, bytes]:
     wire = [encode_block(block) for block in content]
     try:
         return BLOCKS, msgspec.json.encode(wire)
-    except UnicodeEncodeError:  # half a character somewhere inside
+    except UnicodeEncodeError:  # an unpaired surrogate
         text = json.dumps(wire, ensure_ascii=False, default=_raw)
         return BLOCKS, text.encode("utf-8", "replace")
 
@@ -146,9 +143,9 @@ def _raw(value: Any) -> Any:
 
 
 def make_file_stem(use_id: str) -> str:
-    """How the name of a file for this id begins: never too long, never meaning something else.
+    """The first part of the file names of an id: short, and safe as a file name.
 
-    What follows it begins with a dot, which no stem holds: one id never finds another's files.
+    A dot follows it, and no stem holds a dot: one id never finds the files of another.
     """
     if _PLAIN.fullmatch(use_id) and use_id.lower() not in _RESERVED:
         return use_id
@@ -158,7 +155,7 @@ def make_file_stem(use_id: str) -> str:
 
 
 def _names(use_id: str, kind: str, data: bytes) -> Iterator[str]:
-    """The names this content may have, in order: they depend on the id and the content alone."""
+    """The names that this content may have, in order. They depend on id and content only."""
     stem = make_file_stem(use_id)
     yield stem + kind
     digest = hashlib.sha256(data).hexdigest()[:_HASH]
@@ -168,44 +165,20 @@ def _names(use_id: str, kind: str, data: bytes) -> Iterator[str]:
 
 
 def _created(folder: Path, name: str, data: bytes, lasting: bool) -> bool:
-    """Write a new file of this name; False when something has the name already."""
-    fd = _create(folder, name)
-    if fd is None:
-        return False
-    try:
-        try:
-            write_all(fd, data)
-            if lasting:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        if lasting:
-            sync_folder(folder)
-    except OSError as error:
-        _remove(folder, name)
-        raise make_storage_failure(error, folder / name) from error
-    return True
-
-
-def _create(folder: Path, name: str) -> int | None:
+    """Write a new file; False if the name is taken."""
     for again in (True, False):
         make_private_dir(folder, nofollow=True)
         try:
-            return _opened(folder, name, _WRITING)
-        except FileExistsError:
-            return None
-        except FileNotFoundError as error:  # the folder went away just now
-            if not again:
-                raise make_storage_failure(error, folder / name) from error
+            with _inside(folder) as at:
+                return write_new(folder / name, data, dir_fd=at, sync=lasting)
+        except StorageFailure as error:
+            failure = error
         except OSError as error:
-            raise make_storage_failure(error, folder / name) from error
-    return None
-
-
-def _opened(folder: Path, name: str, flags: int) -> int:
-    """Open a file in the folder itself: one that was replaced by a link a moment ago is refused."""
-    with _inside(folder) as at:
-        return os.open(folder / name if at is None else name, flags, PRIVATE_FILE, dir_fd=at)
+            failure = make_storage_failure(error, folder / name)
+        # A folder that was removed just now is made anew.
+        if not again or not isinstance(failure.__cause__, FileNotFoundError):
+            raise failure
+    return False
 
 
 def _remove(folder: Path, name: str) -> None:
@@ -215,7 +188,7 @@ def _remove(folder: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[int | None]:
-    """The folder, held open; None where the system cannot do that."""
+    """The open folder; None where the system cannot do that."""
     if not _IN_FOLDER:
         yield None
         return
@@ -235,9 +208,7 @@ def _verify(folder: Path, name: str, data: bytes) -> None:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether a plain file is there with exactly these bytes. They are compared, not their hashes:
-    that is as certain as can be, and the cost is one reading.
-    """
+    """True if there is a plain file with exactly these bytes."""
     try:
         fd = os.open(path, _READING)
     except OSError:

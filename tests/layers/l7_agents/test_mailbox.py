@@ -16,7 +16,7 @@ import pytest
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.layers.l7_agents.locks import RETRIES, Busy, choose_retry_delay, hold_lock
+from sevenfold.layers.l7_agents.locks import RETRIES, Busy, choose_retry_delay, hold_mail_lock
 from sevenfold.layers.l7_agents.mailbox import (
     MOST_WAITING,
     REMEMBERED,
@@ -297,7 +297,7 @@ def test_a_link_in_place_of_the_lock_or_of_the_folder_is_refused(tmp_path: Path)
 
 
 def test_a_lock_that_is_held_is_tried_ten_times_more_and_then_said(place: Place) -> None:
-    with hold_lock(place.path, place.slept.append), pytest.raises(Busy) as busy:
+    with hold_mail_lock(place.path, place.slept.append), pytest.raises(Busy) as busy:
         place.box.post(letter())
 
     assert str(busy.value) == (f"{place.path} is being changed by another process; try again in a moment")
@@ -314,7 +314,7 @@ def test_the_waits_grow_from_five_to_a_hundred_milliseconds() -> None:
 
 
 def test_a_lock_that_is_let_go_meanwhile_is_taken(place: Place) -> None:
-    holding = hold_lock(place.path, place.slept.append)
+    holding = hold_mail_lock(place.path, place.slept.append)
     holding.__enter__()
 
     def sleep(seconds: float) -> None:
@@ -329,7 +329,7 @@ def test_a_lock_that_is_let_go_meanwhile_is_taken(place: Place) -> None:
 def test_settling_waits_for_nobody_and_is_done_later(place: Place) -> None:
     place.box.post(letter(id="a"))
 
-    with hold_lock(place.path, place.slept.append):
+    with hold_mail_lock(place.path, place.slept.append):
         assert not place.box.settle(["a"])
     assert place.slept == []
     assert [one.id for one in place.box.waiting()] == ["a"]
@@ -340,7 +340,7 @@ def test_settling_waits_for_nobody_and_is_done_later(place: Place) -> None:
 def test_damage_is_read_past_while_somebody_else_writes(place: Place) -> None:
     place.holds(good("a"), "damaged")
 
-    with hold_lock(place.path, place.slept.append):
+    with hold_mail_lock(place.path, place.slept.append):
         assert [one.id for one in place.box.waiting()] == ["a"]
     assert place.notices == []
 

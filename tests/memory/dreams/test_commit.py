@@ -15,7 +15,6 @@ from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.dreams.commit import commit_dream, preview_dream, undo_dream
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.dreams.losses import LossReason
-from sevenfold.memory.dreams.merge import merge_lines
 from sevenfold.memory.dreams.stage import (
     discard_all_stages,
     discard_stage,
@@ -24,6 +23,7 @@ from sevenfold.memory.dreams.stage import (
     stage_folder,
 )
 from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
 
 DREAM = Author("dream", "session-1")

@@ -293,11 +293,11 @@ def test_a_diff_of_what_is_no_text_says_so(folder: Folder) -> None:
 def test_undoing_and_undoing_that(folder: Folder) -> None:
     folder.write(a="1")
     folder.write(a="2", b="1")
-    back = folder.history.undone()
+    back = folder.history.plan_undo()
     assert back == {"a.md": b"1", "b.md": None}
     folder.put(back)
     assert folder.files == {"a.md": b"1"}
-    again = folder.history.undone()
+    again = folder.history.plan_undo()
     folder.put(again)
     assert folder.files == {"a.md": b"2", "b.md": b"1"}
     assert len(folder.history.log()) == 4
@@ -307,43 +307,43 @@ def test_undoing_one_file_leaves_the_others(folder: Folder) -> None:
     folder.write(a="1", b="1")
     folder.write(a="2", b="2")
     folder.write(b="3")
-    assert folder.history.undone("a.md") == {"a.md": b"1"}
-    assert folder.history.undone("b.md") == {"b.md": b"2"}
+    assert folder.history.plan_undo("a.md") == {"a.md": b"1"}
+    assert folder.history.plan_undo("b.md") == {"b.md": b"2"}
     folder.write(a=None)
-    assert folder.history.undone("a.md") == {"a.md": b"2"}
+    assert folder.history.plan_undo("a.md") == {"a.md": b"2"}
 
 
 def test_going_back_to_a_revision(folder: Folder) -> None:
     first = folder.write(a="1", b="1")
     folder.write(a="2", c="1")
     folder.write(b=None)
-    assert folder.history.undone(to=first) == {"a.md": b"1", "b.md": b"1", "c.md": None}
-    assert folder.history.undone("a.md", to=first) == {"a.md": b"1"}
-    assert folder.history.undone("c.md", to=first) == {"c.md": None}
-    assert folder.history.undone(to="last") == {}
-    assert folder.history.undone("b.md", to="last") == {}
+    assert folder.history.plan_undo(to=first) == {"a.md": b"1", "b.md": b"1", "c.md": None}
+    assert folder.history.plan_undo("a.md", to=first) == {"a.md": b"1"}
+    assert folder.history.plan_undo("c.md", to=first) == {"c.md": None}
+    assert folder.history.plan_undo(to="last") == {}
+    assert folder.history.plan_undo("b.md", to="last") == {}
 
 
 def test_the_first_memory_of_an_empty_folder_can_be_undone(folder: Folder) -> None:
     folder.write(a="1")
-    assert folder.history.undone() == {"a.md": None}
+    assert folder.history.plan_undo() == {"a.md": None}
 
 
 def test_what_was_found_when_the_history_began_is_not_undone(history: MemoryHistory) -> None:
     history.record({"old.md": b"x", "older.md": b"y"}, Author("other"), "found", 1.0)
     for file in (None, "old.md"):
         with pytest.raises(Mistake, match="history begins with it"):
-            history.undone(file)
+            history.plan_undo(file)
     history.record({}, USER, "", 2.0, {"new.md": b"z"})
-    assert history.undone() == {"new.md": None}
+    assert history.plan_undo() == {"new.md": None}
 
 
 def test_nothing_to_undo_is_said(folder: Folder) -> None:
     with pytest.raises(Mistake, match="the history is empty"):
-        folder.history.undone()
+        folder.history.plan_undo()
     folder.write(a="1")
     with pytest.raises(Mistake, match=r"b\.md is not in the history"):
-        folder.history.undone("b.md")
+        folder.history.plan_undo("b.md")
 
 
 # --- packing ------------------------------------------------------------------------------------------
@@ -491,7 +491,7 @@ def test_every_state_is_kept(
     assert [r.id for r in history.log()] == [id for id, _ in reversed(states)]
     for id, state in states:
         assert history.at(id) == state
-        assert history.undone(to=id) == {
+        assert history.plan_undo(to=id) == {
             k: state.get(k) for k in files.keys() | state.keys() if files.get(k) != state.get(k)
         }
 

@@ -82,7 +82,7 @@ class ByHand:
 
 async def until(pushing: SyncScheduler, team: Double, tasks: TaskGroup) -> None:
     tasks.start_soon(pushing.run)
-    assert await pushing.pulled(20)
+    assert await pushing.wait_for_first(20)
     assert team.syncs == 1
 
 
@@ -100,13 +100,13 @@ async def test_it_pulls_at_once_and_sends_two_seconds_after_the_last_change() ->
     pushing = SyncScheduler(team, FOLDER, clock, events.append)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
-        pushing.wrote(FOLDER / "mine.md")
+        pushing.note_write(FOLDER / "mine.md")
         await clock.move(10)
         assert team.syncs == 1
-        pushing.wrote(FOLDER / "team" / "a.md")
+        pushing.note_write(FOLDER / "team" / "a.md")
         await anyio.wait_all_tasks_blocked()
         await clock.move(1.5)
-        pushing.wrote(FOLDER / "team" / "b.md")
+        pushing.note_write(FOLDER / "team" / "b.md")
         await clock.move(1.5)
         assert team.syncs == 1
         await clock.move(2)
@@ -122,10 +122,10 @@ async def test_who_never_stops_writing_is_sent_all_the_same() -> None:
     pushing = SyncScheduler(team, FOLDER, clock, lambda event: None)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
-        pushing.changed()
+        pushing.note_change()
         await anyio.wait_all_tasks_blocked()
         for _ in range(int(LATEST)):
-            pushing.changed()
+            pushing.note_change()
             await clock.move(1)
         await clock.move(2)
         await synced(team, 2)
@@ -141,7 +141,7 @@ async def test_trouble_is_said_once_and_the_end_tries_again() -> None:
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
         for times in (2, 3):
-            pushing.changed()
+            pushing.note_change()
             await synced(team, times)
         await pushing.close(20)
         assert team.syncs == 4
@@ -169,8 +169,8 @@ async def test_neither_the_start_nor_the_end_waits_longer_than_it_was_told() -> 
     pushing = SyncScheduler(team, FOLDER, FakeClock(), events.append)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pushing.run)
-        assert not await pushing.pulled(0.01)
-        pushing.changed()
+        assert not await pushing.wait_for_first(0.01)
+        pushing.note_change()
         await pushing.close(0.01)
         tasks.cancel_scope.cancel()
     assert team.stopped
@@ -186,10 +186,10 @@ async def test_a_real_team_is_pulled_and_pushed(tmp_path: Path) -> None:
     pushing = SyncScheduler(bob.team, bob.store.folder, FakeClock(), lambda event: None, taken=told.append)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pushing.run)
-        assert await pushing.pulled(60)
+        assert await pushing.wait_for_first(60)
         assert [one.pulled for one in told] == [("a.md",)]
         bob.say("b.md", "y")
-        pushing.wrote(bob.folder / "b.md")
+        pushing.note_write(bob.folder / "b.md")
         await pushing.close(60)
         tasks.cancel_scope.cancel()
     assert "b.md" in git(remote_of(tmp_path), "ls-tree", "--name-only", "main")
@@ -200,11 +200,11 @@ async def test_what_a_hand_changed_is_sent_when_a_turn_is_over_and_at_the_end() 
     pushing = SyncScheduler(team, FOLDER, FakeClock(), lambda event: None)
     async with anyio.create_task_group() as tasks:
         await until(pushing, team, tasks)
-        pushing.turned()
+        pushing.look_for_changes()
         await anyio.wait_all_tasks_blocked()
         assert team.syncs == 1
         team.by_hand = True
-        pushing.turned()
+        pushing.look_for_changes()
         await synced(team, 2)
         await pushing.close(20)
         tasks.cancel_scope.cancel()

@@ -25,7 +25,7 @@ from sevenfold.core.events import Emit, Failed, Mail, Notice
 from sevenfold.core.messages import Json, Message, Text, strip_half_characters, user
 from sevenfold.core.protocols import Attach, Clock
 from sevenfold.core.transcript import Mark, PlacedMessage, View
-from sevenfold.layers.l7_agents.locks import hold_lock
+from sevenfold.layers.l7_agents.locks import hold_mail_lock
 from sevenfold.layers.l7_agents.mailbox import (
     LEAD,
     LONGEST_SENDER,
@@ -182,7 +182,7 @@ class PostOffice:
         return self.folder / MEMBERS
 
     def _change(self, change: Callable[[list[Json]], list[Json]]) -> None:
-        with hold_lock(self._file, self._sleep):
+        with hold_mail_lock(self._file, self._sleep):
             data = read_if_there(self._file, _LARGEST, nofollow=True) or b""
             found = parse_entries(data)
             entries = [entry for entry in found or () if _member(entry)]

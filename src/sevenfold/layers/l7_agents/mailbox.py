@@ -36,18 +36,14 @@ from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.core.events import Emit, Notice
 from sevenfold.core.messages import Json, strip_half_characters
 from sevenfold.core.protocols import Clock
-from sevenfold.layers.l7_agents.locks import Busy, hold_lock
+from sevenfold.layers.l7_agents.locks import Busy, hold_mail_lock
 from sevenfold.memory.folder.names import explain_bad_name, explain_bad_part, format_name
 from sevenfold.memory.folder.names import make_file_key as key_names
 from sevenfold.storage.files import (
-    BINARY,
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
+    append_synced,
     make_storage_failure,
     read_head,
     sync_folder,
-    write_all,
     write_atomic,
 )
 from sevenfold.tools.toolbox import clean_arguments
@@ -407,7 +403,6 @@ def _frame(fields: Any) -> LetterFrame | None:
 
 MOST_ASIDE: Final = 1_000
 """Damaged files beside one; more than that is nobody's accident."""
-_APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
 _encode = msgspec.json.Encoder().encode
 
 
@@ -442,13 +437,7 @@ def save_damaged_entries(path: Path, entries: Sequence[Any]) -> Path:
     aside = path.with_name(f"{path.stem}.damaged.jsonl")
     lines = b"".join(_encode(entry) + b"\n" for entry in entries)
     try:
-        fd = os.open(aside, _APPENDING, PRIVATE_FILE)
-        try:
-            write_all(fd, lines)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_folder(aside.parent)
+        append_synced(aside, lines)
     except OSError as error:
         raise make_storage_failure(error, aside) from error
     return aside
@@ -520,7 +509,7 @@ class Mailbox:
 
     def _post(self, letter: Letter) -> bool:
         check_letter(letter)
-        with hold_lock(self.path, self._sleep):
+        with hold_mail_lock(self.path, self._sleep):
             entries = self._entries()
             if any(entry["id"] == letter.id for entry in entries):
                 return False
@@ -550,7 +539,7 @@ class Mailbox:
     def settle(self, ids: Collection[str], *, retries: int = 0) -> bool:
         """These have been delivered. False: somebody is writing just now, settle them later."""
         try:
-            with hold_lock(self.path, self._sleep, retries):
+            with hold_mail_lock(self.path, self._sleep, retries):
                 entries = self._entries()
                 new = [_settled(entry) if entry["id"] in ids else entry for entry in entries]
                 if new != entries:
@@ -582,7 +571,7 @@ class Mailbox:
         found = parse_entries(self._bytes())
         letters, damaged = _sorted_out(found or ())
         if found is None or damaged:
-            with contextlib.suppress(Busy), hold_lock(self.path, self._sleep, 0):
+            with contextlib.suppress(Busy), hold_mail_lock(self.path, self._sleep, 0):
                 letters, _ = _sorted_out(self._entries())
         return _unread(letters)
 

@@ -4,16 +4,13 @@
     mine = await trees.make("a1")          branch sevenfold/a1, from the commit that is checked out
     await trees.join(mine.path, "a2")      another agent works in it, too
     await trees.leave(mine)                "removed …", or "kept …" with what is in it and where
-    await trees.tidy()                     what a crash left behind, by the same rule; in words
+    await trees.tidy()                     removes what a crash left behind, by the same rule
 
-One is removed only if nothing in it could be somebody's work: no changed, new or ignored file, no commit
-more than it began with, no merge or rebase under way, no submodule checked out. Ignored files count,
-because a fresh work tree has none: whatever is there was made by the agent. Only what any tool makes again
-at once (`CACHES`) goes with the folder.
+A work tree is removed only if no work can be lost: no changed, new or ignored file, no new commit, no merge
+or rebase under way, no submodule checked out. Ignored files count, because a fresh work tree has none. Only
+files that tools make again (`CACHES`) are removed with the folder.
 
-Which work trees there are, and whether somebody is in one: a file for each, locked while it is
-used. Runs the git binary for the work trees of agents: no hooks, no prompts, nothing taken from the
-caller.
+Each work tree has a record, a file that is locked while an agent works in it.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -32,30 +28,20 @@ from anyio.abc import ByteReceiveStream
 
 from sevenfold.core.errors import Mistake, Refused, SevenfoldError, StorageFailure
 from sevenfold.layers.l7_agents.locks import WorktreeLock
-from sevenfold.storage.files import (
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    make_private_dir,
-    make_storage_failure,
-    write_all,
-)
+from sevenfold.storage.files import make_private_dir, make_storage_failure, write_all
+from sevenfold.storage.git import GitProgram
+from sevenfold.storage.locks import take_lock
 from sevenfold.tools.processes import end_groups
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 ENDING: Final = ".json"
 BRANCHES: Final = "sevenfold/"
-"""How the branches of agents begin."""
+"""Prefix of the branches of agents."""
 _LARGEST: Final = 1 << 16
 _ID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,99}")
 
 
 class Worktree(msgspec.Struct, frozen=True):
-    """A folder with files of its own, on a branch of its own."""
+    """A folder with its own files, on its own branch."""
 
     id: str
     path: Path
@@ -63,9 +49,9 @@ class Worktree(msgspec.Struct, frozen=True):
     began: str
     """The commit that it was made from."""
     ready: bool = True
-    """False while it is being made: nobody has worked in it."""
+    """False while it is being made: no agent has worked in it."""
     told: bool = False
-    """Whether somebody was told that it stays."""
+    """True once the user was told that it stays."""
 
 
 class _WorktreeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,21 +62,21 @@ class _WorktreeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 def check_agent_id(id: str) -> str:
-    """The id, if it can name a folder and a branch."""
+    """The id; `Mistake` if it cannot name a folder and a branch."""
     if not _ID.fullmatch(id) or id.endswith((".", ".lock", ENDING)):
         raise Mistake(f"{id[:60]!r} cannot name a work tree: use letters, digits, '-', '_' and single dots")
     return id
 
 
 class WorktreeRecords:
-    """The files of one folder."""
+    """The records of the work trees in one folder. A record is held while it is locked by us."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._held: dict[str, int] = {}
 
     def begin(self, id: str, began: str) -> Worktree:
-        """Write down a new one and hold it; `Mistake` when the id is taken."""
+        """Write a new record and hold it; `Mistake` if the id is taken."""
         worktree = Worktree(id, self.folder / id, f"{BRANCHES}{id}", began, ready=False)
         make_private_dir(self.folder)
         if os.path.lexists(worktree.path) or (fd := self._created(id)) is None:
@@ -106,23 +92,22 @@ class WorktreeRecords:
             raise
         return worktree
 
-    def made(self, worktree: Worktree) -> Worktree:
-        """From now on somebody works in it."""
+    def mark_ready(self, worktree: Worktree) -> Worktree:
+        """Record that the work tree is complete."""
         ready = msgspec.structs.replace(worktree, ready=True)
         self._write(self._held[worktree.id], ready)
         return ready
 
-    def told(self, worktree: Worktree) -> None:
-        """Somebody knows now that it stays. Only for one that is held."""
+    def mark_told(self, worktree: Worktree) -> None:
+        """Record that the user was told that it stays. Only for one that is held."""
         if not worktree.told:
             self._write(self._held[worktree.id], msgspec.structs.replace(worktree, told=True))
 
-    def holds(self, id: str) -> bool:
-        """Whether it is held here."""
+    def is_held(self, id: str) -> bool:
         return id in self._held
 
     def hold(self, id: str) -> bool:
-        """Take one that nobody is in; False when somebody is, here or elsewhere, or it is not there."""
+        """Hold a record; False if it is held, here or by another process, or does not exist."""
         if id in self._held:
             return False
         fd = self._opened(id)
@@ -132,7 +117,7 @@ class WorktreeRecords:
         return True
 
     def read(self, id: str) -> Worktree | None:
-        """What is written down; None when it is damaged. Only for one that is held."""
+        """The work tree of a record that is held; None if the record is damaged."""
         data = os.pread(self._held[id], _LARGEST, 0)
         try:
             record = msgspec.json.decode(data, type=_WorktreeRecord)
@@ -142,18 +127,18 @@ class WorktreeRecords:
         return Worktree(id, path, record.branch, record.began, record.ready, record.told)
 
     def let_go(self, id: str) -> None:
-        """Somebody else may have it now."""
+        """Release a record."""
         if (fd := self._held.pop(id, None)) is not None:
             os.close(fd)
 
     def forget(self, id: str) -> None:
-        """It is no more."""
-        with contextlib.suppress(OSError):  # one that stays is found empty-handed the next time
+        """Remove a record and release it."""
+        with contextlib.suppress(OSError):  # if it stays, `tidy` removes it
             self._path(id).unlink()
         self.let_go(id)
 
     def ids(self) -> list[str]:
-        """Of all that are written down, in order; somebody may be in them."""
+        """The ids of all records in order, held or not."""
         try:
             names = sorted(path.name for path in self.folder.iterdir())
         except OSError:
@@ -165,40 +150,21 @@ class WorktreeRecords:
         return self.folder / f"{id}{ENDING}"
 
     def _created(self, id: str) -> int | None:
-        """A new file, locked before anybody can take it for one that was left behind."""
-        while True:
-            try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
-                fd = os.open(self._path(id), flags, PRIVATE_FILE)
-            except FileExistsError:
+        """Make a new record and lock it; None if there is one of that name."""
+        try:
+            return take_lock(self._path(id), flags=os.O_CREAT | os.O_EXCL)
+        except StorageFailure as error:
+            if isinstance(error.__cause__, FileExistsError):
                 return None
-            except OSError as error:
-                raise make_storage_failure(error, self._path(id)) from error
-            if self._locked(fd, id, wait=True):
-                return fd
+            if isinstance(error.__cause__, OSError):
+                raise make_storage_failure(error.__cause__, self._path(id)) from error
+            raise
 
     def _opened(self, id: str) -> int | None:
         try:
-            fd = os.open(self._path(id), os.O_RDWR | NOFOLLOW | CLOEXEC)
-        except OSError:
+            return take_lock(self._path(id), wait=0.0, flags=0)
+        except StorageFailure:
             return None
-        return fd if self._locked(fd, id, wait=False) else None
-
-    def _locked(self, fd: int, id: str, *, wait: bool) -> bool:
-        """Lock a file that still has its name; it is closed when that cannot be had."""
-        if fcntl is None:  # nobody can tell whether somebody is in it
-            if not wait:
-                os.close(fd)
-            return wait
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            named = self._path(id).lstat()
-            if named.st_ino == os.fstat(fd).st_ino:
-                return True
-        except OSError:
-            pass
-        os.close(fd)
-        return False
 
     def _write(self, fd: int, worktree: Worktree) -> None:
         record = _WorktreeRecord(worktree.branch, worktree.began, worktree.ready, worktree.told)
@@ -213,29 +179,18 @@ class WorktreeRecords:
 
 
 SECONDS: Final = 300.0
-"""How long one command may take: a large project is written out whole."""
-_SAFE: Final = (
-    f"core.hooksPath={os.devnull}",
-    "core.fsmonitor=false",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-)
-_ALWAYS: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
-_PASSED_ON: Final = frozenset(
-    {"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
-)
+"""Seconds for one command: a large project is written out whole."""
 _REASON: Final = ("fatal: ", "error: ")
 _LONGEST: Final = 300
 
 
 class GitRun(msgspec.Struct, frozen=True):
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: bytes
     why: str = ""
-    """What git gave as the reason, on one line."""
+    """The reason that git printed, on one line."""
 
     @property
     def text(self) -> str:
@@ -243,29 +198,22 @@ class GitRun(msgspec.Struct, frozen=True):
 
 
 class WorktreeGit:
-    """The program, and what it gets to see."""
+    """Runs git in the folders of a project."""
 
     def __init__(
         self, program: str | None, environment: Mapping[str, str], *, seconds: float = SECONDS
     ) -> None:
-        """`program` is its path, None where there is none. `environment` is what commands get to see."""
-        self._program, self._seconds = program, seconds
-        kept = {
-            name: value
-            for name, value in environment.items()
-            if not name.startswith("GIT_") or name in _PASSED_ON
-        }
-        self._environment = {**kept, **_ALWAYS}
+        """`program` is the path of git, None if it is not installed."""
+        self._program = None if program is None else GitProgram(program, environment)
+        self._seconds = seconds
 
     async def ask(self, where: Path, *arguments: str | Path) -> GitRun:
-        """Run a command in a folder, whatever comes of it."""
+        """Run a command in a folder; it may fail."""
         if self._program is None:
             raise Mistake("git was not found; install it, or start the agent without isolation")
-        options = [part for one in _SAFE for part in ("-c", one)]
-        command = [self._program, *options, *(str(one) for one in arguments)]
         try:
             with anyio.fail_after(self._seconds):
-                return await _run(command, where, self._environment)
+                return await _run(self._program, [str(one) for one in arguments], where)
         except TimeoutError:
             raise StorageFailure(
                 f"git {arguments[0]} in {where} took longer than {self._seconds:.0f} seconds and was "
@@ -273,27 +221,21 @@ class WorktreeGit:
             ) from None
         except OSError as error:
             raise StorageFailure(
-                f"{self._program} could not be run in {where}: {(error.strerror or str(error)).lower()}; "
-                "check that both are there"
+                f"{self._program.path} could not be run in {where}: "
+                f"{(error.strerror or str(error)).lower()}; check that both are there"
             ) from error
 
     async def do(self, where: Path, *arguments: str | Path) -> GitRun:
-        """The same, for what has to succeed."""
+        """Run a command that has to succeed."""
         done = await self.ask(where, *arguments)
         if done.code:
             raise StorageFailure(f"git {arguments[0]} in {where} failed: {done.why}")
         return done
 
 
-async def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> GitRun:
-    """To its end; when that is not waited for, whatever it has started is ended with it."""
-    process = await anyio.open_process(
-        command,
-        stdin=subprocess.DEVNULL,  # nobody is there to answer
-        cwd=where,
-        env=environment,
-        start_new_session=True,
-    )
+async def _run(program: GitProgram, words: Sequence[str], where: Path) -> GitRun:
+    """Run a command to its end; if that is not waited for, all processes it has started are ended."""
+    process = await program.start_async(words, where)
     out, said = bytearray(), bytearray()
     try:
         async with anyio.create_task_group() as tasks:
@@ -316,7 +258,7 @@ async def _drain(stream: ByteReceiveStream | None, into: bytearray) -> None:
 
 
 def _reason(stderr: bytes) -> str:
-    """The lines in which git says why; all of them when none says so."""
+    """The lines with git's reason; all lines if none is marked as such."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     given = [line for line in lines if line.startswith(_REASON)] or lines
     said = "; ".join(
@@ -330,7 +272,7 @@ CACHES: Final = frozenset(
     {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox"}
     | {"node_modules", ".venv", "venv", ".gradle", ".DS_Store", ".coverage"}
 )
-"""Ignored files and folders of these names go with a work tree."""
+"""Ignored files and folders of these names are removed with a work tree."""
 _UNDER_WAY: Final = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
@@ -341,7 +283,7 @@ _UNDER_WAY: Final = {
 }
 _NAMED: Final = 3
 _PAUSE: Final = 0.1
-"""Seconds before what git could not do is tried again: another git may have been in the way."""
+"""Seconds before a second try: another git process may have been in the way."""
 _SUBMODULES: Final = "containing submodules"
 _STATUS: Final = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching")
 
@@ -359,9 +301,9 @@ class Worktrees:
         trusted: bool,
         seconds: float = SECONDS,
     ) -> None:
-        """`repository` is a folder of the project, `folder` is where the work trees go, `program` the path
-        of git (None: there is none) and `environment` what it gets to see. Nothing is run before it is
-        needed, and nothing at all where the project is not trusted: git does what its files say.
+        """`repository` is a folder of the project, `folder` is for the work trees, `program` is the path of
+        git (None: not installed). Git is not run in a project that is not `trusted`: it does what the
+        files of a repository say.
         """
         self._repository = repository
         self._git = WorktreeGit(program, environment, seconds=seconds)
@@ -370,12 +312,12 @@ class Worktrees:
         self._records = WorktreeRecords(folder)
         self._alone = WorktreeLock(folder, seconds)
         self._looking = anyio.Lock()
-        """Had by whoever finds out whether one is free, until it has it or has let go of it."""
+        """Held while a task checks whether a work tree is free, and takes or releases it."""
         self._inside: dict[str, set[str]] = {}
-        """Which agents of this process work in which; one stays while there is any."""
+        """The agents of this process in each work tree."""
 
     async def make(self, id: str) -> Worktree:
-        """A new work tree on a new branch; what was begun of it is taken back when that fails."""
+        """Make a work tree on a new branch; a failure leaves nothing behind."""
         check_agent_id(id)
         commit = await self._commit()
         worktree = self._records.begin(id, commit)
@@ -384,7 +326,7 @@ class Worktrees:
             begun = await self._branch(worktree)
             await self._add(worktree)
             self._inside[id] = {id}
-            return self._records.made(worktree)
+            return self._records.mark_ready(worktree)
         except BaseException:
             self._inside.pop(id, None)
             with anyio.CancelScope(shield=True):
@@ -395,9 +337,9 @@ class Worktrees:
             raise
 
     async def tidy(self) -> list[str]:
-        """Leave those that nobody is in any more. Says what was removed, and once of each that it stays.
+        """Remove work trees without agents, and say so; one that stays is mentioned once.
 
-        Each is looked at just before it is touched: somebody may have begun to work in it meanwhile.
+        Each is checked again just before: an agent may have started to work in it.
         """
         said = list[str]()
         for id in self._records.ids() if self._runs else ():
@@ -407,7 +349,7 @@ class Worktrees:
         return [text for text in said if text]
 
     async def take_up(self, id: str) -> Worktree | None:
-        """One that was kept, to work in it again; None when it is not there or somebody is in it."""
+        """A work tree that was kept, to work in it again; None if it is missing or in use."""
         async with self._looking:
             if not self._records.hold(check_agent_id(id)):
                 return None
@@ -419,15 +361,15 @@ class Worktrees:
             return worktree
 
     async def join(self, folder: Path, who: str) -> Worktree | None:
-        """The one with this folder, in which this agent works from now on beside whoever does already.
+        """Let an agent work in the work tree of this folder, beside those who do already.
 
-        None when it is not there, or somebody of another process is in it.
+        None if it is missing, or in use by another process.
         """
         id = folder.name
         if folder != self._records.folder / id:
             return None
         async with self._looking:
-            held = self._records.holds(id)
+            held = self._records.is_held(id)
             if not held and not self._records.hold(id):
                 return None
             worktree = self._records.read(id)
@@ -439,10 +381,10 @@ class Worktrees:
             return worktree
 
     async def leave(self, worktree: Worktree, who: str = "") -> str:
-        """This agent (it is the tree's own unless told) works in it no more. Says what was done.
+        """End the work of an agent (by default the one it was made for), and say what was done.
 
-        The last one removes it if nothing is lost by that. Begins with `removed` or `kept`; empty when a
-        guest goes and others stay. Not interrupted, and it raises nothing: it comes last.
+        The last agent removes the work tree if no work is lost. The text begins with `removed` or `kept`;
+        it is empty if a guest goes and others stay. Cannot be cancelled and raises nothing.
         """
         id, who = worktree.id, who or worktree.id
         said = ""
@@ -459,7 +401,7 @@ class Worktrees:
     # --- making ---------------------------------------------------------------------------------------
 
     async def _commit(self) -> str:
-        """The commit that is checked out; `Mistake` when there is no repository, or none in it."""
+        """The commit that is checked out; `Mistake` if there is no repository or no commit."""
         where = self._repository
         if not self._trusted:
             raise Refused(
@@ -481,7 +423,7 @@ class Worktrees:
         return head.text
 
     async def _branch(self, worktree: Worktree) -> bool:
-        """Make the branch, if there is none of that name."""
+        """Make the branch; `Mistake` if there is one of that name."""
         made = await self._git.ask(self._repository, "update-ref", _ref(worktree), worktree.began, "")
         if made.code:
             raise Mistake(
@@ -496,7 +438,7 @@ class Worktrees:
             raise StorageFailure(f"git worktree in {self._repository} failed: {done.why}")
 
     async def _change(self, what: str, *arguments: str | Path) -> GitRun:
-        """Add or remove one, while nobody else does; what fails is tried once more."""
+        """Add or remove a work tree, under the lock; a failure is tried once more."""
         async with self._alone():
             done = await self._git.ask(self._repository, "worktree", what, *arguments)
             if not done.code:
@@ -505,36 +447,36 @@ class Worktrees:
             return await self._git.ask(self._repository, "worktree", what, *arguments)
 
     async def _taken_back(self, worktree: Worktree) -> bool:
-        """Nobody has worked in it: away with whatever there is of it. Whether that could be done."""
+        """Remove a work tree without work in it; False if that failed."""
         try:
             await self._change("remove", "--force", "--force", worktree.path)
             await self._git.ask(self._repository, "update-ref", "-d", _ref(worktree), worktree.began)
-        except SevenfoldError:  # what went wrong first is what is told
+        except SevenfoldError:  # the first error is reported
             return False
         return not worktree.path.exists()
 
     # --- leaving --------------------------------------------------------------------------------------
 
     async def _tidied(self, id: str) -> str:
-        """What became of one that nobody was in, if anybody has to know. It is held, and let go of."""
+        """Remove or keep a work tree that is held; returns a sentence if the user needs it."""
         worktree = self._records.read(id)
         if worktree is not None:
             said = await self._left(worktree)
             return said if said.startswith("removed") or not worktree.told else ""
         if (self._records.folder / id).exists():
-            self._records.let_go(id)  # damaged; what is in the folder may be somebody's work
+            self._records.let_go(id)  # damaged; the folder may hold work
         else:
             self._records.forget(id)  # its process died before it made anything
         return ""
 
     async def _last_left(self, worktree: Worktree) -> str:
         self._inside.pop(worktree.id, None)
-        if not self._records.holds(worktree.id) and not self._records.hold(worktree.id):
+        if not self._records.is_held(worktree.id) and not self._records.hold(worktree.id):
             return f"kept: somebody else is in {worktree.path}"
         return await self._left(worktree)
 
     async def _left(self, worktree: Worktree) -> str:
-        """For one that is held: whatever comes of it, it is let go of, and that is said."""
+        """Remove or keep a work tree that is held, release it, and say what was done."""
         said = ""
         with anyio.CancelScope(shield=True):
             try:
@@ -544,8 +486,8 @@ class Worktrees:
         return said
 
     def _stays(self, worktree: Worktree, why: str) -> str:
-        with contextlib.suppress(StorageFailure):  # then it is told once more
-            self._records.told(worktree)
+        with contextlib.suppress(StorageFailure):  # then the user is told once more
+            self._records.mark_told(worktree)
         self._records.let_go(worktree.id)
         return _kept(worktree, why)
 
@@ -571,7 +513,7 @@ class Worktrees:
         return f"removed {worktree.path} and its branch: nothing was left in it"
 
     async def _work_in(self, worktree: Worktree) -> str:
-        """What in the folder could be somebody's work; empty: nothing."""
+        """The work in the folder, in words; empty if there is none."""
         at = worktree.path
         top = await self._git.ask(at, "rev-parse", "--show-toplevel", "--absolute-git-dir")
         lines = top.text.splitlines()
@@ -590,7 +532,7 @@ class Worktrees:
         return f"not committed: {', '.join(files[:_NAMED])}{more}"
 
     async def _ahead(self, worktree: Worktree, there: bool) -> str:
-        """How many commits it has that were not there when it began."""
+        """The new commits, in words; empty if there are none."""
         tips = [await self._tip(worktree)]
         if there:
             tips.append((await self._git.do(worktree.path, "rev-parse", "HEAD")).text)
@@ -608,7 +550,7 @@ class Worktrees:
         return "" if found.code else found.text
 
     async def _remove(self, worktree: Worktree) -> None:
-        """Without force git looks once more by itself; it never removes one with submodules, though."""
+        """Remove without force, so that git checks again; git needs force if there are submodules."""
         done = await self._change("remove", worktree.path)
         if done.code and _SUBMODULES in done.why:
             done = await self._change("remove", "--force", worktree.path)
@@ -640,12 +582,12 @@ def _still_used(worktree: Worktree, others: int) -> str:
 
 
 def _work(status: str) -> Iterator[str]:
-    """The files that count, of what `git status -z` says."""
+    """The files in the output of `git status -z` that are work."""
     parts = iter(status.split("\0"))
     for part in parts:
         state, path = part[:2], part[3:]
         if state[:1] in ("R", "C"):
-            next(parts, None)  # where it was before
+            next(parts, None)  # the old path
         inner = path.rstrip("/").split("/")
         if state == "!!" and (not CACHES.isdisjoint(inner) or path.endswith(".pyc")):
             continue

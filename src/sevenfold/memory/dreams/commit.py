@@ -23,7 +23,7 @@ import msgspec
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.dreams.journal import DreamJournal, JournalIntent, JournalStep, is_commit_pending
 from sevenfold.memory.dreams.losses import Explanations, StatementIndex, add_plain_keys
-from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream, merge_lines
+from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream
 from sevenfold.memory.dreams.plan import (
     CommitPlan,
     DreamInput,
@@ -40,6 +40,7 @@ from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, PendingW
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.folder.undo import find_write_times
 from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
+from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
 
 _RECENT = 20

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,11 +30,10 @@ from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
-    PRIVATE_FILE,
+    TemporaryFile,
     make_private_dir,
     make_storage_failure,
     read_if_there,
-    write_all,
     write_atomic,
 )
 
@@ -313,20 +311,17 @@ def _write(
     at: OpenFolder, pid: int | None, stamp: int, first: Callable[[int], None] = lambda stamp: None
 ) -> int:
     """The body and the time, both at once; None: nobody. `first` is told the time that the disk keeps."""
-    name = f"{UNFINISHED}{secrets.token_hex(8)}"  # swept away with the others, if we die here
     try:
-        with at.folder("") as folder:
-            new, lock = _name(at, folder, name), _name(at, folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
-            fd = os.open(new, flags, PRIVATE_FILE, dir_fd=folder)
-            try:
-                write_all(fd, b"" if pid is None else str(pid).encode("ascii"))
-            finally:
-                os.close(fd)
-            os.utime(new, ns=(stamp, stamp), dir_fd=folder)
-            kept = os.stat(new, dir_fd=folder, follow_symlinks=False).st_mtime_ns
+        with (
+            at.folder("") as folder,
+            TemporaryFile("" if folder is not None else at.real, dir_fd=folder, prefix=UNFINISHED) as new,
+        ):
+            new.write(b"" if pid is None else str(pid).encode("ascii"))
+            new.finish(sync=False)
+            os.utime(new.name, ns=(stamp, stamp), dir_fd=folder)
+            kept = os.stat(new.name, dir_fd=folder, follow_symlinks=False).st_mtime_ns
             first(kept)
-            os.replace(new, lock, src_dir_fd=folder, dst_dir_fd=folder)
+            new.move_to(_name(at, folder), sync=False)
             return kept
     except OSError as error:
         raise make_storage_failure(error, at.real / LOCK) from error
@@ -340,5 +335,5 @@ def _restore(at: OpenFolder, before: int | None) -> None:
         os.unlink(_name(at, folder), dir_fd=folder)
 
 
-def _name(at: OpenFolder, folder: int | None, name: str = LOCK) -> str:
-    return name if folder is not None else os.fspath(at.real / name)
+def _name(at: OpenFolder, folder: int | None) -> str:
+    return LOCK if folder is not None else os.fspath(at.real / LOCK)

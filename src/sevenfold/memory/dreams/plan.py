@@ -31,7 +31,7 @@ from sevenfold.memory.dreams.losses import (
     StatementIndex,
     collect_statements,
 )
-from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream, merge_lines
+from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream
 from sevenfold.memory.dreams.statements import (
     SHORT,
     ComparedFact,
@@ -64,6 +64,7 @@ from sevenfold.memory.index import (
     split_rows,
 )
 from sevenfold.memory.links import blank_out_code, find_wiki_links
+from sevenfold.memory.merge import choose_side, merge_lines
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
 
 
@@ -273,10 +274,10 @@ _BULLETS: Final = "-*+"
 def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -> str:
     """The dream's index with what others wrote into it meanwhile."""
     old, new, now = before or b"", dreamt, draft.now.get(INDEX_NAME, b"")
-    if new is None or new in (old, now):
+    if new is None:
         return _text(now)
-    if now == old:
-        return _text(new)
+    if side := choose_side(old, now, new):
+        return _text(now if side == "ours" else new)
     merged = merge_lines(old, new, now)
     if merged is None:
         why = "changed meanwhile in the same lines: the dream's change is dropped"

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,18 +24,18 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from sevenfold.core.errors import Refused
+from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.names import TEAM, check_file_path, format_name
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
-    PRIVATE_FILE,
     PRIVATE_FOLDER,
+    TemporaryFile,
     make_storage_failure,
-    write_all,
+    sync_folder,
 )
-from sevenfold.storage.locks import hold_file_lock
+from sevenfold.storage.locks import hold_lock
 
 UNFINISHED: Final = ".memory-writing-"
 """Only written under the lock: one that is found there was left by a process that died."""
@@ -50,7 +49,6 @@ CAN_HOLD: Final = (
 FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 READ: Final[int] = os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY | getattr(os, "O_NONBLOCK", 0)
 _PASS: Final[int] = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
-_NEW: Final[int] = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
 _NO_LINKS: Final = frozenset([errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK])
 _TRIES: Final = 5
 
@@ -144,83 +142,47 @@ def replace_file(
     lasting: bool,
     modified: float | None = None,
 ) -> FileStamp:
-    temporary = f"{UNFINISHED}{secrets.token_hex(8)}"
-    if at is None:
-        temporary = os.fspath(Path(name).with_name(temporary))
+    """Replace a file if it still has the stamp `expected` (None: there is none); returns the new stamp."""
     if read_stamp(name, at) != expected:  # before anything is written: most of the time it is known here
         raise ConcurrentWrite
-    try:
-        inode = _written(temporary, at, data, lasting)
-        if modified is not None:
-            _aged(temporary, at, modified)
-        _put_in_place(temporary, name, at, expected)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=at)
-        raise
+    folder = Path(name).parent if at is None else ""
+    with TemporaryFile(folder, dir_fd=at, prefix=UNFINISHED) as new:
+        new.write(data)
+        inode = os.fstat(new.fd).st_ino
+        new.finish(sync=lasting)
+        if modified is not None:  # a file system that knows no such time keeps now
+            with contextlib.suppress(OSError, OverflowError, ValueError):
+                os.utime(new.name, (modified, modified), dir_fd=at, follow_symlinks=at is None)
+        if expected is not None or not _link_new(new.name, name, at):
+            if read_stamp(name, at) != expected:
+                raise ConcurrentWrite
+            new.move_to(name, sync=False)
     if lasting:
         sync_open_folder(at)
     now = read_stamp(name, at)
-    if now is None or now.inode != inode:  # somebody replaced ours at once
+    if now is None or now.inode != inode:  # another process replaced ours at once
         raise ConcurrentWrite
     return now
 
 
-def _written(temporary: str, at: int | None, data: bytes, lasting: bool) -> int:
-    fd = os.open(temporary, _NEW, PRIVATE_FILE, dir_fd=at)
+def _link_new(temporary: str, name: str, at: int | None) -> bool:
+    """Give a new file its name, never in place of another; False where the system has no links."""
     try:
-        write_all(fd, data)
-        if hasattr(os, "fchmod"):
-            os.fchmod(fd, PRIVATE_FILE)
-        if lasting:
-            os.fsync(fd)
-        return os.fstat(fd).st_ino
-    finally:
-        os.close(fd)
-
-
-def _aged(temporary: str, at: int | None, modified: float) -> None:
-    """Give a file another time; a file system that knows no such time keeps now."""
-    with contextlib.suppress(OSError, OverflowError, ValueError):
-        os.utime(temporary, (modified, modified), dir_fd=at, follow_symlinks=at is None)
-
-
-def _put_in_place(temporary: str, name: str, at: int | None, expected: FileStamp | None) -> None:
-    """A new file never covers one that came meanwhile; an old one is looked at a last time."""
-    if expected is None:
-        try:
-            os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
-        except FileExistsError:
-            raise ConcurrentWrite from None
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-        else:
-            os.unlink(temporary, dir_fd=at)
-            return
-    if read_stamp(name, at) != expected:
-        raise ConcurrentWrite
-    os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+        os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+    except FileExistsError:
+        raise ConcurrentWrite from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
 
 
 def sync_open_folder(at: int | None) -> None:
     """Make what changed in an open folder last, where folders can be synced."""
-    if at is None:
-        return
-    fd = os.open(".", FOLDER, dir_fd=at)  # what was only passed cannot be synced
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
-            raise
-    finally:
-        os.close(fd)
+    if at is not None:
+        sync_folder(".", at)
 
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 LOCK: Final = ".memory"
 """The write lock is `.memory.lock` in the folder: the same that `hold_file_lock(folder / ".memory")`
@@ -342,32 +304,16 @@ class OpenFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits until nobody else writes here. The system lets go of the lock when we die."""
-        if self.fd is None or fcntl is None:
-            with hold_file_lock(self.real / LOCK):
-                yield
-            return
-        fd = self._locked()
-        try:
-            yield
-        finally:
-            os.close(fd)
-
-    def _locked(self) -> int:
-        """The lock, taken on the file that has its name now: it may have been removed meanwhile."""
-        name = f"{LOCK}.lock"
-        flags = os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC
-        while True:
+        """Hold the write lock of the folder during the block; waits as long as it takes."""
+        path = self.real / f"{LOCK}.lock"
+        with contextlib.ExitStack() as stack:
             try:
-                fd = os.open(name, flags, PRIVATE_FILE, dir_fd=self.fd)
-            except OSError as error:
-                _raise(error, self.real / name, "locked")
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                named = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
-                if named.st_ino == os.fstat(fd).st_ino:
-                    return fd
-            os.close(fd)
+                stack.enter_context(hold_lock(path, dir_fd=self.fd))
+            except StorageFailure as error:
+                if isinstance(error.__cause__, OSError):
+                    _raise(error.__cause__, path, "locked")
+                raise
+            yield
 
     @contextmanager
     def folder(self, name: str, *, make: bool = False) -> Iterator[int | None]:

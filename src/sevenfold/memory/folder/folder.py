@@ -41,7 +41,7 @@ from sevenfold.memory.folder.names import (
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Topic, read_topic
-from sevenfold.storage.files import PRIVATE_FILE, make_private_dir, write_new
+from sevenfold.storage.files import TemporaryFile, make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug
 
 SEEN: Final = "seen.json"
@@ -181,15 +181,12 @@ def is_settled(stamp: FileStamp, now: int) -> bool:
 
 def _put(path: Path, data: bytes) -> bool:
     """All or nothing, but without waiting for the disk; False when it could not be written."""
-    new = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         make_private_dir(path.parent)
-        new.touch(PRIVATE_FILE)
-        new.write_bytes(data)
-        new.replace(path)
+        with TemporaryFile(path.parent) as new:
+            new.write(data)
+            new.move_to(path, sync=False)
     except (OSError, StorageFailure):
-        with contextlib.suppress(OSError):
-            new.unlink()
         return False
     return True
 

@@ -50,7 +50,7 @@ def undo_changes(desk: FolderTransaction, author: Author, asked: str | None, to:
             "or go back to a revision with --to"
         )
     file = None if asked is None else find_file_ever(desk, asked)
-    changes = desk.past.ask(lambda history: history.undone(file, to))
+    changes = desk.past.ask(lambda history: history.plan_undo(file, to))
     if not changes:
         raise Mistake(
             f"there is nothing to undo: {asked or 'the folder'} is as it was at {to or 'the start'}"

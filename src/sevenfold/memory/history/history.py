@@ -1,8 +1,8 @@
 """The history of a memory folder: every change is a revision that can be listed, compared and undone.
 
-It is a bare git repository beside the folder, never inside the user's own, made on the first change.
-Nothing of the user's git is read or touched, and no git program is needed; `git log` in it works. Those
-who write (`record`, `purge`, `mend`) hold the folder's write lock; reading and `pack` need no lock.
+It is a bare git repository beside the folder, made on the first change. The user's git configuration is
+not read, and no git program is needed; `git log` works in it. The writers (`record`, `purge`, `mend`) need
+the folder's write lock; reading and `pack` need no lock.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Files = Mapping[str, bytes]
 
 
 def _untold(sentence: str) -> None:
-    """For those who do not want to hear it."""
+    """Ignores the sentence."""
 
 
 class MemoryHistory(HistoryReader):
-    """All revisions of one folder, and the next ones.
+    """The revisions of one folder, for reading and writing.
 
-    `tell` is given a sentence for the user when a damaged history was mended.
+    `tell` gets a sentence for the user when a damaged history was repaired.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class MemoryHistory(HistoryReader):
         at: float,
         changed: Mapping[str, bytes | None] | None = None,
     ) -> Revision | None:
-        """Keep the folder as it is now; None when nothing changed.
+        """Add a revision with the folder as it is now; None if nothing changed.
 
-        With `changed` (None for a file that is gone) only these are looked at, and `files`, the whole
-        folder, is asked for only where no history is there yet.
+        With `changed` (None for a removed file) only these files are compared, and `files`, the whole
+        folder, is called only if there is no history yet.
         """
         try:
             commit = self._next(files, author, summary, at, changed)
-        except StorageFailure:  # damaged further down than the last revision's own folder
+        except StorageFailure:  # damaged below the last revision's own folder
             self._objects.forget()
             if not (said := self._mend(at)):
                 raise
@@ -89,7 +89,7 @@ class MemoryHistory(HistoryReader):
         if packed and commit.parent is None:
             packing.record_packed(self._objects, commit.number)
         if packing.count_unpacked(self._objects, commit) >= packing.OVERDUE:
-            with contextlib.suppress(StorageFailure):  # the revision is kept, packed or not
+            with contextlib.suppress(StorageFailure):  # the revision is safe without packing
                 self.pack()
         return commit.revision(id, self._files(commit))
 
@@ -110,7 +110,7 @@ class MemoryHistory(HistoryReader):
         return self._follow(head, self._whole(head, whole), author, summary, at, found)
 
     def purge(self, *names: str, at: float = 0.0) -> PurgeReport:
-        """Take files (all names one had) out of every revision; ids change from the first of them on."""
+        """Remove files, by all names they had, from every revision; ids change from the first one on."""
         if not names:
             raise Mistake("no file to purge was named; name the file")
         if self._last_for_writing(at) is None:
@@ -119,10 +119,10 @@ class MemoryHistory(HistoryReader):
         return purging.finish_purge(self._objects, names)
 
     def mend(self, at: float, *, deep: bool = False) -> str:
-        """Make the history usable after a crash or damage: a sentence for the user, empty if all is well.
+        """Repair the history after a crash; returns a sentence for the user, empty if all is well.
 
-        Finishes a purge that was cut off. With `deep` every revision is read, and a history that is
-        damaged anywhere is set aside; without, only the last one is.
+        Finishes a purge that was interrupted. With `deep` every revision is read, otherwise only the last
+        one; a damaged history is set aside.
         """
         try:
             if deep and self.path.is_dir() and self.check():
@@ -144,16 +144,16 @@ class MemoryHistory(HistoryReader):
 
     @property
     def due(self) -> bool:
-        """Whether `pack` is worth calling, at a quiet moment."""
+        """True if it is worth calling `pack` when the program is idle."""
         last = self._last()
         return last is not None and packing.count_unpacked(self._objects, last[1]) >= packing.EVERY
 
     def pack(self) -> int:
-        """Pack loose objects: needs no lock and may run in a thread; returns how many are in the pack."""
+        """Pack loose objects and return their number. Needs no lock and may run in a thread."""
         return packing.pack_objects(self.path)
 
     def _last_for_writing(self, at: float) -> tuple[bytes, StoredCommit] | None:
-        """The last revision; what was cut off is finished, and what is damaged is mended, first."""
+        """The last revision, after finishing an interrupted purge and repairing damage."""
         try:
             last = self._last()
             if last is not None:
@@ -168,7 +168,7 @@ class MemoryHistory(HistoryReader):
         return self._last()
 
     def _whole(self, head: tuple[bytes, StoredCommit] | None, whole: Files) -> dict[bytes, bytes | None]:
-        """What to change so that the folder is this."""
+        """The changes that turn the last revision into this folder."""
         now: dict[bytes, bytes | None] = dict(_of(whole))
         before = iterate_files(self._objects, head[1].tree) if head else ()
         for path, _ in before:
@@ -184,7 +184,7 @@ class MemoryHistory(HistoryReader):
         at: float,
         found: bool = False,
     ) -> StoredCommit | None:
-        """The next commit, its objects put in place; None when all of it is as it was."""
+        """The next commit, with its objects staged; None if nothing changed."""
         tree, number = (head[1].tree, head[1].number) if head else (None, 0)
         changes: dict[bytes, bytes | None] = {}
         named: list[RevisionChange] = []

@@ -1,12 +1,10 @@
-"""Puts loose objects into packs now and then, so that a long history stays small and quick.
+"""Packs, purges and repairs the history of a memory folder.
 
-Needs no lock against writers or readers: objects never change, and one is removed only when a synced
-pack has it. Packs double up in steps of eight, so that there are never more than a few dozen, and each
-revision is packed again only a few times in its life. A kill at any moment leaves an object twice at
-worst.
+Packing puts loose objects into packs, so that a long history stays small. It needs no lock against writers
+or readers: objects never change, and one is removed only when a synced pack has it. Packs grow in steps of
+eight, so there are a few dozen at most. A kill at any moment leaves an object twice at worst.
 
-Takes a file out of the whole history, so that its bytes are nowhere on the disk any more. Finds out
-whether a history can be used, and makes it usable again when it cannot.
+A purge removes a file from the whole history, so that its bytes are nowhere on the disk.
 """
 
 from __future__ import annotations
@@ -49,20 +47,20 @@ from sevenfold.storage.locks import hold_file_lock
 
 EVERY: Final = 64
 OVERDUE: Final = 4 * EVERY
-"""So many revisions unpacked, and the one who writes the next does it at once."""
+"""Number of unpacked revisions from which on the next writer packs at once."""
 _STEPS: Final = (EVERY * 64, EVERY * 8)
 _PACKED: Final = "packed"
 _LOCK: Final = "packing"
 _BESIDE: Final = (".idx", ".rev", ".bitmap", ".mtimes", ".keep", ".pack")
 
 
-def hold_pack_lock(objects: ObjectStore) -> contextlib.AbstractContextManager[None]:
-    """One at a time: packing and purging would undo each other's work."""
+def hold_pack_lock(objects: ObjectStore) -> contextlib.AbstractContextManager[bool]:
+    """Hold the lock for packing and purging, which would undo each other's work."""
     return hold_file_lock(objects.path / _LOCK)
 
 
 def count_unpacked(objects: ObjectStore, last: StoredCommit) -> int:
-    """How many revisions there are since the last pack."""
+    """The number of revisions since the last pack."""
     packed = _packed(objects)
     return last.number - packed if last.number >= packed else last.number
 
@@ -79,8 +77,8 @@ def record_packed(objects: ObjectStore, number: int) -> None:
 
 
 def pack_objects(path: Path) -> int:
-    """Pack what is loose; returns how many objects are in the new pack."""
-    objects = ObjectStore(path)  # one of its own: it may run in a thread beside the writer
+    """Pack loose objects; returns the number of objects in the new pack."""
+    objects = ObjectStore(path)  # its own store: it may run in a thread beside the writer
     try:
         if (head := objects.head()) is None:
             return 0
@@ -95,7 +93,7 @@ def _pack(objects: ObjectStore, head: bytes) -> int:
     with PackWriter(objects.packs) as writer:
         for id, commit, older in _since(objects, head, _start(objects, last)):
             writer.add(COMMIT, id, objects.read(id)[1])
-            with contextlib.suppress(StorageFailure):  # what cannot be read stays where it is
+            with contextlib.suppress(StorageFailure):  # unreadable objects stay loose
                 for place, wanted in find_new_objects(objects, commit.tree, older):
                     if wanted not in writer:
                         writer.add(*_object(objects, wanted), place)
@@ -114,7 +112,7 @@ def _object(objects: ObjectStore, id: bytes) -> tuple[int, bytes, bytes]:
 
 
 def _start(objects: ObjectStore, last: StoredCommit) -> int:
-    """Up to which revision earlier packs stay; all after it go into the new one."""
+    """The revision up to which earlier packs stay; later ones go into the new pack."""
     packed = _packed(objects)
     if last.number < packed:
         return 0
@@ -148,7 +146,7 @@ def _drop_loose(objects: ObjectStore, writer: PackWriter) -> None:
 
 
 def _drop_packs(objects: ObjectStore, made: Path, has: frozenset[bytes]) -> None:
-    """Remove the packs of which everything is in the new one."""
+    """Remove the packs whose objects are all in the new one."""
     for index in list(objects.packs.glob("pack-*.idx")):
         ids = read_pack_ids(index)
         if index.stem != made.stem and ids is not None and ids <= has:
@@ -156,7 +154,7 @@ def _drop_packs(objects: ObjectStore, made: Path, has: frozenset[bytes]) -> None
 
 
 def drop_pack(objects: ObjectStore, stem: str) -> None:
-    """Remove a pack, its index first: then nobody looks into it."""
+    """Remove a pack, its index first, so that no reader opens it."""
     (objects.packs / "multi-pack-index").unlink(missing_ok=True)
     for ending in _BESIDE:
         (objects.packs / f"{stem}{ending}").unlink(missing_ok=True)
@@ -165,32 +163,32 @@ def drop_pack(objects: ObjectStore, stem: str) -> None:
 JOURNAL: Final = "purging"
 INDEX: Final = b"MEMORY.md"
 ASIDE: Final = ".damaged-"
-"""What the name of a history that was set aside goes on with."""
+"""Suffix of a history that was set aside."""
 _LINK: Final = re.compile(rb"\]\(\s*<?([^)>\n]*)")
 _LEFT_BY_GIT: Final = ("packed-refs", "logs", "ORIG_HEAD", "FETCH_HEAD", "objects/info")
 
 
 class PurgeReport(msgspec.Struct, frozen=True):
-    """What a purge did; every revision after the first one changed has a new id."""
+    """The result of a purge; every revision after the first changed one has a new id."""
 
     files: tuple[str, ...]
     ids: Mapping[str, str]
-    """Old id to new id, for the revisions that changed; an empty one is gone."""
+    """Old id to new id of each changed revision; empty if the revision is gone."""
     removed: tuple[str, ...] = ()
-    """Damaged histories that had been set aside: they could not be cleaned, so they were removed."""
+    """Damaged histories that had been set aside; they cannot be cleaned, so they were removed."""
     lost: bool = False
-    """The oldest revisions could not be read, thus not cleaned either: they are gone."""
+    """The oldest revisions could not be read, so they were removed."""
 
 
 def begin_purge(objects: ObjectStore, files: Sequence[str]) -> None:
-    """Note what is to be purged; from here on it happens, now or by the next writer."""
+    """Write the journal of a purge; the next writer finishes it after a crash."""
     for file in files:
         encode_path(file)
     write_atomic(objects.path / JOURNAL, msgspec.json.encode(list(files)))
 
 
 def read_pending_purge(objects: ObjectStore) -> tuple[str, ...]:
-    """What a purge that was cut off still has to do."""
+    """The files of an interrupted purge."""
     journal = objects.path / JOURNAL
     try:
         return tuple(msgspec.json.decode(journal.read_bytes(), type=list[str]))
@@ -207,7 +205,7 @@ def read_pending_purge(objects: ObjectStore) -> tuple[str, ...]:
 
 
 def finish_purge(objects: ObjectStore, files: Sequence[str]) -> PurgeReport:
-    """Do what the journal says, then forget it. Only the holder of the write lock may."""
+    """Carry out the journal and remove it. Needs the write lock."""
     try:
         with hold_pack_lock(objects):
             ids, lost = _rewrite(objects, [encode_path(file) for file in files])
@@ -234,7 +232,7 @@ def _rewrite(objects: ObjectStore, paths: Sequence[bytes]) -> tuple[dict[str, st
 
 
 def _chain(objects: ObjectStore) -> tuple[list[tuple[bytes, StoredCommit]], bool]:
-    """All commits, newest first, as far back as they can be read, and whether that was not all."""
+    """All readable commits, newest first, and True if older ones could not be read."""
     chain: list[tuple[bytes, StoredCommit]] = []
     id = objects.head()
     while id is not None:
@@ -247,13 +245,13 @@ def _chain(objects: ObjectStore) -> tuple[list[tuple[bytes, StoredCommit]], bool
 
 
 class _PurgeCleaner:
-    """Makes trees without the files, and hands what they need to the pack."""
+    """Makes trees without the purged files and writes their objects to the pack."""
 
     def __init__(self, objects: ObjectStore, paths: Sequence[bytes]) -> None:
         self.objects, self.paths = objects, paths
         self.here: dict[bytes, TreeFolder | bytes] = {}
         self.before: dict[bytes, TreeFolder | bytes] = {}
-        """New objects of this tree and of the one before: no more of them are kept in memory."""
+        """New objects of this tree and the one before; older ones are not kept in memory."""
         self.newer: bytes | None = None
         self.indexes = sorted({above + INDEX for path in paths for above in _above(path)})
 
@@ -267,9 +265,9 @@ class _PurgeCleaner:
         return id
 
     def write(self, tree: bytes, writer: PackWriter) -> bytes | None:
-        """The tree without the files, None when it cannot be read.
+        """Write the tree without the files; None if it cannot be read.
 
-        What the one written before it has is not written again.
+        Objects of the tree before it are not written again.
         """
         before, here, self.before, self.here = self.before, self.here, self.here, {}
         try:
@@ -303,7 +301,7 @@ class _PurgeCleaner:
         elif new is not None:
             writer.add(BLOB, id, new, place)
         else:
-            with contextlib.suppress(StorageFailure):  # damaged before, damaged after
+            with contextlib.suppress(StorageFailure):  # it was damaged before
                 kind, data = self.objects.raw(id)
                 writer.add(kind, id, data, place)
 
@@ -319,7 +317,7 @@ class _PurgeCleaner:
 
 
 def _above(path: bytes) -> Iterator[bytes]:
-    """Every folder above a file, with a slash at its end; the outermost is empty."""
+    """The folders above a file, each with a slash at its end; the outermost is empty."""
     parts = path.split(b"/")
     return (b"".join(part + b"/" for part in parts[:depth]) for depth in range(len(parts)))
 
@@ -343,7 +341,7 @@ def _commits(
     paths: Sequence[bytes],
     writer: PackWriter,
 ) -> tuple[dict[str, str], bytes | None, int]:
-    """Write the commits again from the first to the last; those that do nothing any more are left out."""
+    """Write the commits again, oldest first; those without a change are left out."""
     ids: dict[str, str] = {}
     parent: bytes | None = None
     below, number = hash_object(TREE, b""), 0
@@ -371,7 +369,7 @@ def _said(commit: StoredCommit) -> str:
 
 
 def _words(paths: Sequence[bytes]) -> re.Pattern[str]:
-    """Finds the names of the files, with or without their ending, where they stand as words."""
+    """A pattern for the names of the files as words, with or without their ending."""
     names = {decode_path(path) for path in paths}
     names |= {name.removesuffix(".md") for name in names}
     names |= {name.rpartition("/")[2] for name in names}
@@ -402,7 +400,7 @@ def _cleaned(
 
 
 def _drop_all_but(objects: ObjectStore, made: Path | None) -> None:
-    """Remove every object that is not in the new pack, and every other name that pointed at one."""
+    """Remove every object that is not in the new pack, and all other references."""
     for file in objects.loose():
         file.unlink(missing_ok=True)
     stems = {file.stem for file in objects.packs.glob("pack-*")} - {made.stem if made else ""}
@@ -435,7 +433,7 @@ def _remove(path: Path) -> None:
 
 
 def is_usable(objects: ObjectStore) -> bool:
-    """Whether the last revision can be read, so that another can follow it."""
+    """True if the last revision can be read, so that another can follow it."""
     try:
         head = objects.head()
         return _whole(objects, head) if head else not _has_objects(objects)
@@ -462,7 +460,7 @@ def _has_objects(objects: ObjectStore) -> bool:
 
 
 def recover_history(objects: ObjectStore, at: float) -> str:
-    """Make the history usable; returns a sentence for the user, empty when nothing was lost."""
+    """Repair the history; returns a sentence for the user, empty if nothing was lost."""
     path = objects.path
     if not path.is_dir():
         return set_history_aside(path, at)
@@ -500,7 +498,7 @@ def _newest_whole(objects: ObjectStore) -> bytes | None:
 
 
 def set_history_aside(path: Path, at: float) -> str:
-    """Move a history out of the way, whatever it is; returns the sentence that says so."""
+    """Rename a damaged history; returns a sentence for the user."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(max(0.0, at)))
     aside = path.with_name(f"{path.name}{ASIDE}{stamp}")
     number = 1

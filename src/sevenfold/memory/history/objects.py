@@ -1,16 +1,11 @@
-"""The bare git repository that holds the history: its objects, and the one name that points at the last.
+"""Reads and writes a bare git repository: trees, packs, objects, and the branch that names the last commit.
 
 Packs are read with libgit2's object database alone. A libgit2 *repository* reads `~/.gitconfig` and
-`/etc/gitconfig` when it is opened, and writing a tree or a pack through it does so too; turning that
-off is a switch for the whole process, which belongs to the program we are a part of. The database
-below it reads no configuration, so nothing of the user's git is read or changed here.
+`/etc/gitconfig`; that can only be turned off for the whole process, which belongs to the program that uses
+us. The object database reads no configuration.
 
 Loose objects are not synced: they survive the death of the process, and after a power cut the history
-steps back to the newest revision that is whole. Packs are synced before what they hold is removed.
-
-Folders as git stores them, changed entry by entry: what did not change is never looked at twice.
-Two states of a file side by side, as a unified diff that a person can read. Writes git pack files:
-many objects in one file, each as what differs from the one before it.
+steps back to the newest whole revision. Packs are synced before the objects in them are removed elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +14,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import struct
 import zlib
 from bisect import bisect_left
@@ -31,37 +25,30 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.history.revisions import StoredCommit, decode_commit
 from sevenfold.storage.files import (
-    BINARY,
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
     PRIVATE_FOLDER,
-    TEMPORARY,
+    TemporaryFile,
     make_private_dir,
     make_storage_failure,
-    sync_folder,
-    write_all,
     write_atomic,
 )
 
 if TYPE_CHECKING:
     import pygit2
 
-_ENTRY: Final = re.compile(rb"(?:100[67][0-7]{2}|120000|40000) [^\0]+\0.{20}", re.DOTALL)
-_FOLDER: Final = ord("4")
-"""Only the mode of a folder, 40000, begins with this digit."""
+_ENTRY: Final = re.compile(rb"[0-7]{5,6} [^\0]+\0.{20}", re.DOTALL)
+_FOLDER: Final = (b"40000 ", b"040000 ")
 _ID: Final = 20
 
 
 class TreeStore(Protocol):
-    """Where folders are read from and written to."""
+    """Reads and writes the folders of trees."""
 
     def folder(self, id: bytes) -> TreeFolder: ...
     def put_folder(self, folder: TreeFolder) -> bytes: ...
 
 
 class TreeFolder:
-    """The entries of one folder, in git's order; never changed once it is made."""
+    """The entries of one folder, in git's order. Immutable."""
 
     __slots__ = ("_all", "_keys", "entries")
 
@@ -70,16 +57,9 @@ class TreeFolder:
         self._keys = keys
         self._all: frozenset[bytes] | None = None
 
-    @classmethod
-    def parse(cls, raw: bytes) -> TreeFolder:
-        entries = _ENTRY.findall(raw)
-        if sum(map(len, entries)) != len(raw):
-            raise StorageFailure("a folder of the history cannot be understood")
-        return cls(entries)
-
     @property
     def keys(self) -> list[bytes]:
-        """The names, by which the entries are in order; that of a folder ends in a slash."""
+        """The names by which the entries are sorted; that of a folder ends in a slash."""
         if self._keys is None:
             self._keys = [_key(entry) for entry in self.entries]
         return self._keys
@@ -99,12 +79,12 @@ class TreeFolder:
         found = at < len(self.keys) and self.keys[at] == key
         return self.entries[at][-_ID:] if found else None
 
-    def changed(self, changes: Mapping[bytes, bytes | None]) -> TreeFolder:
-        """The same folder with these entries put in, or taken out where the id is None."""
+    def with_changes(self, changes: Mapping[bytes, bytes | None]) -> TreeFolder:
+        """A copy with these entries added or replaced, or removed where the id is None."""
         entries, keys = self.entries.copy(), self.keys.copy()
         for key, id in changes.items():
             at = bisect_left(keys, key)
-            if at < len(keys) and keys[at] == key:
+            while at < len(keys) and keys[at] == key:
                 del entries[at], keys[at]
             if id is not None:
                 keys.insert(at, key)
@@ -115,8 +95,28 @@ class TreeFolder:
 NOTHING: Final = TreeFolder([], [])
 
 
+def parse_tree(raw: bytes) -> list[bytes]:
+    """The entries of a git tree object, each as it stands there; `ValueError` if it is damaged."""
+    entries = _ENTRY.findall(raw)
+    if sum(map(len, entries)) != len(raw):
+        raise ValueError("not a git tree")
+    return entries
+
+
+def split_entry(entry: bytes) -> tuple[bytes, bytes, bytes]:
+    """Mode, name and id of an entry; the name of a folder ends in a slash."""
+    return entry[: entry.index(b" ")], _key(entry), entry[-_ID:]
+
+
 def _key(entry: bytes) -> bytes:
-    return entry[6:-21] + b"/" if entry[0] == _FOLDER else entry[7:-21]
+    """The name by which git sorts an entry: that of a folder ends in a slash."""
+    name = entry[entry.index(b" ") + 1 : -_ID - 1]
+    return name + b"/" if entry.startswith(_FOLDER) else name
+
+
+def sort_tree(raw: bytes) -> TreeFolder:
+    """The folder of a tree object that another program wrote, perhaps in another order."""
+    return TreeFolder(sorted(parse_tree(raw), key=_key))
 
 
 def _entry(key: bytes, id: bytes) -> bytes:
@@ -124,7 +124,7 @@ def _entry(key: bytes, id: bytes) -> bytes:
 
 
 def encode_path(file: str) -> bytes:
-    """A file's name as it stands in a tree; names that git would choke on are refused."""
+    """The path of a file in a tree; `Refused` for names that git does not accept."""
     parts = file.split("/")
     if "\0" in file or any(p in ("", ".", "..") or p.lower() == ".git" for p in parts):
         raise Refused(f"{file!r} cannot be kept in the history: give the file another name")
@@ -138,7 +138,7 @@ def decode_path(path: bytes) -> str:
 def change_tree(
     store: TreeStore, tree: bytes | None, changes: Mapping[bytes, bytes | None]
 ) -> bytes | None:
-    """The id of a tree with these files (path to id, None to take it out); None when nothing is left."""
+    """The id of a tree with these files changed (path to id, None to remove); None if it is empty."""
     here = dict[bytes, bytes | None]()
     below = dict[bytes, dict[bytes, bytes | None]]()
     for path, id in changes.items():
@@ -150,7 +150,7 @@ def change_tree(
     folder = store.folder(tree) if tree else NOTHING
     for key, inside in below.items():
         here[key] = change_tree(store, folder.get(key), inside)
-    new = folder.changed(here)
+    new = folder.with_changes(here)
     return store.put_folder(new) if new.entries else None
 
 
@@ -169,7 +169,7 @@ def iterate_files(
     """Every file of a tree with its id."""
     folder = store.folder(tree) if tree else NOTHING
     for entry, key in zip(folder.entries, folder.keys, strict=True):
-        if entry[0] == _FOLDER:
+        if entry.startswith(_FOLDER):
             yield from iterate_files(store, entry[-_ID:], under + key)
         else:
             yield under + key, entry[-_ID:]
@@ -178,7 +178,7 @@ def iterate_files(
 def compare_trees(
     store: TreeStore, old: bytes | None, new: bytes | None
 ) -> list[tuple[bytes, bytes | None, bytes | None]]:
-    """Each file that differs, with its id before and after; folders that are equal are skipped."""
+    """Each file that differs, with its id before and after; equal folders are not read."""
     found = dict[bytes, tuple[bytes | None, bytes | None]]()
     _compare(store, old, new, b"", found)
     return [(path, *found[path]) for path in sorted(found)]
@@ -203,7 +203,7 @@ def _compare(
 
 
 def _unlike(old: TreeFolder, new: TreeFolder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-    """Of two folders the entries that are not in both: key to id."""
+    """The entries that only one of two folders has: key to id."""
     return _by_key(old.all - new.all), _by_key(new.all - old.all)
 
 
@@ -214,9 +214,9 @@ def _by_key(entries: frozenset[bytes]) -> dict[bytes, bytes]:
 def find_new_objects(
     store: TreeStore, tree: bytes, older: bytes | None, under: bytes = b""
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The objects a tree needs that an older one does not have: where they stand, and their ids.
+    """The path and id of each object of a tree that an older tree does not have.
 
-    A folder's own path ends in a slash, and that of the whole tree is empty.
+    The path of a folder ends in a slash; that of the whole tree is empty.
     """
     if tree == older:
         return
@@ -231,9 +231,9 @@ def find_new_objects(
 
 
 DEPTH: Final = 50
-"""How many differences may stand on each other; git's own number."""
+"""Longest chain of deltas, as in git."""
 BASE_LIMIT: Final = 4_000_000
-"""An object larger than this is not kept in memory to be compared with the next."""
+"""Bytes of the largest object that is kept as a base for the next delta."""
 _ANCHOR: Final = 32
 _WINDOW: Final = 8_192
 _RUN: Final = 16
@@ -244,19 +244,18 @@ _LARGE: Final = 1 << 31
 
 
 class PackWriter:
-    """Takes in objects one by one, and makes a pack of them when it is finished."""
+    """Writes objects one by one into a pack, each as a delta to the one before it where possible."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
-        self.file = os.fdopen(os.open(self.temporary, flags, PRIVATE_FILE), "w+b")
+        self.temporary = TemporaryFile(folder)
+        self.file = os.fdopen(self.temporary.fd, "w+b", closefd=False)
         self.file.write(b"PACK" + struct.pack(">II", 2, 0))
         self.at = 12
         self.written: dict[bytes, tuple[int, int]] = {}
-        """For each object where it begins and its checksum."""
+        """The offset and checksum of each object."""
         self.last: dict[bytes, tuple[int, bytes, int]] = {}
-        """For each place the object written last: where it begins, its bytes, its depth."""
+        """For each path the object written last: its offset, bytes and delta depth."""
 
     def __enter__(self) -> Self:
         return self
@@ -264,15 +263,16 @@ class PackWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.file.close()
-        with contextlib.suppress(OSError):
-            self.temporary.unlink()  # not there any more once it is finished
+        try:
+            self.file.close()
+        finally:
+            self.temporary.__exit__(kind, error, trace)
 
     def __contains__(self, id: bytes) -> bool:
         return id in self.written
 
     def add(self, kind: int, id: bytes, data: bytes, place: bytes | None = None) -> None:
-        """Write an object; one that stood at the same place before is what it is compared with."""
+        """Write an object, as a delta to the last one of the same `place` if that is shorter."""
         if id in self.written:
             return
         begin, depth, head, body = self.at, 0, b"", data
@@ -288,7 +288,7 @@ class PackWriter:
             self.last[place] = (begin, data, depth)
 
     def finish(self) -> Path | None:
-        """The pack in its place, on the disk; None when there is nothing in it."""
+        """Sync the pack and give it its name; None if it is empty."""
         if not self.written:
             return None
         self.file.seek(8)
@@ -298,12 +298,10 @@ class PackWriter:
         while part := self.file.read(_CHUNK):
             whole.update(part)
         self.file.write(whole.digest())
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        self.file.close()
         pack = self.folder / f"pack-{whole.hexdigest()}.pack"
-        self.temporary.replace(pack)
+        self.temporary.move_to(pack)
         write_atomic(pack.with_suffix(".idx"), _index(self.written, whole.digest()))
-        sync_folder(self.folder)
         return pack
 
 
@@ -348,7 +346,7 @@ def _index(written: dict[bytes, tuple[int, int]], pack: bytes) -> bytes:
 
 
 def read_pack_ids(index: Path) -> frozenset[bytes] | None:
-    """The objects of a pack, from its index; None when it cannot be told."""
+    """The ids of the objects in a pack, from its index; None if that is damaged."""
     try:
         data = index.read_bytes()
     except OSError:
@@ -360,14 +358,14 @@ def read_pack_ids(index: Path) -> frozenset[bytes] | None:
     return ids if len(ids) == count and len(data) >= 1032 + 28 * count else None
 
 
-# --- what differs -----------------------------------------------------------------------------------
+# --- deltas -----------------------------------------------------------------------------------------
 
 
 def make_delta(base: bytes, target: bytes) -> bytes | None:
-    """How to make `target` from `base`, in git's form; None when that is hardly shorter.
+    """A delta in git's format that makes `target` from `base`; None if it is hardly shorter.
 
-    Runs along both until they part, then looks a little ahead for a place where they meet again: the
-    time it takes is that of reading both once, however large they are, for a few changes.
+    Compares both until they differ, then looks ahead in a window for the next equal bytes. So the time is
+    that of reading both once, if there are few changes.
     """
     out = bytearray(_size(len(base)) + _size(len(target)))
     budget = len(target) * 3 // 4
@@ -387,7 +385,7 @@ def make_delta(base: bytes, target: bytes) -> bytes | None:
 
 
 def _meeting(base: bytes, i: int, target: bytes, j: int) -> tuple[int, int]:
-    """The next place where both go on alike; the end of `target` when none is near."""
+    """The next position where both are equal; the end of `target` if none is near."""
     for at in range(j, min(j + _WINDOW, len(target) - _ANCHOR) + 1, 8):
         found = base.find(target[at : at + _ANCHOR], i, i + _WINDOW)
         if found >= 0:
@@ -398,7 +396,7 @@ def _meeting(base: bytes, i: int, target: bytes, j: int) -> tuple[int, int]:
 
 
 def _run(a: bytes, i: int, b: bytes, j: int) -> int:
-    """How many bytes are the same from here on: steps that grow while they agree, then shrink."""
+    """The number of equal bytes from here on, found in steps that grow and then shrink."""
     most = min(len(a) - i, len(b) - j)
     length, step = 0, 64
     while length + step <= most and _alike(a, i + length, b, j + length, step):
@@ -458,16 +456,16 @@ BRANCH: Final = "refs/heads/main"
 MANY: Final = 32
 """More new objects than this are written as one pack."""
 _PLAIN: Final = 100_000
-"""A tree larger than this is mostly ids, which do not shrink: it is stored as it is until packed."""
+"""A larger tree is mostly ids, which do not compress: it is stored uncompressed until packed."""
 _REMEMBERED: Final = 40_000
-"""How many entries of folders are kept parsed."""
+"""Entries of parsed folders that are cached."""
 _CONFIG: Final = (
     b"[core]\n\trepositoryformatversion = 0\n\tfilemode = false\n\tbare = true\n[gc]\n\tauto = 0\n"
 )
 
 
 def hash_object(kind: int, data: bytes) -> bytes:
-    """The name git gives to these bytes."""
+    """The id that git gives to an object."""
     head = b"%s %d\0" % (_NAMES[kind], len(data))
     return _sha1(head + data)
 
@@ -477,7 +475,7 @@ def _sha1(data: bytes) -> bytes:
 
 
 class ObjectStore:
-    """Reads at any time; what is put is staged until `flush`, which only the holder of the lock calls."""
+    """The objects of one repository. `put` stages them and `flush` writes them, under the write lock."""
 
     def __init__(self, path: Path, *, sync: bool = False) -> None:
         self.path, self.sync = path, sync
@@ -493,7 +491,7 @@ class ObjectStore:
     def read(self, id: bytes) -> tuple[int, bytes]:
         """The kind and the bytes of an object; `StorageFailure` when it is missing or damaged."""
         found = self.staged.get(id) or self._loose(id)
-        # A pack may have taken the place of what the open ones are: then they are opened anew.
+        # Another process may have packed it since: then the packs are opened anew.
         found = found or self._packed(id) or self._packed(id, anew=True) or self._loose(id)
         if found is None:
             raise StorageFailure(
@@ -503,7 +501,7 @@ class ObjectStore:
         return found
 
     def _loose(self, id: bytes) -> tuple[int, bytes] | None:
-        """An object with a file of its own. Not read with libgit2, which waits forever on half a file."""
+        """Read a loose object. Not with libgit2, which waits forever on half a file."""
         name = id.hex()
         try:
             with open(f"{self.store}/{name[:2]}/{name[2:]}", "rb") as file:  # noqa: PTH123
@@ -527,7 +525,7 @@ class ObjectStore:
         return int(kind), data
 
     def forget(self) -> None:
-        """Look at the disk again: nothing read so far is trusted."""
+        """Drop all caches and staged objects."""
         self._odb, self._entries = None, 0
         self._folders.clear()
         self.staged.clear()
@@ -540,12 +538,15 @@ class ObjectStore:
 
     def folder(self, id: bytes) -> TreeFolder:
         if (folder := self._folders.get(id)) is None:
-            folder = TreeFolder.parse(self._typed(id, TREE))
+            try:
+                folder = TreeFolder(parse_tree(self._typed(id, TREE)))
+            except ValueError as error:
+                raise StorageFailure("a folder of the history cannot be understood") from error
             self._remember(id, folder)
         return folder
 
     def raw(self, id: bytes) -> tuple[int, bytes]:
-        """The same as `read`, without reading again what has just been looked at."""
+        """The same as `read`; cached folders are not read again."""
         folder = self._folders.get(id)
         return (TREE, folder.raw()) if folder else self.read(id)
 
@@ -565,7 +566,7 @@ class ObjectStore:
             self._entries -= len(oldest.entries) + 1
 
     def head(self) -> bytes | None:
-        """The last commit; None when there is none. A name that makes no sense is a `StorageFailure`."""
+        """The last commit; None if there is none, `StorageFailure` if the branch is damaged."""
         text = self._text(BRANCH)
         if text is None:  # `git gc` moves names into one file
             lines = (self._text("packed-refs") or "").splitlines()
@@ -595,7 +596,7 @@ class ObjectStore:
                 yield from folder.iterdir()
 
     def everything(self) -> Iterator[bytes]:
-        """The ids of all objects there are, needed or not."""
+        """The ids of all objects, used or not."""
         for file in self.loose():
             with contextlib.suppress(ValueError):
                 yield bytes.fromhex(file.parent.name + file.name)
@@ -605,7 +606,7 @@ class ObjectStore:
     # --- writing --------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the repository, where it is not there yet or was not finished."""
+        """Make the repository if it is missing or incomplete."""
         if (self.path / "HEAD").is_file() and self.packs.is_dir() and (self.path / BRANCH).parent.is_dir():
             return
         make_private_dir(self.packs)
@@ -625,7 +626,7 @@ class ObjectStore:
         return id
 
     def flush(self) -> bool:
-        """Write what was put, even what is there, for that may be half a file; True when as a pack."""
+        """Write all staged objects, also existing ones, which may be damaged; True if as a pack."""
         many = len(self.staged) > MANY
         try:
             if many:
@@ -648,28 +649,13 @@ class ObjectStore:
         self._write(self.store / name[:2] / name[2:], _deflated(whole, kind), self.store)
 
     def _write(self, target: Path, data: bytes, beside: Path) -> None:
-        """Write a file beside, and put it in its place when it is complete."""
-        temporary = f"{beside}/{TEMPORARY}{secrets.token_hex(8)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
-        fd = os.open(temporary, flags, PRIVATE_FILE)
-        try:
-            try:
-                write_all(fd, data)
-                if self.sync:
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
+        with TemporaryFile(beside) as new:
+            new.write(data)
             target.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
-            Path(temporary).replace(target)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
-        if self.sync:
-            sync_folder(target.parent)
+            new.move_to(target, sync=self.sync)
 
     def set_head(self, id: bytes | None, *, sync: bool = False) -> None:
-        """Point at another commit, in one step."""
+        """Set the last commit, atomically."""
         target = self.path / BRANCH
         try:
             if id is None:
@@ -686,9 +672,8 @@ class ObjectStore:
 def _deflated(whole: bytes, kind: int) -> bytes:
     if kind != TREE or len(whole) < _PLAIN:
         return zlib.compress(whole, 1)
-    # Only the beginning is compressed, because libgit2 cannot read an object that is stored from its
-    # first byte on (and someone may look at it with such a program); the rest is stored, which takes
-    # a tenth of the time.
+    # The first bytes are compressed, because libgit2 cannot read an object that is stored from its first
+    # byte on. The rest is stored, which takes a tenth of the time.
     first, rest = zlib.compressobj(1), zlib.compressobj(0, zlib.DEFLATED, -15)
     begin = first.compress(whole[:256]) + first.flush(zlib.Z_FULL_FLUSH)
     stored = rest.compress(whole[256:]) + rest.flush()
@@ -699,7 +684,7 @@ _NONE = "/dev/null"
 
 
 def make_unified_diff(file: str, old: bytes | None, new: bytes | None) -> str:
-    """What changed in one file; None is a file that is not there."""
+    """The change of one file as a unified diff; None is a file that does not exist."""
     if old == new:
         return ""
     import pygit2

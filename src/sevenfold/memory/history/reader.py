@@ -1,7 +1,7 @@
 """Reads the history of a memory folder: its revisions, what they held, and how to go back to one.
 
-Reading needs no lock: revisions never change, and when a purge takes away what is being read, the reading
-begins again with what is there then.
+Reading needs no lock: revisions never change. If a purge removes what is being read, the reading starts
+again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DIGITS: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 def _steady(
     read: Callable[Concatenate[HistoryReader, P], Result],
 ) -> Callable[Concatenate[HistoryReader, P], Result]:
-    """Reading that begins again when somebody's purge took away what was being read."""
+    """Start a reading again if a purge removed what it was reading."""
 
     @wraps(read)
     def again(self: HistoryReader, /, *args: P.args, **named: P.kwargs) -> Result:
@@ -59,7 +59,7 @@ def _steady(
 
 
 class HistoryReader:
-    """All revisions of one folder, to be read."""
+    """The revisions of one folder, for reading."""
 
     def __init__(self, repository: Path, *, sync: bool = False) -> None:
         self.path = repository
@@ -90,22 +90,22 @@ class HistoryReader:
 
     @_steady
     def diff(self, older: str | None, newer: str = LAST, file: str | None = None) -> str:
-        """What changed between two revisions, as a unified diff; `older=None` is before the first."""
+        """The changes between two revisions as a unified diff; `older=None` is before the first."""
         old = self._resolve(older)[1].tree if older is not None else None
         return self._compared(old, self._resolve(newer)[1].tree, file)
 
     @_steady
     def changes(self, revision: str = LAST, file: str | None = None) -> str:
-        """What one revision changed, as a unified diff."""
+        """The changes of one revision as a unified diff."""
         commit = self._resolve(revision)[1]
         return self._compared(self._before(commit), commit.tree, file)
 
     @_steady
-    def undone(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
-        """What to write (None: remove) to undo the last revision, of one file or of the folder.
+    def plan_undo(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
+        """The texts to write (None: remove) to undo the last revision, of one file or of the folder.
 
-        With `to` it is the way back to the state right after that revision. Nothing is written here:
-        write it and `record` it, so that the undoing can be undone too.
+        With `to` they restore the state right after that revision. Nothing is written here: the caller
+        writes and records it, so that the undo can be undone too.
         """
         last = self._last()
         if last is None:
@@ -123,7 +123,7 @@ class HistoryReader:
         return {file: was} if was != self._content(now, path) else {}
 
     def check(self) -> list[str]:
-        """Read everything there is: what is wrong, a sentence each."""
+        """Read the whole history; a sentence for each problem."""
         objects = ObjectStore(self.path)
         problems: list[str] = []
         try:

@@ -1,8 +1,8 @@
-"""What a revision of the memory folder says about itself: who, when, why, and which files.
+"""Revisions of the memory folder: their author, time, reason and files, as git commits.
 
-A revision is a git commit, so that a person can read the history with plain `git log`. The first line
-of its message is a sentence; the last paragraph has one `Key: value` line for each thing a program
-wants to know. The files are named there too: following one file then needs no look into the trees.
+The first line of a commit's message is a sentence, so that people can read the history with `git log`. The
+last paragraph has `Key: value` lines for programs. It names the files too: following one file needs no
+reading of trees.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Kind = Literal["user", "agent", "extraction", "dream", "team", "other"]
 Action = Literal["created", "changed", "removed"]
 
 SHORT: Final = 12
-"""How many digits of a commit's id are shown."""
+"""Digits of a commit's id that are shown."""
 NAMED: Final = 200
 """A revision of more files than this does not name them in its message."""
 UNDOING: Final = ("undid ", "brought back ")
-"""How the summary of a revision begins that takes back another."""
+"""The summary of a revision that undoes another begins with one of these."""
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _ACTIONS: Final[dict[str, Action]] = {"Created": "created", "Changed": "changed", "Removed": "removed"}
 
 
 class Author(msgspec.Struct, frozen=True):
-    """Who made a change, in which session, and why."""
+    """The author of a change, with the session and the reason."""
 
     kind: Kind
     session: str = ""
@@ -38,7 +38,7 @@ class Author(msgspec.Struct, frozen=True):
 
 
 class RevisionChange(msgspec.Struct, frozen=True):
-    """What a revision did to one file."""
+    """The change of one file in a revision."""
 
     file: str
     action: Action
@@ -55,7 +55,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
-    """A revision as it is stored: ids are 20 bytes, `files` is None when the message does not name them."""
+    """A revision as it is stored: ids have 20 bytes; `files` is None if the message does not name them."""
 
     tree: bytes
     parent: bytes | None
@@ -65,26 +65,26 @@ class StoredCommit(msgspec.Struct, frozen=True):
     number: int = 0
     files: tuple[RevisionChange, ...] | None = None
     found: bool = False
-    """It holds what was in the folder when the history began; nobody knows what was before."""
+    """The first revision: it holds what was in the folder when the history began."""
 
     def revision(self, id: bytes, files: tuple[RevisionChange, ...]) -> Revision:
         return Revision(id.hex()[:SHORT], self.at, self.author, self.summary, files)
 
 
 def classify_change(was: bytes | None, now: bytes | None) -> Action:
-    """What was done to a file that had the one content and has the other."""
+    """The kind of change between two contents of a file."""
     if was is None:
         return "created"
     return "removed" if now is None else "changed"
 
 
 def to_safe_line(text: str) -> str:
-    """A text that cannot be taken for more than one line, nor for a trailer of its own."""
+    """The text on one line, so that it cannot be mistaken for a trailer."""
     return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
 
 
 def describe_changes(files: Sequence[RevisionChange]) -> str:
-    """A summary in plain words, for when nobody gave one."""
+    """A summary of these changes, for a revision without one."""
     if not files:
         return "changed nothing"
     first, rest = files[0], len(files) - 1
@@ -122,13 +122,13 @@ def _trailers(commit: StoredCommit) -> list[tuple[str, str]]:
 
 
 def decode_commit(data: bytes) -> StoredCommit:
-    """Read a commit, also one that a person made with git; what is no commit is a `StorageFailure`."""
+    """Read a commit, also one made with git by hand; `StorageFailure` if it is damaged."""
     text = data.decode("utf-8", "replace")
     head, _, message = text.partition("\n\n")
     fields: dict[str, str] = {}
     for line in head.split("\n"):
         key, _, value = line.partition(" ")
-        fields.setdefault(key, value)  # of several parents the first is the one before
+        fields.setdefault(key, value)  # of several parents the first counts
     said = message.rstrip("\n").split("\n\n")
     trailers = _parsed(said[-1]) if len(said) > 1 else []
     known = dict(trailers)

@@ -17,11 +17,10 @@ import mmap
 import os
 import re
 import secrets
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -36,15 +35,8 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.search.scoring import TextPassage, split_passages
 from sevenfold.memory.search.words import tokenize_text
 from sevenfold.memory.topic_file import read_topic
-from sevenfold.storage.files import (
-    BINARY,
-    CLOEXEC,
-    NOFOLLOW,
-    PRIVATE_FILE,
-    TEMPORARY,
-    make_private_dir,
-    write_all,
-)
+from sevenfold.storage.files import BINARY, CLOEXEC, NOFOLLOW, TemporaryFile
+from sevenfold.storage.locks import hold_lock
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -69,19 +61,13 @@ class _ArrayHeader(msgspec.Struct, frozen=True, array_like=True):
 
 def write_arrays(path: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
     """All or nothing under this name, for this user alone. Raises `OSError`."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NOFOLLOW | CLOEXEC | BINARY
-    try:
-        with open(os.open(temporary, flags, PRIVATE_FILE), "wb") as file:  # noqa: PTH123
-            check = 0
-            for part in _parts(about, arrays):
-                check = zlib.crc32(part, check)
-                file.write(part)
-            file.write(check.to_bytes(_CHECK, "little"))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with TemporaryFile(path.parent) as new:
+        check = 0
+        for part in _parts(about, arrays):
+            check = zlib.crc32(part, check)
+            new.write(part)
+        new.write(check.to_bytes(_CHECK, "little"))
+        new.move_to(path, sync=False)
 
 
 def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
@@ -389,11 +375,6 @@ def _sorted(terms: Array, units: Array, counts: Array) -> dict[str, Array]:
     }
 
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 FORMAT: Final = 1
 """Of the whole folder; another one is made anew from the memory files."""
 _LIST: Final = "index.json"
@@ -402,8 +383,6 @@ EMBEDDING: Final = "lock-vectors"
 """Locks: for whoever changes the list, and for whoever makes the vectors."""
 _STAYS: Final = {_LIST, WRITING, EMBEDDING}
 _NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
-_STEP: Final = 0.01
-"""Seconds between two looks at a lock that somebody else has."""
 
 
 class ShelfContents(msgspec.Struct, frozen=True):
@@ -432,20 +411,16 @@ class SegmentShelf:
 
     @contextmanager
     def alone(self, wait: float, lock: str = WRITING) -> Iterator[bool]:
-        """True while nobody else has this lock; False when it was not to be had in this time.
+        """Hold a lock during the block; False if another process kept it for this many seconds.
 
         Raises `OSError` where there can be no lock, on a read-only disk for example.
         """
-        try:
-            make_private_dir(self.folder)
-        except StorageFailure as error:
-            raise error.__cause__ or OSError(errno.EIO, str(error)) from error
-        flags = os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC
-        fd = os.open(self.folder / lock, flags, PRIVATE_FILE)
-        try:
-            yield _locked(fd, wait)
-        finally:
-            os.close(fd)
+        with ExitStack() as stack:
+            try:
+                mine = stack.enter_context(hold_lock(self.folder / lock, wait=wait))
+            except StorageFailure as error:
+                raise error.__cause__ or OSError(errno.EIO, str(error)) from error
+            yield mine
 
     def put(self, kind: str, about: bytes, arrays: Mapping[str, Array]) -> str:
         """A new file with these arrays; its name. Not listed yet."""
@@ -461,14 +436,9 @@ class SegmentShelf:
 
     def enter(self, contents: ShelfContents) -> None:
         """From now on this counts and nothing else."""
-        temporary = self.folder / f"{TEMPORARY}{_LIST}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NOFOLLOW | CLOEXEC | BINARY
-        fd = os.open(temporary, flags, PRIVATE_FILE)
-        try:
-            write_all(fd, encode_contents(contents))
-        finally:
-            os.close(fd)
-        temporary.replace(self.folder / _LIST)
+        with TemporaryFile(self.folder) as new:
+            new.write(encode_contents(contents))
+            new.move_to(self.folder / _LIST, sync=False)
 
     def sweep(self, contents: ShelfContents) -> list[Path]:
         """Remove every file that does not count; those that would not go. Only while alone."""
@@ -503,20 +473,3 @@ def encode_contents(contents: ShelfContents) -> bytes:
 
 def _check(body: bytes) -> bytes:
     return b"%08x" % zlib.crc32(body)
-
-
-def _locked(fd: int, wait: float) -> bool:
-    if fcntl is None:
-        return True
-    end = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-        else:
-            return True
-        if time.monotonic() >= end:
-            return False
-        time.sleep(_STEP)

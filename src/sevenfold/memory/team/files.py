@@ -1,15 +1,12 @@
-"""What of a remote's tree can be files of the team, judged by name, kind and size before any is read.
+"""Screens the files of a team: which of a remote's tree are taken, and which texts may come in or go out.
 
-Whatever is not taken stays in the remote as it is: it is named with the reason, and its place there is
-taken for whatever is pushed.
-
-Two changes of one text in one, and two indexes in one. What may leave this machine, and what may
-come in: secrets, orders to the agent, what is about a person.
+A tree is judged by name, kind and size before a file is read. A file that is not taken stays in the remote,
+and nothing is pushed under its name. Texts are checked for secrets, for instructions to the agent and for
+personal facts. Two indexes are merged here too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,7 +14,6 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Refused
-from sevenfold.memory.dreams.merge import merge_lines
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import is_personal
@@ -30,36 +26,37 @@ from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import find_missing_pointers, reconcile_index
 from sevenfold.memory.index_update import decode_index, encode_index, make_bare_topic
+from sevenfold.memory.merge import choose_side, merge_texts
 from sevenfold.memory.team.git import RefusedFile
 from sevenfold.memory.team.repository import CommitTree, TreeEntry
 from sevenfold.memory.team.state import FileNameSet, explain_bad_name, explain_suspicious_name, release_key
 from sevenfold.memory.topic_file import read_topic
 
 MOST: Final = 2_000
-"""Files of a team memory."""
+"""Most files of a team memory."""
 TOTAL: Final = 64 << 20
-"""Bytes of all of them."""
+"""Most bytes of a team memory."""
 _KINDS: Final = {b"120000": "it is a symbolic link", b"160000": "it is a submodule"}
 _FILES: Final = (b"100644", b"100664", b"100755")
 
 
 @dataclass(slots=True)
 class IncomingFiles:
-    """The remote as the folder could be: each file with the id of its text."""
+    """The files of the remote that may be taken, with the ids of their texts."""
 
     files: dict[str, str] = field(default_factory=dict)
     untaken: dict[str, str] = field(default_factory=dict)
-    """What is there and is not taken, with the reason."""
+    """Files that are not taken, with the reason."""
     names: FileNameSet = field(default_factory=FileNameSet)
-    """All names there, taken or not."""
+    """All names in the remote, taken or not."""
     cut: str = ""
-    """Why not all of it was looked at; empty when it was."""
+    """The reason if not all of it was read; empty if it was."""
     unread: frozenset[bytes] = frozenset()
     sizes: dict[str, int] = field(default_factory=dict)
-    """The bytes of each file that is taken."""
+    """The size of each file that is taken."""
 
     def unknown(self, file: str) -> bool:
-        """Whether nobody can say what the remote has under this name."""
+        """True if the remote has, or may have, a file of this name that was not taken."""
         if file in self.untaken or not self.unread:
             return file in self.untaken
         path = file.encode("utf-8", "surrogateescape")
@@ -80,12 +77,12 @@ def screen_tree(
     most: int = MOST,
     go_on: Callable[[], None] = lambda: None,
 ) -> IncomingFiles:
-    """What of a tree may be taken; `known` are the files that were the same on both sides, with the
-    ids of their texts: no limit is a reason to lose them. `go_on` may raise."""
+    """Choose the files of a tree that may be taken. `known` are the files that were the same on both sides,
+    with the ids of their texts: they are taken whatever the limits are. `go_on` may raise."""
     found = IncomingFiles(cut=tree.cut, unread=tree.unread)
     candidates: dict[str, str] = {}
     every = [(entry.path.decode("utf-8", "surrogateescape"), entry) for entry in tree.entries]
-    # What is known comes first: no newcomer takes its name or its place.
+    # Known files come first: no new file takes their names or their room.
     for file, entry in sorted(every, key=lambda one: (one[0] not in known, one[1].path)):
         go_on()
         why = _wrong_entry(entry, file)
@@ -111,14 +108,13 @@ def _wrong_entry(entry: TreeEntry, file: str) -> str:
         return _KINDS[entry.mode]
     if entry.mode not in _FILES:
         return "it is no plain file"
-    if not file.isprintable():  # surrogates, too: bytes that are no UTF-8
+    if not file.isprintable():  # also for bytes that are not UTF-8
         return "its name holds characters that are no text"
     return explain_bad_name(file)
 
 
 def _unwelcome(file: str, most: int, released: bool) -> str:
-    """Why a newcomer is not taken; `most` is the number of files that are there already, if that is
-    all there may be."""
+    """The reason not to take a new file, or empty; `most` is the limit if it is reached, else 0."""
     if most:
         return f"there are more than {most:,} files"
     if released or file == INDEX_NAME:
@@ -146,65 +142,25 @@ def _weigh(
             found.files[file], found.sizes[file] = id, size
 
 
-_PAIRS: Final = 100_000
-"""Pairs of equal lines: comparing takes time with their number, and somebody else wrote the text."""
-
-
-def merge_texts(before: bytes | None, ours: bytes, theirs: bytes) -> bytes | None:
-    """Both changes of a text in one; None when they touch each other, or nobody knows what was before."""
-    if before is None:
-        return None
-    texts = [text.splitlines(keepends=True) for text in (before, ours, theirs)]
-    start = _same(texts)
-    texts = [lines[start:] for lines in texts]
-    end = _same([lines[::-1] for lines in texts])
-    old, one, other = (lines[: len(lines) - end] for lines in texts)
-    if max(_pairs(old, one), _pairs(old, other)) > _PAIRS:
-        return None
-    middle = merge_lines(b"".join(old), b"".join(one), b"".join(other))
-    if middle is None:
-        return None
-    whole = ours.splitlines(keepends=True)
-    text = b"".join([*whole[:start], middle, *whole[len(whole) - end :]])
-    return text if len(text) <= HEAD else None
-
-
-def _same(texts: list[list[bytes]]) -> int:
-    """How many lines at the beginning are the same in all texts."""
-    count = 0
-    for lines in zip(*texts, strict=False):
-        if any(line != lines[0] for line in lines):
-            break
-        count += 1
-    return count
-
-
-def _pairs(one: list[bytes], other: list[bytes]) -> int:
-    counted = Counter(other)
-    return sum(count * counted[line] for line, count in Counter(one).items())
-
-
 def prune_index(text: str, names: Mapping[str, str]) -> str:
-    """An index without pointers to files that are not there; `names` are the memories by file."""
+    """An index without pointers to missing files; `names` are the memories by file."""
     absent = set(find_missing_pointers(text, list(names), list(names.items())))
     there = [make_bare_topic(file, name) for file, name in names.items() if file not in absent]
     return reconcile_index(text, there, sorted(absent))
 
 
 def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:
-    """Two indexes in one, as the folder with these files needs it."""
+    """Merge two indexes for a folder with these files."""
     old, one, other = (prune_index(text, names) for text in (before, ours, theirs))
-    if one == old:
-        return other
-    if other in (old, one):
-        return one
+    if side := choose_side(old, one, other):
+        return one if side == "ours" else other
     both = merge_texts(encode_index(old), encode_index(one), encode_index(other))
     return prune_index(decode_index(both) if both is not None else _union(other, one), names)
 
 
 def make_shared_index(ours: str, theirs: str, here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """The index as the remote should have it: ours, with the lines for what is only there, and without
-    those for what is only here. It is theirs when we have nothing to add."""
+    """The index for the remote: ours, with the lines for files that are only there, and without those for
+    files that are only here. It is theirs if we have nothing to add."""
     seen = prune_index(theirs, here)
     if ours == seen:
         return theirs
@@ -213,7 +169,7 @@ def make_shared_index(ours: str, theirs: str, here: Mapping[str, str], there: Ma
 
 
 def _union(one: str, other: str) -> str:
-    """All lines of the one, then those of the other that it lacks."""
+    """The lines of one index, then those of the other that it lacks."""
     known = set(one.splitlines())
     more = [line for line in other.splitlines() if line not in known]
     first = one if not one or one.endswith("\n") else f"{one}\n"
@@ -222,22 +178,22 @@ def _union(one: str, other: str) -> str:
 
 BY_TEAM: Final = Author("team")
 SHARE: Final = 50
-"""Texts of the team's that are kept in quarantine at most: it is the user's own, and has an end."""
+"""Most texts of the team in quarantine, which the user needs too."""
 _PERSONAL = "it is of type 'user': what is about a person is never shared; give it another type"
 
 
 class TextJudgement(msgspec.Struct, frozen=True):
-    """What became of a text that came in; without a reason it may be taken."""
+    """The judgement of an incoming text; it may be taken if `why` is empty."""
 
     why: str = ""
     settled: bool = True
-    """Whether that is the last word about this text; otherwise it is looked at again the next time."""
+    """False if the text is to be judged again at the next sync."""
     secret: bool = False
-    """It looks like a secret and the user released it: it goes into the folder, not into its history."""
+    """A released secret: it is written to the folder, but not to its history."""
 
 
 class TeamScreen:
-    """Looks through texts and names, each text once. `released` are digests of what the user lets pass."""
+    """Checks texts and names, each text once. `released` are digests of texts that the user lets pass."""
 
     def __init__(self, released: Collection[str]) -> None:
         self._released, self._guard = released, Guard(largest=HEAD)
@@ -248,41 +204,41 @@ class TeamScreen:
         return release_key(data) in self._released
 
     def verdict(self, data: bytes) -> GuardVerdict:
-        """What the guard says. Asked for beforehand, nobody waits for it while the folder is locked."""
+        """The verdict of the guard, cached: call it before the folder is locked."""
         digest = release_key(data)
         if digest not in self._verdicts:
             self._verdicts[digest] = self._guard.check(data, source="team")
         return self._verdicts[digest]
 
-    def leaving(self, file: str, data: bytes) -> str:
-        """Why this file may not be sent; empty when it may."""
-        if why := _no_text(data) or self.secret(data):
+    def explain_unsent(self, file: str, data: bytes) -> str:
+        """The reason not to send a file; empty if it may be sent."""
+        if why := _no_text(data) or self.explain_secret(data):
             return why
         if find_secrets(file) and not self.is_released(file.encode("utf-8", "surrogateescape")):
             return "its name looks like a secret; rename it"
         return _PERSONAL if _about_a_person(file, data) else ""
 
-    def secret(self, data: bytes) -> str:
-        """Why a text may be in no repository; empty when it may."""
+    def explain_secret(self, data: bytes) -> str:
+        """The reason not to put a text into a repository; empty if it may be."""
         verdict = self.verdict(data)
         if verdict.action != "refuse" or self.is_released(data):
             return ""
         return _told(verdict.findings)
 
-    def joint(self, both: bytes, *parts: bytes) -> str:
-        """Why two texts may not become this one: something is in it that is in neither; or empty."""
+    def explain_bad_merge(self, both: bytes, *parts: bytes) -> str:
+        """The reason not to merge texts into `both`: a finding that none of them has; or empty."""
         known = {(each.kind, each.what) for part in parts for each in self.verdict(part).findings}
         new = [one for one in self.verdict(both).findings if (one.kind, one.what) not in known]
         if not new or self.is_released(both):
-            return self.secret(both)
+            return self.explain_secret(both)
         what = "look like a secret" if new[0].kind == "secret" else "would give the agent orders"
         if new[0].kind == "size":
             what = "are too large"
         return f"your text and the team's, put together, {what} ({new[0].what}); change yours"
 
-    def arriving(self, file: str, data: bytes, old: bytes, gate: GuardGate) -> TextJudgement:
-        """What becomes of a text from the remote; `old` is what the file says here."""
-        if why := _no_text(data) or self.secret(data):
+    def judge_incoming(self, file: str, data: bytes, old: bytes, gate: GuardGate) -> TextJudgement:
+        """Judge a text from the remote; `old` is the text of the file here."""
+        if why := _no_text(data) or self.explain_secret(data):
             return TextJudgement(why)
         if _about_a_person(file, data):
             return TextJudgement("it is of type 'user': what is about a person is never shared")
@@ -308,7 +264,7 @@ class TeamScreen:
         return TextJudgement()
 
     def _held(self, gate: GuardGate) -> int:
-        """How much of the quarantine is the team's already."""
+        """The number of the team's texts in quarantine."""
         if self._quarantined is None:
             found = gate.quarantine.list()
             self._quarantined = sum(1 for one in found if one.source == BY_TEAM.kind)

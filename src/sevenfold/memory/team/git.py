@@ -1,12 +1,7 @@
-"""Runs the git program, so that nothing of a repository can make it run anything else.
+"""Git for team memory: addresses of remotes, errors in words, and the program on our bare repository.
 
-No hooks, no prompts, no submodules, no helpers that an address names; only our own bare repository,
-never a working folder. What it prints goes to files of a limited size, and it has a limited time. Each
-command is a process group of its own: it can be ended as a whole, also by the next run when ours died.
-
-What git says when something fails, as one sentence that people can act on. Where a team's
-repository is: which addresses are accepted, and how one is shown to people. What a sync did and how
-a team memory stands, as values; and the ways in which it cannot be had.
+Git never sees a working folder. Its output goes to files of a limited size, and it has a limited time. A
+command that outlived a dead process is ended by the next run. The results of a sync are values here too.
 """
 
 from __future__ import annotations
@@ -31,6 +26,7 @@ import msgspec
 from sevenfold.core.errors import Failure, Mistake, Refused
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.storage.files import make_private_dir, make_storage_failure
+from sevenfold.storage.git import GitProgram
 
 SCHEMES: Final = ("file", "ssh", "git+ssh", "ssh+git", "https", "http", "git")
 LONGEST: Final = 2_000
@@ -43,20 +39,20 @@ _BARE_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-]*(\.[A-Za-z0-9\-]+)+/[^
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY: Final = re.compile(r"(?<=[^\s])[?#][^\s'\"]*")
 _SHORT: Final = 4
-"""A part of an address that is shorter is not looked for in other words: it would be everywhere."""
+"""Shorter parts of an address are not searched for in other texts."""
 
 
 class RemoteAddress(msgspec.Struct, frozen=True):
     """A remote repository."""
 
     given: str
-    """What git is told."""
+    """The address for git."""
     path: str = ""
-    """The folder, where it is on this machine."""
+    """The folder, if it is on this machine."""
 
     @property
     def shown(self) -> str:
-        """Without names, passwords, query and fragment."""
+        """The address without names, passwords, query and fragment."""
         if match := _URL.match(self.given):
             shown = _shown_url(match)
         elif self.path or self.given.startswith(("/", "\\")) or _DRIVE.match(self.given):
@@ -66,7 +62,7 @@ class RemoteAddress(msgspec.Struct, frozen=True):
         return shown if not find_secrets(shown) else hide_secrets(shown)
 
     def hide(self, text: str) -> str:
-        """Words of git in which this address, or what is secret in it, may stand."""
+        """A text of git without this address and the secrets in it."""
         text = text.replace(self.given, self.shown)
         user = _user(self.given)
         if user and user != "git":
@@ -79,7 +75,7 @@ class RemoteAddress(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str, start: Path) -> RemoteAddress:
-    """The repository that is meant; relative paths count from `start`. `Refused` when it is dangerous."""
+    """The address in a text; relative paths count from `start`. `Refused` if it is dangerous."""
     given = text.strip()
     if not given or len(given) > LONGEST or not given.isprintable():
         raise Mistake("the address of the team's repository is empty, too long or no plain text")
@@ -126,7 +122,7 @@ def _by_url(given: str, match: re.Match[str]) -> RemoteAddress:
 
 
 def _check_host(host: str) -> None:
-    """The name of a host, or of a user there, ends up as a word of a command: it must be no option."""
+    """Refuse a host or user that ssh would take for an option."""
     if any(part.startswith("-") for part in host.split("@")):
         raise Refused("the address is refused: neither a host nor a user there begins with '-'")
 
@@ -137,13 +133,13 @@ def _check_host(host: str) -> None:
 def _shown_url(match: re.Match[str]) -> str:
     scheme, authority, path = match[1].lower(), match[2], match[3]
     user, _, host = authority.rpartition("@")
-    if not _HOST.fullmatch(host):  # the rest of a password that was not encoded, perhaps
+    if not _HOST.fullmatch(host):  # perhaps the rest of a password that was not encoded
         return f"{scheme}://[hidden]"
     return f"{scheme}://{'git@' if user == 'git' else ''}{host}{path}"
 
 
 def _shown_scp(given: str) -> str:
-    """`user@host:path`: the user is no secret there, unless a password stands beside it."""
+    """`user@host:path`: the user is no secret, unless there is a password."""
     front, slash, rest = given.partition("/")
     user, at, host = front.rpartition("@")
     kept = f"{user}@" if at and ":" not in user and "@" not in user else ""
@@ -151,7 +147,7 @@ def _shown_scp(given: str) -> str:
 
 
 def _user(given: str) -> str:
-    """What stands before the host: a name, a password, a token."""
+    """The part before the host: a name, a password, a token."""
     match = _URL.match(given)
     front = match[2] if match else given.partition("/")[0]
     user = front.rpartition("@")[0]
@@ -159,18 +155,17 @@ def _user(given: str) -> str:
 
 
 def strip_credentials(text: str) -> str:
-    """A text in which addresses may stand, without names and passwords in them."""
+    """A text without the names and passwords in its addresses."""
     shown = _QUERY.sub("", _CREDENTIALS.sub(_kept_user, text)) if "://" in text else text
     return shown if not find_secrets(shown) else hide_secrets(shown)
 
 
 def _kept_user(match: re.Match[str]) -> str:
-    """`git@` says nothing secret; anything else might."""
     return match[0] if match[0] == "git@" else ""
 
 
 def hide_secrets(text: str) -> str:
-    """A text without the words in it that look like secrets."""
+    """A text without the words that look like secrets."""
     words = re.split(r"(\s+|/)", text)
     shown = "".join("[hidden]" if word.strip("/ ") and find_secrets(word) else word for word in words)
     return shown if not find_secrets(shown) else "[hidden]"
@@ -178,7 +173,7 @@ def hide_secrets(text: str) -> str:
 
 Side: TypeAlias = Literal["here", "remote"]
 SHOWN: Final = 50
-"""Refusals that are named one by one; the others are counted."""
+"""Refusals that are listed; the others are counted."""
 _LONG: Final = 120
 
 
@@ -193,18 +188,18 @@ class NoTeam(Mistake):
 
 
 class GitFailed(Failure):
-    """Git, or the repository that it was sent to, said no: one sentence, without any credential."""
+    """Git or the remote failed: one sentence, without credentials."""
 
     said = ""
-    """What git itself printed, for us to recognise; not for people."""
+    """The output of git, for the program; not for people."""
 
 
 class Behind(GitFailed):
-    """Somebody else pushed meanwhile: fetch, merge and push again."""
+    """Another member pushed meanwhile: fetch, merge and push again."""
 
 
 class RefusedFile(msgspec.Struct, frozen=True):
-    """A file that did not go the way of the others, and why. It stays where it is."""
+    """A file that was not sent or not taken, and why. It stays as it is."""
 
     file: str
     why: str
@@ -213,27 +208,27 @@ class RefusedFile(msgspec.Struct, frozen=True):
 
 
 class SyncResult(msgspec.Struct, frozen=True):
-    """What one sync did. The files are named as in the folder of the team."""
+    """The result of one sync. The files are named as in the folder of the team."""
 
     pulled: tuple[str, ...] = ()
-    """Files that have the team's text now."""
+    """Files that got the team's text."""
     pushed: tuple[str, ...] = ()
     """Files whose text was sent."""
     conflicts: tuple[str, ...] = ()
     """Copies that were made because both sides changed the same lines."""
     refused: tuple[RefusedFile, ...] = ()
     more_refused: int = 0
-    """Refusals beyond those that are named."""
+    """Number of refusals that are not listed."""
     offline: str | None = None
-    """Why what is here could not be sent, or what is there not be had; None when all went well."""
+    """The reason of a failure; None if all went well."""
     note: str = ""
-    """Something to know about it: a repository that was made, a folder that was brought back."""
+    """A remark for the user: a repository that was made, a folder that was restored."""
     removed_here: tuple[str, ...] = ()
-    """Files that the team removed, and that went here too."""
+    """Files that the team removed, and that were removed here."""
     removed_there: tuple[str, ...] = ()
-    """Files that were removed here, and went for the team too."""
+    """Files that were removed here, and were removed for the team."""
     fresh: tuple[RefusedFile, ...] = ()
-    """Those refusals that the sync before did not name."""
+    """Refusals that the previous sync did not have."""
 
     @property
     def left_out(self) -> int:
@@ -241,14 +236,14 @@ class SyncResult(msgspec.Struct, frozen=True):
 
 
 class LastSync(msgspec.Struct, frozen=True):
-    """How the last sync went, and when one went well."""
+    """The time of the last successful sync, and the reason if the last one failed."""
 
     synced: float | None = None
     offline: str | None = None
 
 
 class TeamStatus(msgspec.Struct, frozen=True):
-    """How a team memory stands."""
+    """The state of a team memory."""
 
     remote: str
     branch: str
@@ -257,7 +252,7 @@ class TeamStatus(msgspec.Struct, frozen=True):
     behind: tuple[str, ...] = ()
     """Files that changed there and were not taken yet."""
     conflicts: tuple[str, ...] = ()
-    """Copies that wait for somebody to put them together with their original."""
+    """Conflict copies that the user has to merge."""
     refused: tuple[RefusedFile, ...] = ()
     more_refused: int = 0
     synced: float | None = None
@@ -265,7 +260,7 @@ class TeamStatus(msgspec.Struct, frozen=True):
 
 
 def limit_refusals(refused: list[RefusedFile]) -> tuple[tuple[RefusedFile, ...], int]:
-    """The refusals that are named, those of files that are here first, and how many there are more."""
+    """The refusals to list, those of files here first, and the number of the others."""
     first: dict[tuple[str, str], RefusedFile] = {}
     for one in refused:
         first.setdefault((one.side, one.file), one)
@@ -275,13 +270,13 @@ def limit_refusals(refused: list[RefusedFile]) -> tuple[tuple[RefusedFile, ...],
 
 
 def format_foreign_name(file: str) -> str:
-    """A name that somebody else chose: short, plain, and without a secret in it."""
+    """A name from the remote: short, plain, and without secrets."""
     plain = "".join(c if c.isprintable() else "?" for c in file)
     return hide_secrets(plain if len(plain) <= _LONG else f"{plain[:_LONG]}…")
 
 
 _WORDS: Final = 200
-"""Characters of git's own words that are told."""
+"""Characters of git's output that are shown."""
 _ABOUT: Final[tuple[tuple[str, str], ...]] = (
     (
         r"dubious ownership",
@@ -330,14 +325,14 @@ _LINE: Final = re.compile(r"^(?:fatal|error|remote: error|ssh): *(.+)$", re.MULT
 
 
 def make_git_error(said: str, remote: RemoteAddress, *, pushing: bool = False) -> GitFailed:
-    """The error for what git said about a repository."""
+    """The error for an output of git."""
     error = _understood(remote.hide(said), remote.shown, pushing)
     error.said = said
     return error
 
 
 def find_blocking_lock(said: str) -> str:
-    """The lock file because of which git did not go on; empty when there is none."""
+    """The lock file that stopped git; empty if there is none."""
     match = _LOCK.search(said)
     return match[1].replace("/./", "/") if match else ""
 
@@ -362,13 +357,13 @@ def _understood(said: str, shown: str, pushing: bool) -> GitFailed:
 
 
 def _remark(said: str) -> str:
-    """What a hook on the other side printed, its first line."""
+    """The first line that a hook of the remote printed."""
     lines = [line.removeprefix("remote:").strip() for line in said.splitlines() if "remote:" in line]
     return _told(next(filter(None, lines), ""))
 
 
 def _told(text: str) -> str:
-    """Somebody else's words: short, on one line, with nothing in them that moves a cursor."""
+    """A text of git: short, on one line, without control characters."""
     plain = "".join(c if c.isprintable() else " " for c in strip_credentials(text))
     short = " ".join(plain.split())
     return short if len(short) <= _WORDS else f"{short[:_WORDS]}…"
@@ -379,76 +374,29 @@ LOCAL: Final = 30.0
 FAR: Final = 90.0
 """Seconds for one that talks to the remote."""
 LARGEST: Final = 512 << 20
-"""Bytes of the largest file that git may write: what a remote sends is not ours to trust."""
+"""Bytes of the largest file that git may write: a remote is not trusted."""
 OUTPUT: Final = 256 << 20
 _SAID: Final = 20_000
 _RUNNING: Final = "running"
 _PATIENCE: Final = 2.0
 _WAIT: Final = 0.1
-_OPTIONS: Final = tuple(
-    word
-    for setting in (
-        f"core.hooksPath={os.devnull}",
-        "core.fsmonitor=false",
-        "core.bigFileThreshold=1m",
-        "protocol.ext.allow=never",
-        "fetch.unpackLimit=1",
-        "fetch.fsckObjects=false",
-        "transfer.fsckObjects=false",
-        "fetch.recurseSubmodules=false",
-        "submodule.recurse=false",
-        "push.gpgSign=false",
-        "push.recurseSubmodules=no",
-        "gc.auto=0",
-        "maintenance.auto=false",
-        "credential.interactive=false",
-        "http.lowSpeedLimit=1",
-        "http.lowSpeedTime=30",
-    )
-    for word in ("-c", setting)
-)
 _PRIVATE: Final = ("-c", "core.sharedRepository=0600")
-"""Our own repository is for this user alone, whatever the umask. A remote does not hear of it."""
-_KEPT: Final = frozenset(
-    [
-        "GIT_ASKPASS",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CONFIG_NOSYSTEM",
-        "GIT_CONFIG_SYSTEM",
-        "GIT_EXEC_PATH",
-        "GIT_PROXY_COMMAND",
-        "GIT_SSH",
-        "GIT_SSH_COMMAND",
-        "GIT_SSH_VARIANT",
-    ]
-)
-_SET: Final = {
-    "LC_ALL": "C",
-    "LANGUAGE": "",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GCM_INTERACTIVE": "never",
-    "SSH_ASKPASS_REQUIRE": "never",
-}
+"""Our own repository is for this user alone, whatever the umask."""
 _SHELL: Final = Path("/bin/sh")
 _LIMITED: Final = 'ulimit -f "$0" 2>/dev/null; echo $$ >"$1"; shift; exec "$@"'
-"""Said to `sh`, because a limit that Python sets between fork and exec is not safe with threads. It also
-writes down the number of the process itself: there is no moment at which it runs and nobody knows."""
+"""A script for `sh`: Python cannot set a limit between fork and exec safely with threads. It also records
+the process id before git runs."""
 _AGAIN: Final = 5
 
 
 class TeamGit:
-    """The git program on one bare repository. `folder` is for its output and for what is running."""
+    """Runs git on one bare repository. `folder` is for its output and the record of a running command."""
 
     def __init__(
         self, repository: Path, folder: Path, environment: Mapping[str, str], *, largest: int = LARGEST
     ) -> None:
         self.repository, self._folder, self._largest = repository, folder, largest
-        self._environment = _environment(environment)
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
 
@@ -457,17 +405,17 @@ class TeamGit:
         return self._stop.is_set()
 
     def go_on(self) -> None:
-        """`GitFailed` when it was stopped: for work between two commands that may take long."""
+        """`GitFailed` if it was stopped: to be called during long work between commands."""
         if self.stopped:
             raise GitFailed("the sync was stopped")
 
     def pause(self, seconds: float) -> None:
-        """Wait, but not when it is stopped."""
+        """Wait, unless it is stopped."""
         self._stop.wait(seconds)
         self.go_on()
 
     def far(self, remote: RemoteAddress, *words: str, pushing: bool = False) -> bytes:
-        """A command that talks to the remote."""
+        """Run a command that talks to the remote."""
         for _ in range(_AGAIN):
             try:
                 return self._run(words, b"", FAR, remote, pushing)
@@ -475,23 +423,23 @@ class TeamGit:
                 lock = find_blocking_lock(error.said)
                 if self.stopped or not lock.startswith(str(self.repository)):
                     raise
-            time.sleep(_WAIT)  # what a run that died had started just then shows itself late
+            time.sleep(_WAIT)  # a command of a dead process may appear late
             self.recover()
         return self._run(words, b"", FAR, remote, pushing)
 
     def local(self, *words: str, given: bytes = b"") -> bytes:
-        """A command that stays on this machine; `given` is what it reads."""
+        """Run a command that stays on this machine; `given` is its input."""
         return self._run(words, given, LOCAL, RemoteAddress(str(self.repository)), False)
 
     def stop(self) -> None:
-        """End what is running, from another thread; nothing more is begun."""
+        """End the running command, from another thread; no other is started."""
         self._stop.set()
         process = self._process
         if process is not None:
             _end(process)
 
     def recover(self) -> None:
-        """End what a run that died left running, and clear what it left half done."""
+        """End the command of a dead process, and remove its locks and temporary files."""
         record = self._folder / _RUNNING
         with contextlib.suppress(OSError, ValueError):
             self._bury(int(record.read_text("ascii")))
@@ -512,7 +460,7 @@ class TeamGit:
         ):
             asked.write(given)
             asked.seek(0)
-            code = self._ended(self._command(words, seconds), (asked, out, err), seconds, remote.shown)
+            code = self._ended(words, (asked, out, err), seconds, remote.shown)
             if code == 0:
                 return _read(out, OUTPUT)
             said = f"{_read(out, _SAID).decode('utf-8', 'replace') if pushing else ''}\n"
@@ -520,32 +468,34 @@ class TeamGit:
                 said + _read(err, _SAID).decode("utf-8", "replace"), remote, pushing=pushing
             )
 
-    def _command(self, words: tuple[str, ...], seconds: float) -> list[str]:
-        program = shutil.which("git", path=self._environment.get("PATH", os.defpath))
-        if program is None:
+    def _program(self) -> GitProgram:
+        path = shutil.which("git", path=self._environment.get("PATH", os.defpath))
+        if path is None:
             raise Mistake("git was not found; team memory needs it: install git")
-        own = () if words[:1] == ("init",) else _PRIVATE  # what is made for the team is the team's
-        command = [program, *_OPTIONS, *own, f"--git-dir={self.repository}", *words]
-        if not _SHELL.exists():  # Windows
-            return command
-        record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull
-        return [str(_SHELL), "-c", _LIMITED, str(self._largest >> 9), record, *command]
+        return GitProgram(path, self._environment)
 
-    def _ended(self, command: list[str], streams: tuple[IO[bytes], ...], seconds: float, shown: str) -> int:
+    def _start(
+        self, words: tuple[str, ...], streams: tuple[IO[bytes], ...], seconds: float
+    ) -> subprocess.Popen[bytes]:
+        own = () if words[:1] == ("init",) else _PRIVATE  # `init` makes the team's repository
+        record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull
+        limited = (str(_SHELL), "-c", _LIMITED, str(self._largest >> 9), record)
+        return self._program().start(
+            [*own, f"--git-dir={self.repository}", *words],
+            self._folder,
+            streams,
+            within=limited if _SHELL.exists() else (),  # Windows has none
+        )
+
+    def _ended(
+        self, words: tuple[str, ...], streams: tuple[IO[bytes], ...], seconds: float, shown: str
+    ) -> int:
         if self.stopped:
             raise GitFailed(f"{shown}: the sync was stopped")
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-                env=self._environment,
-                cwd=self._folder,
-                start_new_session=True,
-            )
+            process = self._start(words, streams, seconds)
         except OSError as error:
-            raise make_storage_failure(error, command[0], "run") from error
+            raise make_storage_failure(error, error.filename or "git", "run") from error
         self._process = process
         try:
             with _ending(process, seconds) as late:
@@ -565,25 +515,16 @@ class TeamGit:
                     (self._folder / _RUNNING).unlink()
 
     def _bury(self, pid: int) -> None:
-        """End a git that outlived the process which started it, and wait until it is gone."""
+        """End a git that outlived the process which started it, and wait for its end."""
         began = time.monotonic()
         while self._is_ours(pid) and (passed := time.monotonic() - began) < 2 * _PATIENCE:
             os.killpg(pid, signal.SIGTERM if passed < _PATIENCE else signal.SIGKILL)
             time.sleep(0.01)
 
     def _is_ours(self, pid: int) -> bool:
-        """Whether the process of this number is a git on our repository: numbers are given out again."""
+        """True if the process is a git on our repository: process ids are used again."""
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return os.fsencode(f"--git-dir={self.repository}") in words
-
-
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in variables.items()
-        if not name.startswith("GIT_") or name in _KEPT or name.startswith(("GIT_SSL", "GIT_HTTP"))
-    }
-    return {**kept, **_SET}
 
 
 def _read(file: IO[bytes], limit: int) -> bytes:
@@ -598,7 +539,7 @@ def _read(file: IO[bytes], limit: int) -> bytes:
 
 @contextmanager
 def _ending(process: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
-    """Ends it when its time is over. To wait with a limit would mean to look again and again."""
+    """End the process after this time. A timer, because `wait` with a limit polls."""
     late = threading.Event()
 
     def end() -> None:
@@ -615,8 +556,7 @@ def _ending(process: subprocess.Popen[bytes], seconds: float) -> Iterator[thread
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, so that it takes its lock files away, also those in a remote on this machine; when it
-    does not, make it."""
+    """Ask the process to end, so that it removes its lock files; kill it if it does not."""
     _send(process, signal.SIGTERM)
     timer = threading.Timer(_PATIENCE, _send, (process, getattr(signal, "SIGKILL", 9)))
     timer.daemon = True

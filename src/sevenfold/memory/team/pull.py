@@ -1,10 +1,10 @@
-"""What the team changed, put into the folder: one decision for each file, then one write of all.
+"""Merges the changes of the team into the folder: a decision for each file, then one write.
 
 here      there       what happens
 same      same        nothing
 as last   changed     theirs is taken, also when it is a removal
 changed   as last     nothing here; it is sent later
-removed   changed     theirs is taken: an edit outlives a removal
+removed   changed     theirs is taken
 changed   removed     ours stays, and is sent later
 changed   changed     joined by lines; where they clash theirs keeps the name, ours becomes a copy
 """
@@ -19,14 +19,8 @@ from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.folder import A_SECRET, FolderTransaction
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM
-from sevenfold.memory.team.files import (
-    BY_TEAM,
-    IncomingFiles,
-    TeamScreen,
-    TextJudgement,
-    merge_indexes,
-    merge_texts,
-)
+from sevenfold.memory.merge import merge_texts
+from sevenfold.memory.team.files import BY_TEAM, IncomingFiles, TeamScreen, TextJudgement, merge_indexes
 from sevenfold.memory.team.git import RefusedFile
 from sevenfold.memory.team.repository import BlobTexts, WriteTime, find_memory_time
 from sevenfold.memory.team.state import (
@@ -42,28 +36,28 @@ from sevenfold.memory.team.state import (
 from sevenfold.memory.topic_file import read_topic
 
 _MANY: Final = 3
-"""So many files, if they are more than half of all, are not removed because the remote lost them."""
+"""If the remote lost this many files and more than half of all, they are kept here."""
 
 
 @dataclass(slots=True)
 class PullPlan:
-    """What is to be written, and what is known then."""
+    """The changes to write, and the state afterwards."""
 
     agreed: dict[str, str]
     left: dict[str, RejectedVersion]
     copies: dict[str, bytes] = field(default_factory=dict)
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The files that may be changed only if the copy is made, by the name of the copy."""
+    """For each copy the files that may only be changed if the copy is made."""
     removals: set[str] = field(default_factory=set)
     writes: dict[str, bytes] = field(default_factory=dict)
     aside: dict[str, bytes] = field(default_factory=dict)
-    """Released texts that look like secrets: written, and not put into the history."""
+    """Released secrets: written to the folder, but not to the history."""
     planned: dict[str, PlannedMerge] = field(default_factory=dict)
     refused: list[RefusedFile] = field(default_factory=list)
 
     @property
     def changes(self) -> dict[str, bytes | None]:
-        """In this order: nothing is covered before its copy is there, and names are free when needed."""
+        """All changes in order: a copy before its original is replaced, removals before writes."""
         gone: dict[str, bytes | None] = dict.fromkeys(sorted(self.removals - self.writes.keys()))
         found = {**self.copies, **gone, **self.writes}
         return {f"{TEAM}{file}": data for file, data in found.items()}
@@ -74,13 +68,13 @@ class PullPlan:
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """What the team removed; not what became a copy."""
+        """Files that the team removed, without those that became copies."""
         moved = {file for files in self.covers.values() for file in files}
         return tuple(sorted(self.removals - self.writes.keys() - moved))
 
 
 class PullMerge:
-    """One merge of the remote into the folder. Under the store's lock; it may have to be done again."""
+    """One merge of the remote into the folder, under the store's lock. It may be repeated."""
 
     def __init__(
         self,
@@ -91,13 +85,13 @@ class PullMerge:
         screen: TeamScreen,
         rewound: bool = False,
     ) -> None:
-        """`rewound`: the remote is not what it was with something more; what is here is kept then."""
+        """`rewound`: the remote lost commits, so the files here are kept."""
         self._desk, self._state, self._incoming = desk, state, incoming
         self._texts, self._screen, self._rewound = texts, screen, rewound
         self._known: FileNameSet | None = None
         self.ours: LocalFiles = read_local_files(desk)
         self.lost = len(state.agreed) > 1 and not self.ours.files and not self.ours.held
-        """The whole folder is gone: that is an accident and no wish to remove everything."""
+        """The whole folder is gone: that is an accident, so its files are restored."""
         if self.lost:
             texts.want(incoming.files.values())
         agreed = {} if self.lost else dict(state.agreed)
@@ -107,11 +101,11 @@ class PullMerge:
                 agreed[file] = plan.theirs
         self._before = dict(agreed)
         self.kept: set[str] = set()
-        """What the remote has no more, and what is kept all the same."""
+        """Files that the remote lost and that are kept here."""
         self._keeps = rewound or _vanished(agreed, incoming)
 
     def decide(self) -> PullPlan:
-        """Look at every file."""
+        """Decide about every file."""
         every = {*self.ours.files, *self._incoming.files, *self.taken.agreed} - {INDEX_NAME}
         gone = [file for file in every if file not in self._incoming.files]
         for file in (*sorted(gone), *sorted(every - {*gone})):
@@ -125,7 +119,7 @@ class PullMerge:
     def _decide(self, file: str) -> None:
         taken, ours, theirs = self.taken, self.ours, self._incoming.files.get(file)
         mine, last = ours.ids.get(file), taken.agreed.get(file)
-        if why := ours.blocked(file):
+        if why := ours.explain_block(file):
             taken.refused.append(RefusedFile(file, why, "here"))
         elif self._incoming.unknown(file):
             return
@@ -175,7 +169,7 @@ class PullMerge:
 
     def _judged(self, file: str, theirs: str, data: bytes) -> TextJudgement:
         old = self.ours.files.get(file, b"")
-        judged = self._screen.arriving(file, data, old, self._desk.gate)
+        judged = self._screen.judge_incoming(file, data, old, self._desk.gate)
         if judged.why:
             self.taken.refused.append(RefusedFile(file, judged.why, "remote"))
             if judged.settled:
@@ -183,7 +177,7 @@ class PullMerge:
         return judged
 
     def _has_place(self, file: str, mine: str | None) -> bool:
-        """Whether the file can be written; one of ours whose name clashes becomes a copy."""
+        """True if the file can be written; one of ours whose name clashes becomes a copy."""
         if mine is not None:
             return True
         if other := self._names.clash(file):
@@ -209,7 +203,7 @@ class PullMerge:
 
     @property
     def _names(self) -> FileNameSet:
-        """The names in the folder as it will be, made when what goes is known."""
+        """The names in the folder after the merge; made when the removals are known."""
         if self._known is None:
             self._known = FileNameSet()
             for one in ({*self.ours.files} - self.taken.removals) | {*self.taken.writes}:
@@ -221,7 +215,7 @@ class PullMerge:
     ) -> None:
         mine = self.ours.files[file]
         both = None if judged.secret else merge_texts(self._texts.get(last or ""), mine, data)
-        if both is not None and not self._screen.joint(both, mine, data):
+        if both is not None and not self._screen.explain_bad_merge(both, mine, data):
             self.taken.planned[file] = PlannedMerge(hash_blob(both), theirs)
             self._write(file, both, judged)
             return
@@ -233,7 +227,7 @@ class PullMerge:
 
         def usable(name: str) -> bool:
             known = {self.ours.ids.get(name), self._incoming.files.get(name)} - {None}
-            return known <= {id} and not self.ours.blocked(name)
+            return known <= {id} and not self.ours.explain_block(name)
 
         name = choose_copy_name(file, data, usable)
         if name not in self.ours.files:
@@ -260,7 +254,7 @@ class PullMerge:
         before = (known or b"").decode("utf-8", "replace")
         text = merge_indexes(before, self.ours.index, data.decode("utf-8"), dict(self._after()))
         both, own = text.encode("utf-8", "surrogateescape"), self.ours.files.get(INDEX_NAME, b"")
-        if why := self._screen.joint(both, own, data):
+        if why := self._screen.explain_bad_merge(both, own, data):
             taken.refused.append(RefusedFile(INDEX_NAME, why, "remote"))
             return
         taken.left.pop(INDEX_NAME, None)
@@ -269,12 +263,12 @@ class PullMerge:
             taken.writes[INDEX_NAME] = both
 
     def _their_index(self, theirs: str) -> bytes | None:
-        """The index of the remote, when it may be joined with ours; what else it is, is said."""
+        """The index of the remote if it may be merged; otherwise the refusal is recorded."""
         taken, data = self.taken, self._texts.get(theirs)
         left = taken.left.get(INDEX_NAME)
         if left is not None and left.id == theirs:
             taken.refused.append(RefusedFile(INDEX_NAME, left.why, "remote"))
-        elif why := self.ours.blocked(INDEX_NAME):
+        elif why := self.ours.explain_block(INDEX_NAME):
             taken.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         elif data is None:
             taken.refused.append(RefusedFile(INDEX_NAME, "its text could not be read", "remote"))
@@ -290,15 +284,15 @@ class PullMerge:
         return None
 
     def _look_through(self) -> None:
-        """The last look at all that is to be written: a secret becomes no object of any history."""
+        """Check all texts a last time, so that no secret gets into a history."""
         taken = self.taken
         for file, data in [*taken.copies.items(), *taken.writes.items()]:
-            if why := self._screen.secret(data):
+            if why := self._screen.explain_secret(data):
                 for one in (file, *taken.covers.get(file, ())):
                     self._keep_ours(one, why)
 
     def _keep_ours(self, file: str, why: str) -> None:
-        """As if the remote had not been looked at for this file."""
+        """Undo the decision about a file."""
         taken = self.taken
         taken.writes.pop(file, None)
         taken.planned.pop(file, None)
@@ -312,7 +306,7 @@ class PullMerge:
         taken.refused.append(RefusedFile(file, why, "here"))
 
     def _after(self) -> Iterator[tuple[str, str]]:
-        """The memories that will be in the folder, with their names."""
+        """The memories in the folder after the merge, with their names."""
         new = {**self.taken.copies, **self.taken.writes, **self.taken.aside}
         gone = self.taken.removals - new.keys()
         for file in sorted({*self.ours.files, *self.ours.held, *new} - gone - {INDEX_NAME}):
@@ -320,7 +314,7 @@ class PullMerge:
             yield (file, self.ours.names.get(file, "") if data is None else read_topic(data, file).name)
 
     def write(self, times: Mapping[str, WriteTime]) -> None:
-        """Make it so. `times`: when the team wrote its files; what was joined is new."""
+        """Write the plan. `times` are the team's write times; merged files are new."""
         taken = self.taken
         for file, data in taken.aside.items():
             self._desk.write(f"{TEAM}{file}", data, held=A_SECRET)
@@ -341,7 +335,7 @@ class PullMerge:
 
 
 def _vanished(agreed: Mapping[str, str], incoming: IncomingFiles) -> bool:
-    """Whether so much is gone from the remote at once that it is taken for an accident."""
+    """True if the remote lost so many files at once that it must be an accident."""
     there = {*incoming.files.values()}  # what was only renamed is not gone
     topics = {file: id for file, id in agreed.items() if file != INDEX_NAME}
     lost = [

@@ -1,7 +1,7 @@
-"""What changed here and goes to the team: looked through for secrets before it becomes an object.
+"""Plans a push: the files that changed here, screened for secrets before they become git objects.
 
-A file that may not go is named with the reason and stays as it is, here and there. What the remote has
-and we did not take is never touched.
+A file that may not be sent is reported with the reason and stays as it is on both sides. Files of the
+remote that we did not take are never changed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ _NAMED: Final = 50
 
 @dataclass(slots=True)
 class PushPlan:
-    """What is to be sent: None for a file that goes."""
+    """The changes to send; None removes a file."""
 
     changes: dict[str, bytes | None] = field(default_factory=dict)
     refused: list[RefusedFile] = field(default_factory=list)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Those with a text."""
         sent = {file for file, data in self.changes.items() if data is not None}
         return tuple(sorted(sent - {INDEX_NAME}))
 
@@ -46,7 +45,7 @@ class PushPlan:
 
 
 class PushPlanner:
-    """One look at the folder after the remote was merged into it: every difference is our change."""
+    """Compares the folder with the remote after a pull: every difference is our change."""
 
     def __init__(
         self,
@@ -57,21 +56,21 @@ class PushPlanner:
         most: int = MOST,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
-        """`most`: files of a team; `go_on` may raise."""
+        """`most` is the limit of files; `go_on` may raise."""
         self._state, self._incoming, self._ours, self._screen = state, incoming, ours, screen
         self._most, self._go_on = most, go_on
         self._sizes = dict(incoming.sizes)
         self._total = sum(self._sizes.values())
         self._names = FileNameSet()
         for file in (*incoming.files, *incoming.untaken):
-            if file in ours.files or file not in state.agreed:  # the others are about to go
+            if file in ours.files or file not in state.agreed:  # the others are removed by this push
                 self._names.add(file)
 
     def offer(self, theirs: str) -> PushPlan:
         """All changes; `theirs` is the text of the remote's index."""
         offer = PushPlan()
         files = {*self._ours.files, *self._state.agreed} - {INDEX_NAME}
-        # What goes makes room, and what is known comes before what is new.
+        # Removals first, because they make room; then known files, then new ones.
         for file in sorted(files, key=lambda one: (one in self._ours.files, self._is_new(one), one)):
             self._go_on()
             self._look_at(file, offer)
@@ -81,7 +80,7 @@ class PushPlanner:
 
     def _look_at(self, file: str, offer: PushPlan) -> None:
         mine, theirs = self._ours.ids.get(file), self._incoming.files.get(file)
-        if self._ours.blocked(file) or mine == theirs:
+        if self._ours.explain_block(file) or mine == theirs:
             return
         if self._incoming.unknown(file) or theirs != self._state.agreed.get(file):
             if mine is not None and mine != self._state.agreed.get(file):
@@ -112,10 +111,10 @@ class PushPlanner:
             return f"some systems take its name for that of {other!r}; rename it"
         if self._is_new(file) and (why := explain_suspicious_name(file)) and not find_secrets(file):
             return f"{why}; rename it"
-        return self._no_room(file) or self._screen.leaving(file, self._ours.files[file])
+        return self._no_room(file) or self._screen.explain_unsent(file, self._ours.files[file])
 
     def _no_room(self, file: str) -> str:
-        """The others take no more than this: to send it would only part the team."""
+        """The reason if a limit of the team is reached; other members would not take the file."""
         if self._is_new(file) and len(self._sizes) >= self._most:
             return f"the team has {self._most:,} files, and no more are shared; remove some"
         more = len(self._ours.files[file]) - self._sizes.get(file, 0)
@@ -124,16 +123,16 @@ class PushPlanner:
         return ""
 
     def _look_at_index(self, offer: PushPlan, theirs: str) -> None:
-        """The remote's index is about what the remote has, ours about what is here."""
+        """Plan the index: the remote's lists the files there, ours those here."""
         there = self._incoming.files.get(INDEX_NAME)
         waits = self._incoming.unknown(INDEX_NAME) or there != self._state.agreed.get(INDEX_NAME)
-        if waits or INDEX_NAME not in self._ours.files or self._ours.blocked(INDEX_NAME):
+        if waits or INDEX_NAME not in self._ours.files or self._ours.explain_block(INDEX_NAME):
             return
         new = make_shared_index(self._ours.index, theirs, self._here(), self._shared(offer.changes))
         data = new.encode("utf-8", "surrogateescape")
         if hash_blob(data) == there or (not new.strip() and there is None):
             return
-        if why := self._screen.leaving(INDEX_NAME, data):
+        if why := self._screen.explain_unsent(INDEX_NAME, data):
             offer.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         else:
             offer.changes[INDEX_NAME] = data
@@ -143,7 +142,7 @@ class PushPlanner:
         return {file: self._ours.names.get(file, "") for file in sorted(every)}
 
     def _shared(self, changes: Mapping[str, bytes | None]) -> dict[str, str]:
-        """What the remote will have, with the names as far as they are known."""
+        """The files of the remote after the push, with the names that are known."""
         gone = {file for file, data in changes.items() if data is None}
         every = ({*self._incoming.files, *self._incoming.untaken, *changes} - gone) - {INDEX_NAME}
         return {file: self._ours.names.get(file, "") for file in sorted(every)}
@@ -152,7 +151,7 @@ class PushPlanner:
 def format_commit_message(
     changes: Mapping[str, bytes | None], known: Mapping[str, str], old: Mapping[str, float]
 ) -> str:
-    """What a commit says: a sentence, then the files; and of those that are older than it, since when."""
+    """The message: a sentence, the files, and the write times of files older than the commit."""
     added = [file for file, data in changes.items() if data is not None and file not in known]
     gone = [file for file, data in changes.items() if data is None]
     changed = [file for file in changes if file not in added and file not in gone]

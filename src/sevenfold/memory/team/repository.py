@@ -1,12 +1,8 @@
 """The bare repository of a team memory in the state folder: fetch, read, commit, push.
 
-Only the newest commit of the remote is fetched, never its past. Nothing is ever checked out. Our commits
-have the remote's newest one as their only parent, so that the history is a line and a push can only
-add to it.
-
-The folders of a git repository as raw objects: read without checking anything out, and edited. The
-texts of a repository by their ids, read in one go where it is known which will be needed. When the
-memories of a team were written: a memory stays as old as it is, on whatever machine it arrives.
+Only the newest commit of the remote is fetched, not its history. Nothing is checked out: trees and texts
+are read as raw objects. Our commits have the remote's newest one as their only parent, so a push can only
+add to the history. Commits also tell when a memory was written, so that it has the same age everywhere.
 """
 
 from __future__ import annotations
@@ -22,29 +18,36 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Mistake
-from sevenfold.memory.history.objects import BLOB, COMMIT, TREE, ObjectStore
+from sevenfold.memory.history.objects import (
+    BLOB,
+    COMMIT,
+    TREE,
+    ObjectStore,
+    TreeFolder,
+    change_tree,
+    parse_tree,
+    sort_tree,
+    split_entry,
+)
 from sevenfold.memory.team.git import GitFailed, RemoteAddress, TeamGit
 from sevenfold.memory.topic_file import read_topic
 
-FOLDER: Final = b"40000"
-FILE: Final = b"100644"
 MOST: Final = 100_000
-"""Entries that are looked at; a small repository can be made to have billions of them."""
+"""Entries that are read; a small repository can be made to have billions of them."""
 LARGEST: Final = 4 << 20
-"""Bytes of one folder's list of names; a longer one is not read."""
+"""Bytes of one tree object; a larger one is not read."""
 DEEPEST: Final = 12
 _AT_ONCE_TREES: Final = 16 << 20
-"""Bytes of folders that are read in one go."""
-_ENTRY: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
+"""Bytes of tree objects that are read at once."""
 
 ReadBlobs = Callable[[Sequence[str]], Mapping[str, bytes]]
-"""The raw objects of some ids; those that are missing are left out."""
+"""Returns the raw objects of some ids, without those that are missing."""
 BlobSizes = Callable[[Sequence[str]], Mapping[str, int]]
-"""The bytes of each, without reading it."""
+"""Returns the sizes of objects, without reading them."""
 
 
 class TreeEntry(msgspec.Struct, frozen=True, gc=False):
-    """One file of a tree, or what else has its place there."""
+    """One entry of a tree that is not a folder."""
 
     path: bytes
     mode: bytes
@@ -52,32 +55,23 @@ class TreeEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class CommitTree(msgspec.Struct, frozen=True):
-    """All that is in a commit."""
+    """The entries and folders of a commit."""
 
+    root: bytes | None = None
+    """The id of the whole tree."""
     entries: tuple[TreeEntry, ...] = ()
     folders: dict[bytes, bytes] = {}
-    """The raw folders by their path; the whole tree has the empty one."""
+    """The raw folders by their ids."""
     cut: str = ""
-    """Why not all of it was looked at; empty when it was."""
+    """The reason if not all of it was read; empty if it was."""
     unread: frozenset[bytes] = frozenset()
-    """The folders that were not looked at."""
-
-
-def parse_tree(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Mode, name and id of each entry of one folder."""
-    at = 0
-    while at < len(raw):
-        match = _ENTRY.match(raw, at)
-        if match is None:
-            raise GitFailed("a folder in the team's repository cannot be understood")
-        yield match[1], match[2], match[3]
-        at = match.end()
+    """The folders that were not read."""
 
 
 def walk_tree(
     root: str, read: ReadBlobs, sizes: BlobSizes, go_on: Callable[[], None] = lambda: None
 ) -> CommitTree:
-    """Everything below a folder, level by level, as far as the limits go; `go_on` may raise."""
+    """Read everything below a folder, level by level, within the limits; `go_on` may raise."""
     walk = _TreeWalk(read, sizes, go_on)
     level = [(b"", root)]
     for _ in range(DEEPEST + 1):
@@ -86,11 +80,13 @@ def walk_tree(
             break
     for path, _ in level:
         walk.leave(path, "its folders are too deep")
-    return CommitTree(tuple(walk.entries), walk.folders, walk.why, frozenset(walk.unread))
+    return CommitTree(
+        bytes.fromhex(root), tuple(walk.entries), walk.folders, walk.why, frozenset(walk.unread)
+    )
 
 
 class _TreeWalk:
-    """One walk: what was found, and what was not looked at and why."""
+    """One walk: the entries, and the folders that were not read and why."""
 
     def __init__(self, read: ReadBlobs, sizes: BlobSizes, go_on: Callable[[], None]) -> None:
         self._read, self._sizes, self._go_on = read, sizes, go_on
@@ -105,7 +101,7 @@ class _TreeWalk:
         self.why = self.why or why
 
     def level(self, folders: list[tuple[bytes, str]]) -> list[tuple[bytes, str]]:
-        """Reads these folders; the ones in them."""
+        """Read these folders; returns the folders in them."""
         sizes = self._sizes([id for _, id in folders])
         below: list[tuple[bytes, str]] = []
         for some in _portions(folders, sizes):
@@ -113,35 +109,36 @@ class _TreeWalk:
             raws = self._read(sorted(wanted)) if wanted and self._room > 0 else {}
             for path, id in some:
                 self._go_on()
-                self._look_at(path, raws.get(id), sizes.get(id), below)
+                self._look_at(path, id, raws.get(id), sizes.get(id), below)
         return below
 
     def _look_at(
-        self, path: bytes, raw: bytes | None, size: int | None, below: list[tuple[bytes, str]]
+        self, path: bytes, id: str, raw: bytes | None, size: int | None, below: list[tuple[bytes, str]]
     ) -> None:
         if size is None:
             self.leave(path, "a folder in it is missing")
         elif size > LARGEST:
             self.leave(path, f"a folder in it has more than {LARGEST:,} bytes of names")
-        elif raw is None or not self._listed(path, raw, below):
+        elif raw is None or not self._list(path, raw, below):
             self.leave(path, f"it holds more than {MOST:,} files")
+        else:
+            self.folders[bytes.fromhex(id)] = raw
 
-    def _listed(self, path: bytes, raw: bytes, below: list[tuple[bytes, str]]) -> bool:
-        """Whether there was room for all that is in the folder; otherwise for nothing."""
+    def _list(self, path: bytes, raw: bytes, below: list[tuple[bytes, str]]) -> bool:
+        """Take in all that is in a folder, or nothing: False if there is no room for all."""
         inside = path + b"/" if path else b""
-        found: list[TreeEntry] = []
-        folders: list[tuple[bytes, str]] = []
-        for mode, name, id in parse_tree(raw):
-            if mode.lstrip(b"0") == FOLDER:
-                folders.append((inside + name, id.hex()))
+        try:
+            entries = parse_tree(raw)
+        except ValueError as error:
+            raise GitFailed("a folder in the team's repository cannot be understood") from error
+        self._room -= len(entries)
+        if self._room < 0:
+            return False
+        for mode, name, id in map(split_entry, entries):
+            if mode.lstrip(b"0") == b"40000":
+                below.append((inside + name[:-1], id.hex()))
             else:
-                found.append(TreeEntry(inside + name, mode, id.hex()))
-            self._room -= 1
-            if self._room < 0:
-                return False
-        self.entries += found
-        below += folders
-        self.folders[path] = raw
+                self.entries.append(TreeEntry(inside + name, mode, id.hex()))
         return True
 
 
@@ -163,52 +160,19 @@ def _portions(
     yield some
 
 
-def edit_tree(
-    folders: Mapping[bytes, bytes],
-    changes: Mapping[bytes, str | None],
-    put: Callable[[bytes], bytes],
-    under: bytes = b"",
-) -> bytes | None:
-    """The id of a tree with these files in it, or without them (None); None when nothing is left.
+class _FetchedTrees:
+    """The folders of a fetched commit, read from memory and written to our repository."""
 
-    `put` keeps a raw folder and says its id. What is not named stays byte for byte.
-    """
-    here: dict[bytes, bytes | None] = {}
-    below: dict[bytes, dict[bytes, str | None]] = {}
-    for path, id in changes.items():
-        first, slash, rest = path.partition(b"/")
-        if slash:
-            below.setdefault(first, {})[rest] = id
-        else:
-            here[first] = None if id is None else bytes.fromhex(id)
-    old = list(parse_tree(folders.get(under, b"")))
-    kept = [one for one in old if not _replaced(one, here, below)]
-    kept += [(FILE, name, id) for name, id in here.items() if id is not None]
-    for name, inside in below.items():
-        path = under + b"/" + name if under else name
-        if path not in folders and any(_replaced(one, {}, {name: None}) for one in old):
+    def __init__(self, folders: Mapping[bytes, bytes], objects: ObjectStore) -> None:
+        self._folders, self._objects = folders, objects
+
+    def folder(self, id: bytes) -> TreeFolder:
+        if id not in self._folders:
             raise GitFailed("the team's repository is too large: a folder in it was not looked at")
-        new = edit_tree(folders, inside, put, path)
-        kept += [(FOLDER, name, new)] if new is not None else []
-    return put(_raw(kept)) if kept else None
+        return sort_tree(self._folders[id])
 
-
-def _replaced(
-    entry: tuple[bytes, bytes, bytes], here: Mapping[bytes, bytes | None], below: Mapping[bytes, object]
-) -> bool:
-    mode, name, _ = entry
-    if mode.lstrip(b"0") == FOLDER:
-        return name in below
-    return name in here and mode.startswith(b"100")
-
-
-def _raw(entries: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
-    return b"".join(b"%s %s\0%s" % one for one in sorted(entries, key=_order))
-
-
-def _order(entry: tuple[bytes, bytes, bytes]) -> bytes:
-    """Git sorts a folder as if its name ended in a slash."""
-    return entry[1] + b"/" if entry[0].lstrip(b"0") == FOLDER else entry[1]
+    def put_folder(self, folder: TreeFolder) -> bytes:
+        return self._objects.put(TREE, folder.raw())
 
 
 LOGGED: Final = (
@@ -219,23 +183,23 @@ LOGGED: Final = (
     "-z",
     "--format=%x01%ct %P%x02%B%x02",
 )
-"""What git is asked for: the time and the parents of each commit, its message, its files."""
+"""Options of `git log`: the time, parents, message and files of each commit."""
 LINE: Final = "written"
-"""The first word of the line in a commit about a file that is older than it."""
+"""First word of a line in a commit's message about a file that is older than the commit."""
 _LINE: Final = re.compile(rf"^{LINE} (\d{{1,11}}) (.+)$", re.MULTILINE)
 _HEAD: Final = re.compile(r"(\d{1,11})(?: ([0-9a-f ]*))?")
 
 
 class WriteTime(msgspec.Struct, frozen=True):
-    """When a file was written, at the latest."""
+    """The latest time at which a file may have been written."""
 
     at: float
     sure: bool
-    """Whether it was just then; else it may be older."""
+    """True if it was exactly then; else it may be older."""
 
 
 def parse_log_times(log: str) -> dict[str, WriteTime]:
-    """The times that a log tells, the newest commit first."""
+    """The write times in a log, the newest commit first."""
     found: dict[str, WriteTime] = {}
     for commit in log.split("\x01"):
         head, _, rest = commit.partition("\x02")
@@ -252,7 +216,7 @@ def parse_log_times(log: str) -> dict[str, WriteTime]:
 
 
 def find_memory_time(data: bytes, written: WriteTime) -> float:
-    """Of a memory with this text."""
+    """The write time of a memory with this text."""
     origin = None if written.sure else read_topic(data, "").origin
     if origin is None:
         return written.at
@@ -267,13 +231,13 @@ def find_memory_time(data: bytes, written: WriteTime) -> float:
 
 TIP: Final = "refs/team/tip"
 _AT_ONCE: Final = 32 << 20
-"""Bytes of objects that are asked for in one go."""
+"""Bytes of objects that are read at once."""
 _PACKS: Final = 40
-"""More packs than these are put together."""
+"""Number of packs from which on they are combined."""
 _PAST: Final = (50, 500)
-"""How many commits are fetched to see whether the remote was set back, at first and then."""
+"""Commits that are fetched to see if the remote was set back: first try, second try."""
 _SHA256: Final = 64
-"""Digits of such an id."""
+"""Digits of a SHA-256 id."""
 SHA256: Final = (
     "{} names its objects by SHA-256, and team memory needs SHA-1: make another repository with "
     "'git init --bare --object-format=sha1'"
@@ -284,18 +248,18 @@ _DAMAGED: Final = re.compile(
     r"|needed a single revision|object file .* is empty|index file|missing (blob|tree|commit)",
     re.IGNORECASE,
 )
-"""What git says of a repository that a crash has damaged."""
+"""Messages of git about a repository that a crash has damaged."""
 
 
 class RemoteHeads(msgspec.Struct, frozen=True):
-    """The branches of a remote, and which of them is the main one."""
+    """The branches of a remote, and its main branch."""
 
     branches: tuple[str, ...]
     main: str = ""
 
 
 class TeamRepository:
-    """One repository of ours that stands for the team's."""
+    """Our bare repository for one team."""
 
     def __init__(self, path: Path, git: TeamGit) -> None:
         self.path, self.git = path, git
@@ -307,12 +271,12 @@ class TeamRepository:
     # --- the remote -----------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make it, or make it usable again after a run that died."""
+        """Make the repository, or clean it up after a process that died."""
         self._objects.prepare()
         self.git.recover()
 
     def begin_anew(self, error: GitFailed) -> None:
-        """After damage: all that is in it can be had from the remote again. Raises what is no damage."""
+        """Make a damaged repository anew; the remote has all of it. Raises an error that is no damage."""
         own = [line for line in error.said.splitlines() if not line.startswith("remote:")]
         if not _DAMAGED.search("\n".join(own)):
             raise error
@@ -328,7 +292,7 @@ class TeamRepository:
         )
 
     def heads(self, remote: RemoteAddress) -> RemoteHeads:
-        """What branches the remote has; none when it is empty."""
+        """The branches of the remote; none if it is empty."""
         said = self.git.far(remote, "ls-remote", "--symref", "--", remote.given)
         found, main = [], ""
         for line in said.decode("utf-8", "replace").splitlines():
@@ -342,7 +306,7 @@ class TeamRepository:
         return RemoteHeads(tuple(found), main if main in found else "")
 
     def fetch(self, remote: RemoteAddress, branch: str, depth: int = 1) -> str | None:
-        """The newest commits of the remote, with all they hold; None when it has no such branch."""
+        """Fetch the newest commits; returns the last one, None if there is no such branch."""
         wanted = f"+refs/heads/{branch}:{TIP}"
         words = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap="]
         words += ["--no-recurse-submodules", "--update-shallow"]
@@ -362,7 +326,7 @@ class TeamRepository:
         return said[0]
 
     def descends(self, remote: RemoteAddress, branch: str, tip: str, old: str) -> bool:
-        """Whether a commit that was fetched is a later one than `old`: as far as can be found out."""
+        """True if a fetched commit follows `old`, as far as the fetched history shows."""
         head = self.git.local("cat-file", "commit", tip).partition(b"\n\n")[0]
         if f"parent {old}".encode("ascii") in head.splitlines():
             return True
@@ -374,21 +338,21 @@ class TeamRepository:
         return False
 
     def times(self, commit: str) -> dict[str, WriteTime]:
-        """When each file was written, as far as the commits tell that were fetched."""
+        """The write time of each file, as far as the fetched commits tell."""
         try:
             said = self.git.local("log", f"--max-count={_PAST[-1]}", *LOGGED, commit)
-        except GitFailed:  # then they are from now
+        except GitFailed:  # then the files count as new
             return {}
         return parse_log_times(said.decode("utf-8", "replace"))
 
     def push(self, remote: RemoteAddress, branch: str, commit: str) -> None:
-        """Send a commit; `Behind` when somebody else was faster."""
+        """Send a commit; `Behind` if another member has pushed meanwhile."""
         words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
         target = f"{commit}:refs/heads/{branch}"
         self.git.far(remote, *words, "--", remote.given, target, pushing=True)
 
     def tidy(self) -> None:
-        """Put many small packs together; that it fails costs nothing but space."""
+        """Combine many small packs; a failure only costs space."""
         if sum(1 for _ in self._objects.packs.glob("*.pack")) > _PACKS:
             with contextlib.suppress(GitFailed):
                 self.git.far(RemoteAddress(str(self.path)), "gc", "--quiet")
@@ -396,16 +360,16 @@ class TeamRepository:
     # --- reading --------------------------------------------------------------------------------------
 
     def tree(self, commit: str | None) -> CommitTree:
-        """Everything in a commit that was fetched."""
+        """The tree of a fetched commit."""
         if commit is None:
             return CommitTree()
         root = self._roots[commit]
-        if self._walked[0] != root:  # a session asks again and again, and mostly nothing is new
+        if self._walked[0] != root:  # a session asks often, and mostly nothing is new
             self._walked = root, walk_tree(root, self._batch, self.sizes, self.git.go_on)
         return self._walked[1]
 
     def sizes(self, ids: Sequence[str]) -> dict[str, int]:
-        """How large these objects are, without reading them; what is missing is left out."""
+        """The sizes of these objects, without those that are missing."""
         if new := [id for id in dict.fromkeys(ids) if id not in self._sizes]:
             given = "".join(f"{id}\n" for id in new).encode("ascii")
             said = self.git.local("cat-file", "--batch-check", "--buffer", given=given)
@@ -414,7 +378,7 @@ class TeamRepository:
         return {id: self._sizes[id] for id in ids if id in self._sizes}
 
     def read(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """The bytes of these objects; what is missing is left out."""
+        """The bytes of these objects, without those that are missing."""
         found: dict[str, bytes] = {}
         for some in self._portions(list(dict.fromkeys(ids))):
             found |= self._batch(some)
@@ -447,15 +411,15 @@ class TeamRepository:
         message: str,
         at: float,
     ) -> str:
-        """A commit with these files changed (None: gone); everything in it has been looked through."""
+        """Write a commit with these files changed (None: removed). The caller has screened them."""
         if b"" in tree.unread:
             raise GitFailed(f"nothing can be sent: {tree.cut}")
         put = self._objects.put
         ids = {
-            file.encode("utf-8"): None if data is None else put(BLOB, data).hex()
+            file.encode("utf-8"): None if data is None else put(BLOB, data)
             for file, data in changes.items()
         }
-        root = edit_tree(tree.folders, ids, lambda raw: put(TREE, raw))
+        root = change_tree(_FetchedTrees(tree.folders, self._objects), tree.root, ids)
         name, email = self.author()
         who = f"{name} <{email}> {max(0, int(at))} +0000"
         lines = [f"tree {(root or put(TREE, b'')).hex()}"]
@@ -466,11 +430,11 @@ class TeamRepository:
         return new.hex()
 
     def author(self) -> tuple[str, str]:
-        """Who commits: as the user's git says, or nobody in particular."""
+        """Name and email from the user's git configuration, or neutral ones."""
         from sevenfold.memory.guard.secrets import find_secrets
 
         found: dict[str, str] = {}
-        with contextlib.suppress(GitFailed):  # it fails when there is none
+        with contextlib.suppress(GitFailed):  # it fails if nothing is configured
             said = self.git.local("config", "--null", "--get-regexp", r"^user\.(name|email)$")
             for row in said.decode("utf-8", "replace").split("\0"):
                 key, _, value = row.partition("\n")
@@ -482,7 +446,7 @@ class TeamRepository:
 
 
 def _parsed(said: bytes) -> dict[str, bytes]:
-    """What `cat-file --batch` prints: a line about each object, then the object."""
+    """The objects in the output of `cat-file --batch`."""
     found: dict[str, bytes] = {}
     at = 0
     while at < len(said):
@@ -500,20 +464,20 @@ ReadTexts = Callable[[Sequence[str]], Mapping[str, bytes]]
 
 
 class BlobTexts:
-    """Reads each text once."""
+    """A cache of texts by their ids."""
 
     def __init__(self, read: ReadTexts) -> None:
         self._read = read
         self._known: dict[str, bytes | None] = {"": None}
 
     def want(self, ids: Iterable[str]) -> None:
-        """Have these at hand."""
+        """Read these texts at once."""
         new = [id for id in dict.fromkeys(ids) if id not in self._known]
         if new:
             found = self._read(new)
             self._known |= {id: found.get(id) for id in new}
 
     def get(self, id: str) -> bytes | None:
-        """A text; None when the repository does not have it."""
+        """A text; None if the repository does not have it."""
         self.want([id])
         return self._known[id]

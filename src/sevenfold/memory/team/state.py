@@ -1,12 +1,8 @@
-"""What is known of the team between two syncs: where it is, and what both sides had in common last.
+"""The state of a team memory between two syncs, its local files and their names, and syncs in words.
 
-One file beside the repository, written whole. `agreed` is the heart of it: for each file the version that
-was the same here and there. It is written only after the folder was, so that a sync which dies is simply
-done again.
-
-Which names may be shared: those that are one file, and the same one, on every system. The folder of
-the team as it is now, read under the store's lock; and what of it cannot be read. What a sync did,
-in words for people.
+The state is one file beside the repository. `agreed` holds for each file the version that was the same on
+both sides. It is written after the folder, so a sync that dies is simply repeated. A name can be shared if
+it means one file, the same one, on every system.
 """
 
 from __future__ import annotations
@@ -46,32 +42,32 @@ _LIMIT: Final = 64 << 20
 
 
 class RejectedVersion(msgspec.Struct, frozen=True):
-    """A version in the remote that was looked at and not taken, and why."""
+    """A version in the remote that was not taken, and why."""
 
     id: str
     why: str
 
 
 class PlannedMerge(msgspec.Struct, frozen=True):
-    """A text that was put together of both sides and is about to be written."""
+    """A merged text that is about to be written."""
 
     merged: str
     theirs: str
 
 
 class TeamState(msgspec.Struct):
-    """All of it."""
+    """The state of one team memory."""
 
     remote: str
     path: str = ""
     branch: str = "main"
     tip: str = ""
-    """The newest commit of the remote that was seen."""
+    """The newest known commit of the remote."""
     agreed: dict[str, str] = {}
     left: dict[str, RejectedVersion] = {}
     planned: dict[str, PlannedMerge] = {}
     released: set[str] = set()
-    """Digests of what the user lets pass although it looks like a secret."""
+    """Digests of texts that the user lets pass although they look like secrets."""
     synced: float | None = None
     offline: str | None = None
     refused: tuple[RefusedFile, ...] = ()
@@ -79,7 +75,7 @@ class TeamState(msgspec.Struct):
 
 
 class TeamStateFile:
-    """Where it is kept."""
+    """The file with the state."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -88,7 +84,7 @@ class TeamStateFile:
         return self.path.exists()
 
     def load(self) -> TeamState:
-        """`NoTeam` when there is none."""
+        """The state; `NoTeam` if there is none."""
         data = read_if_there(self.path, _LIMIT, nofollow=True)
         if data is None:
             raise NoTeam
@@ -105,20 +101,20 @@ class TeamStateFile:
 
 
 def release_key(data: bytes) -> str:
-    """By what a release is known: the text itself is kept nowhere."""
+    """The digest that identifies a released text; the text itself is not stored."""
     return hashlib.sha256(data).hexdigest()
 
 
 LONGEST: Final = 80
-"""Characters of one part of a name."""
+"""Most characters of one part of a name."""
 WORDS: Final = 8
-"""Words of one."""
+"""Most words of one part of a name."""
 _STEM: Final = 100
 """Bytes of a name that its conflict copy keeps."""
 
 
 def explain_bad_name(file: str) -> str:
-    """Why this cannot be a file of the team; empty when it can. `file` is relative to its folder."""
+    """The reason not to share a file of this name, or empty. `file` is relative to the team's folder."""
     if why := explain_bad_file(f"{TEAM}{file}", file == INDEX_NAME):
         return why
     if unicodedata.normalize("NFC", file) != file:
@@ -127,9 +123,9 @@ def explain_bad_name(file: str) -> str:
 
 
 def explain_suspicious_name(file: str) -> str:
-    """Why a name that somebody else chose is not shown to the agent; empty when it may be.
+    """The reason not to show a name from the remote to the agent, or empty.
 
-    The index shows names, and a sentence can be one.
+    The index shows names, and a name can be a sentence.
     """
     for part in COPY.sub("", file).removesuffix(ENDING).split("/"):
         if len(part) > LONGEST:
@@ -143,7 +139,7 @@ def explain_suspicious_name(file: str) -> str:
 
 
 class FileNameSet:
-    """Names in use. Two of them clash when some system takes them for one, or one is in the other's way."""
+    """Names in use. Two clash if some system takes them for one, or one is a folder of the other."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -155,7 +151,7 @@ class FileNameSet:
             self._folders.setdefault(make_file_key(folder), folder)
 
     def clash(self, file: str) -> str:
-        """The name in use with which this one clashes; empty when there is none."""
+        """The name in use with which this one clashes, or empty."""
         same = self._files.get(make_file_key(file), file)
         if same != file:
             return same
@@ -175,9 +171,9 @@ def _above(file: str) -> list[str]:
 
 
 def choose_copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> str:
-    """Where the version that lost is kept: named after its text, so that all get the same and one copy.
+    """The name of a conflict copy. It has a digest of the text, so that all members make the same copy.
 
-    `usable` says whether a name is free, or holds these very bytes.
+    `usable` is True for a name that is free or holds the same bytes.
     """
     stem = COPY.sub("", file) if is_copy(file) else file.removesuffix(ENDING)
     folder, slash, last = stem.rpartition("/")
@@ -189,37 +185,37 @@ def choose_copy_name(file: str, data: bytes, usable: Callable[[str], bool]) -> s
 
 @dataclass(slots=True)
 class LocalFiles:
-    """Files are named relative to the folder of the team."""
+    """The files of the team on this machine, named relative to the team's folder."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
-    """What is there and cannot be shared as it is: it is left alone, on both sides."""
+    """Files that cannot be shared as they are, with the reason; they stay on both sides."""
     names: dict[str, str] = field(default_factory=dict)
     """The names of the memories, by file."""
     times: dict[str, float] = field(default_factory=dict)
-    """When they were written."""
+    """The write times."""
     secret: set[str] = field(default_factory=set)
-    """What the store keeps out of its history."""
+    """Files that the store keeps out of its history."""
 
     @property
     def index(self) -> str:
         return self.files.get(INDEX_NAME, b"").decode("utf-8", "surrogateescape")
 
-    def blocked(self, file: str) -> str:
-        """Why this name cannot be used: it, or a folder above it, is something that is left alone."""
+    def explain_block(self, file: str) -> str:
+        """The reason if this name, or a folder above it, is in `held`; or empty."""
         parts = file.split("/")
         tries = ("/".join(parts[:at]) for at in range(1, len(parts) + 1))
         return next((self.held[one] for one in tries if one in self.held), "")
 
 
 def hash_blob(data: bytes) -> str:
-    """The name git gives to a text."""
+    """The id that git gives to a text."""
     return hash_object(BLOB, data).hex()
 
 
 def read_local_files(desk: FolderTransaction) -> LocalFiles:
-    """Everything in the folder; `Refused` when the folder itself cannot be trusted."""
+    """Read the team's folder; `Refused` if it is not a plain folder."""
     found = LocalFiles()
     for odd in desk.listing.odd:
         if odd.file in (".", TEAM.rstrip("/")):
@@ -281,19 +277,19 @@ def describe_sync(synced: SyncResult) -> str:
 
 
 def list_remarks(synced: SyncResult) -> list[str]:
-    """What else there is to know about a sync, a sentence each: nothing that the last one said."""
+    """Remarks about a sync, a sentence each, without those of the previous one."""
     lines = [synced.note, describe_conflicts(synced), *format_refusals(synced.fresh, 0)]
     return [line for line in lines if line]
 
 
 def format_file_names(files: Sequence[str]) -> str:
-    """Some files, the first ones by name."""
+    """The first names, and the number of the others."""
     more = len(files) - _NAMED
     return ", ".join(files[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def describe_conflicts(synced: SyncResult) -> str:
-    """What to do about the copies that a sync made; empty when it made none."""
+    """Advice about the copies that a sync made, or empty."""
     if not synced.conflicts:
         return ""
     copies = [f"{TEAM}{file}" for file in synced.conflicts]
@@ -305,7 +301,7 @@ def describe_conflicts(synced: SyncResult) -> str:
 
 
 def format_refusals(refused: Sequence[RefusedFile], more: int) -> list[str]:
-    """One line for each file that did not go the way of the others."""
+    """One line for each file that was not sent or not taken."""
     lines = [
         f"{'not sent' if one.side == 'here' else 'not taken'}: {one.file}: {one.why}" for one in refused
     ]
@@ -313,7 +309,7 @@ def format_refusals(refused: Sequence[RefusedFile], more: int) -> list[str]:
 
 
 def describe_status(status: TeamStatus) -> list[str]:
-    """How a team memory stands, line by line."""
+    """The status of a team memory, line by line."""
     lines = [f"remote: {status.remote}, branch {status.branch}"]
     lines.append(f"not sent yet: {format_file_names(status.ahead) if status.ahead else 'nothing'}")
     if status.offline is not None:

@@ -1,22 +1,18 @@
-"""One sync of a team memory, from beginning to end.
+"""One sync of a team memory, and the syncs of a session.
 
-    fetch     the newest commit of the remote, nothing of its past
-    take      merge it into the folder, file by file, under the store's lock      (taking.py)
-    remember  what both sides have in common now: only after the folder was written
-    offer     what changed here, without secrets                                  (offering.py)
-    push      as the next commit of the remote; when somebody was faster, from the top
+    fetch     the newest commit of the remote, without its history
+    take      merge it into the folder, file by file, under the store's lock      (pull.py)
+    remember  the state of both sides, after the folder was written
+    offer     the changes here, without secrets                                   (push.py)
+    push      as the next commit of the remote; if another member was faster, from the top
 
-Each step can be done again: a sync that is killed anywhere is mended by the next one.
-
-A team memory during a session: pulled at its start, pushed when the writing has paused, and at its
-end. One sync at a time for each folder, also among processes; who waits can be told to stop.
+Each step can be repeated: the next sync completes one that was killed. A session pulls at its start, and
+pushes when its writes have paused and at its end. Only one sync of a folder runs at a time.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,12 +52,12 @@ from sevenfold.memory.team.state import (
     read_local_files,
     release_key,
 )
-from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, make_private_dir, make_storage_failure
+from sevenfold.storage.locks import hold_lock
 
 TRIES: Final = 8
-"""How often a push is tried when others are faster."""
+"""Number of tries to push when others are faster."""
 _WAIT: Final = 0.2
-"""Seconds before the second try; longer before each next one, and never the same for two of us."""
+"""Seconds before the second try; more before each next one, and random."""
 REWOUND: Final = (
     "the team's repository was set back, or begun anew: {} here were kept and are sent again; where it "
     "says something else, that is in a copy ('sevenfold team status' names it)"
@@ -77,21 +73,21 @@ RESTORED: Final = (
 
 
 class RemoteState(msgspec.Struct, frozen=True):
-    """The remote as it is now."""
+    """The state of the remote."""
 
     tip: str | None
     tree: CommitTree
     incoming: IncomingFiles
     texts: BlobTexts
     rewound: bool = False
-    """It is not what was there the last time with something more."""
+    """True if the remote lost commits since the last sync."""
     times: dict[str, WriteTime] = {}
-    """When its files were written, where any of them are new here."""
+    """The write times of its files, if any of them are new here."""
 
 
 @dataclass(slots=True)
 class SyncRun:
-    """One run. Whoever runs it has the lock for syncs."""
+    """One sync, under the lock for syncs."""
 
     store: MemoryStore
     repository: TeamRepository
@@ -108,7 +104,7 @@ class SyncRun:
     refused: list[RefusedFile] = field(default_factory=list)
     note: str = ""
     seen: dict[str, str] = field(default_factory=dict)
-    """The files here, with the ids of their texts, as they were when it was decided what to send."""
+    """The files here, with the ids of their texts, when the push was planned."""
     screen: TeamScreen = field(init=False)
     _late: str = ""
     _times: dict[str, float] = field(default_factory=dict)
@@ -122,7 +118,7 @@ class SyncRun:
         return RemoteAddress(self.state.remote, self.state.path)
 
     def run(self) -> SyncResult:
-        """Until both sides are the same, or it is clear why they cannot be."""
+        """Sync until both sides are the same, or it fails."""
         self.repository.prepare()
         for number in range(TRIES):
             wait = self.pause or self.repository.git.pause
@@ -139,7 +135,7 @@ class SyncRun:
         return self._ended(None)
 
     def _once(self) -> bool:
-        """Whether nothing is left to do; False: somebody else was faster."""
+        """Sync once; False if another member pushed meanwhile."""
         remote = self.look()
         self._take(remote)
         offer = self._offer(remote)
@@ -154,7 +150,7 @@ class SyncRun:
         return True
 
     def look(self) -> RemoteState:
-        """Fetch, and judge what is there by name, kind and size."""
+        """Fetch the remote, and judge its files by name, kind and size."""
         try:
             remote = self._looked()
         except GitFailed as error:
@@ -208,8 +204,7 @@ class SyncRun:
         self._take_refused = taken.refused
 
     def _taken(self, desk: FolderTransaction, remote: RemoteState) -> PullPlan:
-        told = (self.state, remote.incoming, remote.texts, self.screen, remote.rewound)
-        taking = PullMerge(desk, *told)
+        taking = PullMerge(desk, self.state, remote.incoming, remote.texts, self.screen, remote.rewound)
         taken = taking.decide()
         self._remark(taking, remote.rewound)
         if taken.planned:
@@ -229,10 +224,10 @@ class SyncRun:
     def _offer(self, remote: RemoteState) -> PushPlan:
         ours = self.store.changing(read_local_files)
         self.seen, self._times = ours.ids, ours.times
-        return self.offered(remote, ours)
+        return self.plan_push(remote, ours)
 
-    def offered(self, remote: RemoteState, ours: LocalFiles) -> PushPlan:
-        """What would be sent now."""
+    def plan_push(self, remote: RemoteState, ours: LocalFiles) -> PushPlan:
+        """The changes that a push would send."""
         id = remote.incoming.files.get(INDEX_NAME, "")
         same = id == ours.ids.get(INDEX_NAME)
         index = ours.files[INDEX_NAME] if same else remote.texts.get(id) or b""
@@ -280,11 +275,11 @@ class SyncRun:
 QUIET: Final = 2.0
 """Seconds without a change after which changes are sent."""
 LATEST: Final = 30.0
-"""Seconds after which they are sent although there are still more."""
+"""Seconds after which they are sent even if changes go on."""
 
 
 class TeamSync(Protocol):
-    """What of a `Team` is needed here."""
+    """The part of `Team` that the scheduler needs."""
 
     def sync(self) -> SyncResult: ...
     def unsent(self) -> bool: ...
@@ -292,7 +287,7 @@ class TeamSync(Protocol):
 
 
 class SyncScheduler:
-    """Runs the syncs of one session, one after another, each in a thread. All calls in its event loop."""
+    """Runs the syncs of one session, one after another, each in a thread. Not thread-safe itself."""
 
     def __init__(
         self,
@@ -304,7 +299,7 @@ class SyncScheduler:
         quiet: float = QUIET,
         taken: Callable[[SyncResult], None] | None = None,
     ) -> None:
-        """`folder` is the memory folder; `taken` is told of every sync that changed files here."""
+        """`folder` is the memory folder; `taken` is called after every sync that changed files here."""
         self._team, self._clock, self._emit, self._quiet = team, clock, emit, quiet
         self._folder, self._taken = folder / TEAM.rstrip("/"), taken
         self._changes = 0
@@ -314,27 +309,27 @@ class SyncScheduler:
         self._turn = anyio.Lock()
         self._said: set[str] = set()
 
-    def wrote(self, path: Path) -> None:
-        """A memory file was written or removed; only those of the team count."""
+    def note_write(self, path: Path) -> None:
+        """Note that a memory file was written or removed; only files of the team count."""
         if path.is_relative_to(self._folder):
-            self.changed()
+            self.note_change()
 
-    def changed(self) -> None:
-        """Something of the team's changed here."""
+    def note_change(self) -> None:
+        """Note that a file of the team changed here."""
         self._changes += 1
         self._asked.set()
 
-    def turned(self) -> None:
-        """Somebody may have changed something without a word: look."""
+    def look_for_changes(self) -> None:
+        """Look for changes that were not reported, such as those of an editor."""
         self._asked.set()
 
     @property
     def answered(self) -> bool:
-        """Whether the first sync is done."""
+        """True once the first sync is done."""
         return self._first.is_set()
 
     async def run(self) -> None:
-        """Pull, then send what changes, until it is cancelled."""
+        """Pull, then push each change, until it is cancelled."""
         try:
             await self._sync()
         finally:
@@ -346,14 +341,14 @@ class SyncScheduler:
                 await self._settled()
                 await self._sync()
 
-    async def pulled(self, seconds: float) -> bool:
-        """Wait until the first sync is done, but no longer; whether it is."""
+    async def wait_for_first(self, seconds: float) -> bool:
+        """Wait at most this long for the first sync; True if it is done."""
         with anyio.move_on_after(seconds):
             await self._first.wait()
         return self._first.is_set()
 
     async def close(self, seconds: float) -> None:
-        """Send what is not sent yet, as far as that is possible in this time. Nothing is sent after it."""
+        """Send what is left, within this time. Nothing is sent after it."""
         with anyio.move_on_after(seconds) as limit:
             if await self._unsent():
                 await self._sync()
@@ -362,16 +357,16 @@ class SyncScheduler:
         self._team.stop()
 
     async def _unsent(self) -> bool:
-        """Whether there is anything to send."""
+        """True if there is something to send."""
         if self._changes > self._sent:
             return True
         try:
             return await anyio.to_thread.run_sync(self._team.unsent, abandon_on_cancel=True)
         except SevenfoldError:
-            return True  # the sync says what is wrong
+            return True  # the sync reports the problem
 
     async def _settled(self) -> None:
-        """Wait until nothing has changed for a while."""
+        """Wait until there was no change for a while."""
         began, seen = self._clock.now(), -1
         while seen != self._changes and self._clock.now() - began < LATEST:
             seen = self._changes
@@ -398,46 +393,20 @@ class SyncScheduler:
             self._say(f"Team memory: {line}.")
 
     def _say(self, text: str) -> None:
-        """Once each: a sync comes back to the same trouble every time."""
+        """Emit each text once: every sync may meet the same problem."""
         if text not in self._said:
             self._said.add(text)
             self._emit(Notice(text, "warning"))
 
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 PATIENCE: Final = 240.0
-"""Seconds; a sync that hangs is ended by its own limits before."""
-_LOOK: Final = 0.02
+"""Seconds to wait for another sync; one that hangs is ended earlier by its own limits."""
 
 
 @contextmanager
 def hold_sync_lock(lock: Path, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Waits until no other sync goes on. The system lets go of the lock when we die."""
-    make_private_dir(lock.parent)
-    try:
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC, PRIVATE_FILE)
-    except OSError as error:
-        raise make_storage_failure(error, lock, "locked") from error
-    until = time.monotonic() + PATIENCE
-    try:
-        while not _taken(fd):
-            if stopped() or time.monotonic() > until:
-                raise GitFailed("another sync of this team memory goes on; try again when it is done")
-            time.sleep(_LOOK)
+    """Wait until no other sync of this folder runs; `GitFailed` when `stopped` or out of patience."""
+    with hold_lock(lock, wait=PATIENCE, cancel=stopped) as held:
+        if not held:
+            raise GitFailed("another sync of this team memory goes on; try again when it is done")
         yield
-    finally:
-        os.close(fd)
-
-
-def _taken(fd: int) -> bool:
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,15 +1,11 @@
-"""A team memory: begun, joined, synchronised, looked at.
+"""A team memory: starts or joins a team, synchronises, reports its status.
 
     team = Team(store, SystemClock(), environment)
     team.join("git@example.org:team/memory.git", Path.cwd())
-    team.sync()                      Synced(pulled=…, pushed=…, conflicts=…, refused=…, offline=None)
+    team.sync()                      SyncResult(pulled=…, pushed=…, conflicts=…, refused=…, offline=None)
 
-All plain functions that take as long as git and the network do: callers run them in threads. What a
-sync cannot do because the remote cannot be reached is said in its value; only what is wrong here, or
-with what was asked for, is raised.
-
-Whether a folder on this machine can be a team's repository: one that could never be pushed to is
-not.
+All functions wait for git and the network: callers run them in threads. A sync that cannot reach the remote
+says so in its result; only errors on this machine, or in what was asked for, are raised.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ _SHA256: Final = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE 
 
 
 def check_remote_place(address: RemoteAddress, project: Path | None) -> None:
-    """`Mistake` with the way out."""
+    """`Mistake` if a folder on this machine cannot be pushed to, with the fix."""
     if not address.path:
         return
     place, shown = Path(address.path), address.shown
@@ -82,7 +78,7 @@ def _inside(place: Path, project: Path) -> bool:
 
 
 def _config(place: Path) -> str:
-    """What is set in the repository; empty when there is none."""
+    """The configuration of a repository; empty if there is none."""
     if not (place / "HEAD").is_file():
         return ""
     try:
@@ -93,7 +89,7 @@ def _config(place: Path) -> str:
 
 
 class Team:
-    """The team memory of one memory folder. Nothing is made or run before it is asked for."""
+    """The team memory of one memory folder. Nothing is made or run before it is needed."""
 
     def __init__(
         self,
@@ -105,9 +101,8 @@ class Team:
         most: int = MOST,
         pause: Callable[[float], None] | None = None,
     ) -> None:
-        """`environment` is what git runs with: PATH, HOME, the ssh agent. `project`: where no repository
-        of the team's belongs. `most`: files of a team. `pause` waits before another try when others
-        were faster."""
+        """`environment` is for git: PATH, HOME, the ssh agent. The remote must not lie in `project`. `most`
+        is the limit of files. `pause` waits before another try to push."""
         self.store, self._clock, self._most, self._pause = store, clock, most, pause
         self._project = project
         self._handled: dict[str, str] | None = None
@@ -120,19 +115,19 @@ class Team:
 
     @property
     def joined(self) -> bool:
-        """Whether this memory is shared with a team."""
+        """True if this memory is shared with a team."""
         return self._file.there()
 
     @property
     def last(self) -> LastSync:
-        """How the last sync went."""
+        """The result of the last sync."""
         state = self._file.load()
         return LastSync(state.synced, state.offline)
 
     # --- begin ----------------------------------------------------------------------------------------
 
     def init(self, remote: str, start: Path) -> SyncResult:
-        """Begin a team in an empty repository; a folder on this machine is made when it is not there."""
+        """Start a team in an empty repository; a missing folder on this machine is made."""
         address, known = self._address(remote, start), self._known(remote, start)
         with self._alone():
             self._repository.prepare()
@@ -149,14 +144,14 @@ class Team:
             return self._begin(state, f"made the repository {address.shown}" if made else "")
 
     def join(self, remote: str, start: Path) -> SyncResult:
-        """Join the team whose repository this is; what lies in the folder already is merged in."""
+        """Join the team of a repository; files in the folder are merged in."""
         address, known = self._address(remote, start), self._known(remote, start)
         with self._alone():
             self._repository.prepare()
             if known is not None:
                 return self._run(known, "you had joined this team already")
             heads = self._repository.heads(address)
-            if not heads.branches:  # begun, and nobody has written anything yet
+            if not heads.branches:  # a team without a memory yet
                 state = TeamState(address.given, address.path)
                 return self._begin(state, f"{address.shown} is empty: yours will be the first memory")
             branch = _branch(heads, address)
@@ -198,7 +193,7 @@ class Team:
     def sync(self) -> SyncResult:
         """Take what the team changed and send what changed here."""
         if not self.joined:
-            self._file.load()  # says that there is no team
+            self._file.load()  # raises `NoTeam`
         try:
             with self._alone():
                 return self._run(self._file.load())
@@ -206,8 +201,7 @@ class Team:
             return SyncResult(offline=str(error))
 
     def unsent(self) -> bool:
-        """Whether files here changed since the last sync, by whatever hand; what has not changed is not
-        read for it."""
+        """True if files here changed since the last sync. Files with unchanged stamps are not read."""
         stamps = {
             file: stamp for file, stamp in self.store.listing().files.items() if file.startswith(TEAM)
         }
@@ -221,11 +215,11 @@ class Team:
         return False
 
     def stop(self) -> None:
-        """End a sync that goes on in another thread; the next one does what is left. Final."""
+        """End a sync in another thread for good; the next process does the rest."""
         self._git.stop()
 
     def status(self) -> TeamStatus:
-        """How it stands now; what the remote has is asked for, and when it cannot be had, why."""
+        """The state here and in the remote; `offline` if the remote cannot be reached."""
         state = self._file.load()
         sync = self._sync(state)
         remote, offline = None, state.offline
@@ -239,7 +233,7 @@ class Team:
         refused, more = state.refused, state.more_refused
         held = {one.file for one in refused if one.side == "here"} if remote is None else set[str]()
         if remote is not None:
-            offer = sync.offered(remote, ours)
+            offer = sync.plan_push(remote, ours)
             left = [RefusedFile(file, one.why, "remote") for file, one in state.left.items()]
             every = [*remote.incoming.refused, *left, *offer.refused]
             refused, more = limit_refusals(every)
@@ -259,7 +253,7 @@ class Team:
         )
 
     def release(self, file: str) -> None:
-        """Let exactly this text pass from now on, although it looks like a secret: the user says so."""
+        """Let exactly this text pass from now on, although it looks like a secret."""
         file = file.removeprefix(TEAM)
         with self._alone():
             state = self._file.load()
@@ -268,12 +262,12 @@ class Team:
             self._file.save(state)
 
     def check_release(self, file: str) -> None:
-        """`Mistake` when there is nothing to release in this file."""
+        """`Mistake` if there is nothing to release in this file."""
         with self._alone():
             self._held_back(file.removeprefix(TEAM), self._file.load())
 
     def _held_back(self, file: str, state: TeamState) -> list[bytes]:
-        """What of a file is not shared because it looks like a secret."""
+        """The texts of a file, and its name, that look like secrets."""
         ours, left = self.store.changing(read_local_files), state.left.get(file)
         texts = [ours.files.get(file), self._read(left.id) if left else None]
         found = [data for data in texts if data is not None and find_secrets(_text(data))]
@@ -293,8 +287,9 @@ class Team:
             yield
 
     def _sync(self, state: TeamState) -> SyncRun:
-        told = (self._file, state, self._clock, self._most, self._pause)
-        return SyncRun(self.store, self._repository, *told)
+        return SyncRun(
+            self.store, self._repository, self._file, state, self._clock, self._most, self._pause
+        )
 
     def _run(self, state: TeamState, note: str = "") -> SyncResult:
         sync = self._sync(state)
@@ -332,7 +327,7 @@ def _branch(heads: RemoteHeads, address: RemoteAddress) -> str:
 def _ahead(state: TeamState, ours: LocalFiles) -> tuple[str, ...]:
     every = {*ours.files, *state.agreed} - {INDEX_NAME}
     changed = [file for file in every if ours.ids.get(file) != state.agreed.get(file)]
-    return tuple(sorted(file for file in changed if not ours.blocked(file)))
+    return tuple(sorted(file for file in changed if not ours.explain_block(file)))
 
 
 def _behind(state: TeamState, remote: RemoteState) -> tuple[str, ...]:
