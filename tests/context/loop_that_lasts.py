@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.context.context import Context
-from sevenfold.models.anthropic import remove_cache_marks
+from sevenfold.models.anthropic_wire import remove_cache_marks
 
 LONG = "a line of output that is long enough to be stored\n" * 40
 SETTINGS = {"toolResults": {"mostCharacters": 500}, "flags": {"micro_api": False}}

@@ -21,7 +21,7 @@ from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.shared.boundary import find_last_boundary
-from sevenfold.models.anthropic import remove_cache_marks
+from sevenfold.models.anthropic_wire import remove_cache_marks
 from sevenfold.offline import OfflineEngine
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 from sevenfold.testing import FakeClock, ScriptedModel

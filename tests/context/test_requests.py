@@ -33,7 +33,7 @@ from sevenfold.core.events import Closed, Event, Replied, Sending, Started, Stor
 from sevenfold.core.messages import Text, assistant
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
-from sevenfold.models.anthropic import remove_cache_marks
+from sevenfold.models.anthropic_wire import remove_cache_marks
 from sevenfold.simulator.validation import check_marks, check_pairs
 
 MARK = {"type": "ephemeral"}

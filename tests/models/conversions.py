@@ -34,11 +34,13 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.transcript import Pin, Transcript
-from sevenfold.models import anthropic, openai
+from sevenfold.models import anthropic_wire, openai_wire
+from sevenfold.models.anthropic import map_anthropic_error
 from sevenfold.models.anthropic_stream import AnthropicAssembly
 from sevenfold.models.failures import ProviderInfo
-from sevenfold.models.http import SseParser
+from sevenfold.models.openai import map_openai_error
 from sevenfold.models.openai_stream import OpenAiAssembly
+from sevenfold.models.sse import SseParser
 from sevenfold.offline import encode_reply, parse_body
 from sevenfold.recordings.codex import CodexReader
 from sevenfold.recordings.messages import MessagesReader
@@ -250,20 +252,20 @@ def attempt(call: Callable[..., Any], *given: Any) -> Any:
 
 def anthropic_bodies() -> Any:
     asked = {"previous_message_id": "msg_0"}
-    bodies = [anthropic.encode_body(request).decode() for request in requests()]
-    betas = [anthropic.collect_betas(request.frame) for request in requests()]
+    bodies = [anthropic_wire.encode_body(request).decode() for request in requests()]
+    betas = [anthropic_wire.collect_betas(request.frame) for request in requests()]
     return {
         "bodies": bodies,
         "betas": betas,
-        "asks": anthropic.encode_body(requests()[0], diagnostics=asked).decode(),
+        "asks": anthropic_wire.encode_body(requests()[0], diagnostics=asked).decode(),
     }
 
 
 def openai_bodies() -> Any:
     return {
-        "bodies": [openai.encode_body(request).decode() for request in requests()],
-        "official": [openai.encode_body(request, official=True).decode() for request in requests()],
-        "messages": [openai.encode_message(message).decode() for message in CONVERSATION],
+        "bodies": [openai_wire.encode_body(request).decode() for request in requests()],
+        "official": [openai_wire.encode_body(request, official=True).decode() for request in requests()],
+        "messages": [openai_wire.encode_message(message).decode() for message in CONVERSATION],
     }
 
 
@@ -426,7 +428,7 @@ def chat_bodies() -> list[Json]:
         {"messages": [CHAT[2], {"role": "user", "content": PARTS[:5]}]},
         {"messages": [CHAT[2], CHAT[3]], "tool_choice": "auto"},
     ]
-    for call in CALLS[:8] + CALLS[9:11]:
+    for call in CALLS[:7] + CALLS[9:11]:
         answer = {"role": "tool", "tool_call_id": call["id"], "content": [PARTS[0], PARTS[4]]}
         bodies.append({"messages": [CHAT[2], {"role": "assistant", "tool_calls": [call]}, answer]})
     return [{"model": "gpt-4o", **body} for body in bodies]
@@ -456,8 +458,11 @@ def simulated() -> Any:
         "stop_reason": "end_turn",
         "stop_sequence": None,
     }
+    refused = [CALLS[7], CALLS[8], "not an object"]  # before anything is converted
     well_formed = [
-        m for m in CHAT if "not an object" not in m.get("tool_calls", ()) and m.get("content") != 5
+        message
+        for message in CHAT
+        if message.get("content") != 5 and not any(c in refused for c in message.get("tool_calls", ()))
     ]
     events = [message, {**message, "context_management": {"applied_edits": []}}]
     return {
@@ -532,7 +537,7 @@ def streams() -> Any:
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}},
         {"type": "message_stop"},
     ]
-    first = AnthropicAssembly(who, anthropic.map_anthropic_error, "m")
+    first = AnthropicAssembly(who, map_anthropic_error, "m")
     given = [first.feed(event) for event in SseParser().feed(sse_of(records, True))]
     out: Json = {"anthropic": [tell(given), tell(first.reply("req"))], "openai": []}
     for call in CALLS[:12]:
@@ -548,7 +553,7 @@ def streams() -> Any:
             {"choices": [{"delta": {}, "finish_reason": "stop"}]},
             {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}},
         ]
-        second = OpenAiAssembly(who, openai.map_openai_error, view_of(user("x")), "m")
+        second = OpenAiAssembly(who, map_openai_error, view_of(user("x")), "m")
         wire = SseParser().feed(sse_of(chunks, False))
         fed = attempt(lambda feed, events: [feed(event) for event in events], second.feed, wire)
         end = attempt(second.finish)

@@ -27,7 +27,7 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.transcript import Pin, Transcript
-from sevenfold.models.anthropic import collect_betas, encode_body, remove_cache_marks
+from sevenfold.models.anthropic_wire import collect_betas, encode_body, remove_cache_marks
 
 EPHEMERAL = {"type": "ephemeral"}
 

@@ -25,7 +25,7 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.transcript import Transcript
-from sevenfold.models.openai import encode_body, make_call_id
+from sevenfold.models.openai_wire import encode_body, make_call_id
 
 PNG = Image({"type": "base64", "media_type": "image/png", "data": "AAAA"})
 SHOWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

@@ -33,15 +33,15 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.transcript import Reply
-from sevenfold.models.anthropic import (
+from sevenfold.models.anthropic_wire import (
     MARKS,
     choose_marked_parts,
     choose_max_tokens,
     collect_betas,
+    decode_reply,
     is_markable,
     place_marks,
 )
-from sevenfold.models.anthropic_stream import parse_usage
 from sevenfold.models.capabilities import to_wire_name
 
 ROLES: Final[dict[str, tuple[Role, str]]] = {
@@ -136,19 +136,7 @@ class AnthropicFormat:
     # --- the reply --------------------------------------------------------------------------------------
 
     def reply(self, response: Json) -> Reply | None:
-        content = response.get("content")
-        if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
-            return None
-        managed = response.get(MANAGEMENT) or {}
-        notes = {"message_id": response.get("id"), **(response.get("diagnostics") or {})}
-        return Reply(
-            Message("assistant", tuple(map(parse_block, content))),
-            parse_usage(response.get("usage") or {}),
-            str(response.get("stop_reason") or "end_turn"),
-            tuple(managed.get("applied_edits") or ()),
-            str(response.get("model") or ""),
-            {name: value for name, value in notes.items() if value},
-        )
+        return decode_reply(response)
 
     def tool(self, schema: Json) -> Json:
         return copy_value(schema)  # type: ignore[no-any-return]

@@ -21,16 +21,20 @@ from sevenfold.core.messages import Block, Image, Json, Message, Opaque, Text, T
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import to_wire_name
-from sevenfold.models.jsontext import NotJson, decode_json_object
-from sevenfold.models.openai import encode_message
-from sevenfold.models.openai_stream import STOPS, parse_usage
+from sevenfold.models.openai_wire import (
+    THOUGHT_FIELDS,
+    decode_arguments,
+    decode_tool,
+    encode_message,
+    find_thought,
+    parse_usage,
+    read_stop,
+)
 
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
 CACHED: Final = frozenset({"functions", "response_format"})
 """Parameters of a request on which the provider's cache depends."""
-THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""Fields in which servers tell what a model thought."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -51,7 +55,7 @@ class OpenAiFormat:
         if role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
         if role == "assistant":
-            return SpokenMessage("assistant", (*_thoughts(message), *_said(message, where)), "model")
+            return SpokenMessage("assistant", tuple(_said(message, where)), "model")
         blocks = tuple(_parts(message.get("content"), where))
         if role != "tool":
             by = "system" if role in INSTRUCTIONS else "tools" if role == "function" else "user"
@@ -70,7 +74,7 @@ class OpenAiFormat:
     ) -> Json | None:
         out = dict(message)
         if any(new is None for new in after):
-            for name in THOUGHTS:
+            for name in THOUGHT_FIELDS:
                 out.pop(name, None)
         for old, new in zip(before, after, strict=True):
             if new is not old and isinstance(new, ToolResult):
@@ -110,11 +114,10 @@ class OpenAiFormat:
         choice: Json = choices[0]
         said = {"role": "assistant", **(choice.get("message") or {})}
         message = Message("assistant", self.spoken(said, "the response").blocks)
-        stop = STOPS.get(str(choice.get("finish_reason")), "end_turn")
         return Reply(
             message,
             parse_usage(response.get("usage") or {}),
-            "tool_use" if message.tool_uses and stop == "end_turn" else stop,
+            read_stop(choice.get("finish_reason"), bool(message.tool_uses)),
             model=str(response.get("model") or ""),
             diagnostics={"message_id": response["id"]} if response.get("id") else {},
         )
@@ -132,14 +135,9 @@ def _role(message: Any) -> Any:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def _thoughts(message: Json) -> Iterator[Block]:
-    for name in THOUGHTS:
-        if isinstance(thought := message.get(name), str) and thought:
-            yield Thinking(thought)
-            return
-
-
 def _said(message: Json, where: str) -> Iterator[Block]:
+    if thought := find_thought(message):
+        yield Thinking(thought)
     yield from _parts(message.get("content"), where)
     if isinstance(refusal := message.get("refusal"), str) and refusal:
         yield Text(refusal)
@@ -182,18 +180,8 @@ def _use(call: Any, where: str) -> ToolUse:
         case {"custom": {"name": str(name), "input": given}}:
             return ToolUse(str(call.get("id") or ""), name, {"input": given})
         case {"function": {"name": str(name)} as function}:
-            return ToolUse(str(call.get("id") or ""), name, _arguments(function))
+            return ToolUse(str(call.get("id") or ""), name, decode_arguments(function.get("arguments")))
     raise Mistake(f"{where} has a tool call without the name of a function")
-
-
-def _arguments(function: Json) -> Json:
-    given = function.get("arguments")
-    if isinstance(given, dict):  # as Ollama has it
-        return given
-    try:
-        return decode_json_object(given or "{}") if isinstance(given, str | None) else {"arguments": given}
-    except NotJson:  # a model's slip: it is sent as it is, and measured
-        return {"arguments": given}
 
 
 def _text_of(value: Any) -> str:
@@ -232,12 +220,8 @@ def _tool(tool: Json) -> Json:
     function = tool.get("function")
     if not isinstance(function, dict):
         return {"name": str(tool.get("type")), **tool}
-    return {
-        "name": function.get("name"),
-        "description": function.get("description", ""),
-        "input_schema": function.get("parameters") or {},
-        "extra": {k: v for k, v in function.items() if k not in ("name", "description", "parameters")},
-    }
+    extra = {k: v for k, v in function.items() if k not in ("name", "description", "parameters")}
+    return {**decode_tool(function), "extra": extra}
 
 
 _check: type[WireFormat] = OpenAiFormat

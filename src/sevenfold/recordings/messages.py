@@ -17,6 +17,7 @@ import msgspec
 
 from sevenfold.core.messages import Block, Image, Json, Text, Thinking, ToolResult, ToolUse, parse_block
 from sevenfold.core.tokens import Usage
+from sevenfold.models.openai_wire import decode_arguments, find_thought
 from sevenfold.recordings.reader import (
     RecordedThread,
     decode_lenient,
@@ -174,8 +175,7 @@ class _MessagesParse:
 
     def _reply(self, number: int, item: Json) -> None:
         self.thread.stopped("")
-        thought = get_text(item.get("reasoning_content")) or get_text(item.get("reasoning"))
-        blocks: list[Block] = [Thinking(thought)] if thought else []
+        blocks: list[Block] = [Thinking(thought)] if (thought := find_thought(item)) else []
         blocks += [b for b in _blocks(item.get("content")) if not isinstance(b, ToolResult)]
         calls = item.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
@@ -211,15 +211,9 @@ def _call(call: Json) -> ToolUse:
 
 
 def parse_arguments(given: object) -> Json:
-    """The arguments of a call, which come as JSON inside a string, or as a plain text."""
-    if isinstance(given, dict):
-        return given
-    if not isinstance(given, str):
-        return {}
-    try:
-        return parse_object(given.encode("utf-8", "replace")) if given else {}
-    except ValueError:
-        return {"input": given}
+    """The arguments of a call: JSON inside a string, or a plain text; anything else is left out."""
+    known = given if isinstance(given, str | dict) else None
+    return decode_arguments(known, "input", lambda text: parse_object(text.encode("utf-8", "replace")))
 
 
 def _result(content: object) -> str | tuple[Block, ...]:

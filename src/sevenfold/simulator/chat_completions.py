@@ -14,13 +14,13 @@ import msgspec
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
+from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
 from sevenfold.simulator.api import SOURCE_HEADER, Api, ApiOutcome, PendingRequest, lower_headers
 from sevenfold.simulator.cache import (
     LEAST,
     STEP,
     CacheVerdict,
     count_content_tokens,
-    encode,
     hash_steps,
     parse_retention,
     read_prompt,
@@ -31,6 +31,8 @@ from sevenfold.simulator.script import ScriptAnswer, ScriptReply, finish_reply, 
 
 ENDPOINT: Final = "/v1/chat/completions"
 FINISH: Final = {"tool_use": "tool_calls", "max_tokens": "length"}
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+"""Strict, as a provider is: what is not JSON by the letter stays a text."""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ def _verdict(cached: int, total: int, price: Price | None) -> CacheVerdict:
 
 def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, usage: Usage) -> Json:
     texts = [b["text"] for b in reply.content if b["type"] == "text"]
-    calls = [_call(b) for b in reply.content if b["type"] == "tool_use"]
+    calls = [encode_call(b["id"], b["name"], b["input"]) for b in reply.content if b["type"] == "tool_use"]
     message: Json = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
     if calls:
         message["tool_calls"] = calls
@@ -143,12 +145,6 @@ def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, us
             **reply.usage,
         },
     }
-
-
-def _call(block: Json) -> Json:
-    arguments = encode(block["input"]).decode()
-    function = {"name": block["name"], "arguments": arguments}
-    return {"id": block["id"], "type": "function", "function": function}
 
 
 # --- the request -----------------------------------------------------------------------------------------
@@ -260,22 +256,10 @@ def to_messages_request(body: Json) -> Json:
         "stop_sequences": [stop] if isinstance(stop, str) else stop,
         "stream": bool(body.get("stream")),
         "tools": [_tool(tool) for tool in body.get("tools") or () if isinstance(tool, dict)],
-        "tool_choice": _choice(body.get("tool_choice")),
+        "tool_choice": decode_tool_choice(body.get("tool_choice")),
         "system": system,
         "messages": messages,
     }
-
-
-def _choice(choice: Any) -> Json | None:
-    """Which tools may or must be called, in the words of the Messages API."""
-    match choice:
-        case "none" | "auto":
-            return {"type": choice}
-        case "required":
-            return {"type": "any"}
-        case {"type": "function", "function": {"name": str(name)}}:
-            return {"type": "tool", "name": name}
-    return None
 
 
 def _converted(message: Json) -> tuple[str, list[Json]]:
@@ -291,7 +275,8 @@ def _converted(message: Json) -> tuple[str, list[Json]]:
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
         given = {"id": call.get("id"), "name": function.get("name", "")}
-        blocks.append({"type": "tool_use", **given, "input": _arguments(function)})
+        input = decode_arguments(function.get("arguments"), decode=_decode_object)
+        blocks.append({"type": "tool_use", **given, "input": input})
     return {"developer": "system", "function": "user"}.get(role, role), blocks
 
 
@@ -303,20 +288,6 @@ def _parts(content: Any) -> list[Json]:
     return out
 
 
-def _arguments(function: Json) -> Json:
-    try:
-        value = msgspec.json.decode(function.get("arguments") or "{}")
-    except (msgspec.DecodeError, TypeError):
-        value = None
-    return value if isinstance(value, dict) else {"arguments": function.get("arguments")}
-
-
 def _tool(tool: Json) -> Json:
     function = tool.get("function")
-    if not isinstance(function, dict):
-        return tool
-    return {
-        "name": function.get("name"),
-        "description": function.get("description", ""),
-        "input_schema": function.get("parameters") or {},
-    }
+    return decode_tool(function) if isinstance(function, dict) else tool

@@ -22,6 +22,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, ScriptError, SevenfoldError
+from sevenfold.models.sse import write_event
 from sevenfold.simulator.api import (
     MESSAGES,
     Api,
@@ -185,15 +186,11 @@ CHUNK: Final = 24
 """Characters of text or of JSON in one delta."""
 
 
-def format_event(name: str, data: Json) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
-
-
-def format_data_line(data: Json) -> bytes:
-    return b"data: " + encode(data) + b"\n\n"
-
-
 # --- the Messages API ------------------------------------------------------------------------------------
+
+
+def _event(name: str, data: Json) -> bytes:
+    return write_event(encode(data), name)
 
 
 def iterate_message_events(message: Json) -> Iterator[bytes]:
@@ -206,16 +203,16 @@ def iterate_message_events(message: Json) -> Iterator[bytes]:
         "stop_sequence": None,
         "usage": {**usage, "output_tokens": min(1, usage["output_tokens"])},
     }
-    yield format_event("message_start", {"type": "message_start", "message": start})
-    yield format_event("ping", {"type": "ping"})
+    yield _event("message_start", {"type": "message_start", "message": start})
+    yield _event("ping", {"type": "ping"})
     for index, block in enumerate(message["content"]):
         opened, deltas = _opened(block)
         head = {"type": "content_block_start", "index": index, "content_block": opened}
-        yield format_event("content_block_start", head)
+        yield _event("content_block_start", head)
         for delta in deltas:
             body = {"type": "content_block_delta", "index": index, "delta": delta}
-            yield format_event("content_block_delta", body)
-        yield format_event("content_block_stop", {"type": "content_block_stop", "index": index})
+            yield _event("content_block_delta", body)
+        yield _event("content_block_stop", {"type": "content_block_stop", "index": index})
     end: Json = {
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
@@ -223,8 +220,8 @@ def iterate_message_events(message: Json) -> Iterator[bytes]:
     }
     if message.get("context_management") is not None:
         end["context_management"] = message["context_management"]
-    yield format_event("message_delta", end)
-    yield format_event("message_stop", {"type": "message_stop"})
+    yield _event("message_delta", end)
+    yield _event("message_stop", {"type": "message_stop"})
 
 
 def _opened(block: Json) -> tuple[Json, list[Json]]:
@@ -261,7 +258,7 @@ def iterate_chat_events(completion: Json, *, include_usage: bool) -> Iterator[by
 
     def chunk(delta: Json, finish: str | None = None) -> bytes:
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-        return format_data_line({**_head(completion, include_usage), "choices": choices})
+        return write_event(encode({**_head(completion, include_usage), "choices": choices}))
 
     yield chunk({"role": "assistant", "content": "", "refusal": None})
     for part in _parts(message["content"] or ""):
@@ -275,8 +272,8 @@ def iterate_chat_events(completion: Json, *, include_usage: bool) -> Iterator[by
     yield chunk({}, choice["finish_reason"])
     if include_usage:
         head = {**_head(completion, include_usage), "usage": completion["usage"]}
-        yield format_data_line({**head, "choices": []})
-    yield b"data: [DONE]\n\n"
+        yield write_event(encode({**head, "choices": []}))
+    yield write_event(b"[DONE]")
 
 
 def _head(completion: Json, include_usage: bool) -> Json:
@@ -535,7 +532,7 @@ async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> 
             await call.wait_for_goodbye()
             raise ConnectionCut
         if error is not None and n >= (error.after_events or 0):
-            yield format_event("error", error.problem().as_messages())
+            yield _event("error", error.problem().as_messages())
             return
         if step.malformed_at is not None and n >= step.malformed_at:
             yield data.replace(b"}\n\n", b"\n\n", 1)
