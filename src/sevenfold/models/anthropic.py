@@ -18,9 +18,11 @@ from sevenfold.core.errors import (
     KeyRefused,
     ModelFailure,
     ModelNotFound,
+    NoKey,
     Overloaded,
     PromptTooLong,
     RateLimited,
+    UnknownModel,
 )
 from sevenfold.core.messages import Block
 from sevenfold.core.protocols import Clock
@@ -30,8 +32,13 @@ from sevenfold.models.anthropic_stream import AnthropicAssembly
 from sevenfold.models.anthropic_wire import collect_betas, encode_body
 from sevenfold.models.capabilities import (
     ANTHROPIC_URL,
+    FAMILIES,
+    OFFLINE,
     ModelAccess,
+    check_key,
+    check_model_name,
     find_capabilities,
+    find_family,
     find_user_capabilities,
     is_loopback,
     parse_host,
@@ -46,6 +53,7 @@ from sevenfold.models.failures import (
 )
 from sevenfold.models.http import ProviderConnection, relay_sdk
 from sevenfold.models.jsontext import decode_json_object
+from sevenfold.models.registry import PROVIDERS
 
 if TYPE_CHECKING:
     import anthropic
@@ -81,6 +89,32 @@ def map_anthropic_error(said: ServerRefusal) -> ModelFailure:
     if "credit balance is too low" in said.message:
         kind = KeyRefused
     return make_failure(kind, said)
+
+
+def connect_anthropic(name: str, access: ModelAccess, clock: Clock | None) -> AnthropicModel:
+    check_model_name(name)
+    name = name.removeprefix("anthropic:")
+    official = access.anthropic_base_url.rstrip("/") in (ANTHROPIC_URL, f"{ANTHROPIC_URL}/v1")
+    if official and "claude" not in name:
+        raise UnknownModel(f"Anthropic has no model called {name!r}: {_suggest_name(name)}")
+    check_key("ANTHROPIC_API_KEY", access.anthropic_key)
+    check_key("ANTHROPIC_AUTH_TOKEN", access.anthropic_token)
+    if official and not access.anthropic_key and not access.anthropic_token:
+        raise NoKey(f"{name} needs a key: set ANTHROPIC_API_KEY, or use the model 'offline'")
+    return AnthropicModel(name, access, clock=clock)
+
+
+def _suggest_name(name: str) -> str:
+    import difflib
+
+    if find_family(name) is not None:
+        return f"did you mean 'openai:{name}'?"
+    known = [f.prefix for f in FAMILIES if f.prefix.startswith("claude-") and f.prefix != "claude-"]
+    near = difflib.get_close_matches(name, [OFFLINE, *known], n=1, cutoff=0.5)
+    inside = [one for one in known if name in one]
+    if near or inside:
+        return f"did you mean {(near or inside)[0]!r}?"
+    return f"use {PROVIDERS.describe_names()}"
 
 
 class AnthropicModel:

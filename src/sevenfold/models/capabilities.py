@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -18,9 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import LimitsOf, ModelLimits
-from sevenfold.core.errors import UnknownModel
+from sevenfold.core.errors import NoKey, UnknownModel
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Capabilities
+from sevenfold.models.registry import PROVIDERS
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -56,6 +55,13 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Ask why the prompt cache missed; None: where the provider is known to answer that."""
     edits_cache: bool = False
     """The server takes cache edits; the simulator does."""
+    variables: Mapping[str, str] = {}
+    """The environment, for the key and the address of a provider that is not built in; never shown."""
+
+    def find_url(self, variable: str) -> str:
+        """The address that a variable names, as the settings have it for the built-in providers."""
+        known = {"ANTHROPIC_BASE_URL": self.anthropic_base_url, "OPENAI_BASE_URL": self.openai_base_url}
+        return known.get(variable) or self.variables.get(variable, "")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self._shown())
@@ -67,7 +73,7 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     def _shown(self) -> Iterator[tuple[str, Any]]:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name == "limits_of":
+            if name in ("limits_of", "variables"):
                 continue
             if name in _SECRET:
                 value = "set" if value else "not set"
@@ -76,6 +82,20 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
             elif name.endswith("_url"):
                 value = strip_url_credentials(value)
             yield name, value
+
+
+def check_key(variable: str, key: str) -> None:
+    if not all(" " < c < "\x7f" for c in key):
+        raise NoKey(
+            f"{variable} holds a space, a line break or another character that no key has: set it again"
+        )
+
+
+def check_model_name(name: str) -> None:
+    """Raises `UnknownModel` if the name is empty behind its prefix, or has spaces or control characters."""
+    prefix, colon, rest = name.partition(":")
+    if not (rest if colon else prefix) or any(c.isspace() or not c.isprintable() for c in name):
+        raise UnknownModel(f"{name!r} is not the name of a model: use {PROVIDERS.describe_names()}")
 
 
 def parse_host(url: str) -> str:
@@ -120,8 +140,6 @@ DEFAULT_WINDOW: Final = 200_000
 OFFLINE: Final = "offline"
 LOCAL: Final = "local:"
 """Before the path of a GGUF file."""
-LOCAL_WINDOW: Final = 32_768
-"""Of a local model, unless another is asked for: many could take more, and it would fill the memory."""
 
 Thinks: TypeAlias = Literal["", "budget", "adaptive"]
 """How a model is asked to think: not at all, with a number of tokens, or as it sees fit."""
@@ -207,13 +225,18 @@ FAMILIES: Final = (
 
 def to_wire_name(name: str) -> str:
     """A model's name as its provider knows it: without our prefix and without `[1m]`."""
-    return name.removeprefix("anthropic:").removeprefix("openai:").removesuffix(LONG)
+    prefix, colon, rest = name.partition(":")
+    provider = PROVIDERS.get(prefix) if colon else None
+    return (name if provider is None or provider.sends_prefix else rest).removesuffix(LONG)
+
+
+def find_family(name: str) -> ModelFamily | None:
+    """The family with the longest name that this one begins with."""
+    return _find_family(_PROVIDER.sub("", to_wire_name(name)))
 
 
 @cache
-def find_family(name: str) -> ModelFamily | None:
-    """The family with the longest name that this one begins with."""
-    bare = _PROVIDER.sub("", to_wire_name(name))
+def _find_family(bare: str) -> ModelFamily | None:
     known = [f for f in FAMILIES if bare.startswith(f.prefix)]
     return max(known, key=lambda f: len(f.prefix)) if known else None
 
@@ -250,12 +273,13 @@ def find_capabilities(
     name: str, *, betas: Iterable[str] = (), window: int | None = None, own: ModelLimits = NOTHING_SAID
 ) -> Capabilities:
     """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
-    if name.startswith(LOCAL):
-        return read_gguf_capabilities(Path(name.removeprefix(LOCAL)), window or own.window)
+    provider = PROVIDERS.find(name)
+    if provider is not None and (told := provider.describe(name, window or own.window)) is not None:
+        return told
     size, found = find_window(name, betas, window, own.window), find_family(name)
     if found is not None:
         return replace(found.able, window=size, max_output=own.max_output or found.able.max_output)
-    return Capabilities(window=size, max_output=own.max_output or _modest(size))
+    return Capabilities(window=size, max_output=own.max_output or make_modest_output(size))
 
 
 def find_user_capabilities(name: str, access: ModelAccess) -> Capabilities:
@@ -264,17 +288,8 @@ def find_user_capabilities(name: str, access: ModelAccess) -> Capabilities:
     return find_capabilities(name, betas=access.betas, window=access.window, own=own)
 
 
-def read_gguf_capabilities(path: Path, window: int | None = None) -> Capabilities:
-    """The same for a GGUF file; one that is not there any more is taken for a usual one."""
-    from sevenfold.models.local import read_context_length
-
-    wanted = window or LOCAL_WINDOW
-    with suppress(UnknownModel):
-        wanted = min(wanted, read_context_length(path.expanduser()))
-    return Capabilities(window=wanted, max_output=_modest(wanted), images=False)
-
-
-def _modest(window: int) -> int:
+def make_modest_output(window: int) -> int:
+    """The longest reply to ask of a model that is not in the table, in tokens."""
     return min(32_000, max(1, window // 4))
 
 

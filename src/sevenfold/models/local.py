@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, Self
@@ -30,13 +30,20 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from sevenfold.core.errors import ModelFailure, ModelNotFound, UnknownModel, Unreachable
 from sevenfold.core.messages import Block
-from sevenfold.core.protocols import Clock, Model
+from sevenfold.core.protocols import Capabilities, Clock, Model
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic import AnthropicModel
-from sevenfold.models.capabilities import LOCAL, ModelAccess, find_user_capabilities, parse_host
+from sevenfold.models.capabilities import (
+    LOCAL,
+    ModelAccess,
+    find_user_capabilities,
+    make_modest_output,
+    parse_host,
+)
 from sevenfold.models.failures import ProviderInfo
 from sevenfold.models.llama_server import ServerConfig, ServerReady
+from sevenfold.models.registry import PROVIDERS
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -241,6 +248,23 @@ def _final(message: str) -> ModelFailure:
 
 
 ENGINE: Final = "xllamacpp"
+LOCAL_WINDOW: Final = 32_768
+"""The window unless another is asked for, in tokens: many models could take more, and fill the memory."""
+
+
+def connect_local(name: str, access: ModelAccess, clock: Clock | None) -> LocalModel:
+    path = name.removeprefix(LOCAL)
+    if not path or not path.isprintable():
+        raise UnknownModel(f"no model is called {name!r}: use {PROVIDERS.describe_names()}")
+    return LocalModel(Path(path), access, clock=clock)
+
+
+def read_gguf_capabilities(name: str, window: int | None = None) -> Capabilities:
+    """What the model in a GGUF file can do; a file that is gone is taken for a usual one."""
+    wanted = window or LOCAL_WINDOW
+    with suppress(UnknownModel):
+        wanted = min(wanted, read_context_length(Path(name.removeprefix(LOCAL)).expanduser()))
+    return Capabilities(window=wanted, max_output=make_modest_output(wanted), images=False)
 
 
 class LocalModel:

@@ -17,6 +17,7 @@ from sevenfold.core.errors import (
     KeyRefused,
     ModelFailure,
     ModelNotFound,
+    NoKey,
     Overloaded,
     PromptTooLong,
     RateLimited,
@@ -27,6 +28,8 @@ from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import (
     ModelAccess,
+    check_key,
+    check_model_name,
     find_capabilities,
     find_user_capabilities,
     is_loopback,
@@ -80,6 +83,17 @@ def map_openai_error(said: ServerRefusal) -> ModelFailure:
         if kind is not None and not (name in _VAGUE and said.status is not None):
             return make_failure(kind, said)
     return make_failure(map_status(said.status), said)
+
+
+def connect_openai(name: str, access: ModelAccess, clock: Clock | None) -> OpenAiModel:
+    check_model_name(name)
+    check_key("OPENAI_API_KEY", access.openai_key)
+    if is_official(access.openai_base_url) and not access.openai_key:
+        raise NoKey(
+            f"{name} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own, "
+            "or use the model 'offline'"
+        )
+    return OpenAiModel(name, access, clock=clock)
 
 
 class OpenAiModel:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from anyio.lowlevel import checkpoint
 
-from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.errors import PromptTooLong, UnknownModel
 from sevenfold.core.messages import (
     Block,
     Image,
@@ -28,10 +28,12 @@ from sevenfold.core.messages import (
     make_wire_message,
     strip_half_characters,
 )
-from sevenfold.core.protocols import Capabilities, Model
+from sevenfold.core.protocols import Capabilities, Clock, Model
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import REFERENCE_WINDOW, Usage, estimate_tokens, measure_message
 from sevenfold.core.transcript import Reply
+from sevenfold.models.capabilities import ModelAccess, find_user_capabilities
+from sevenfold.models.registry import PROVIDERS
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
 from sevenfold.offline.reply import RULES, Blocks, EngineRules, make_reply
@@ -112,6 +114,12 @@ MAX_OUTPUT: Final = 8_000
 WORDS_AT_ONCE: Final = 3
 
 _WORD = re.compile(r"\S{1,16}\s*|\s+")
+
+
+def connect_offline(name: str, access: ModelAccess, clock: Clock | None) -> OfflineEngine:
+    if name != NAME:
+        raise UnknownModel(f"no model is called {name!r}: use {PROVIDERS.describe_names()}")
+    return OfflineEngine(find_user_capabilities(NAME, access).window)
 
 
 class OfflineEngine:
