@@ -166,7 +166,7 @@ def _mark(messages: list[Any], first: int, last: int, mark: Json) -> None:
 
 
 def _system(system: Any) -> list[Json]:
-    """The blocks of a system prompt, however it was given, without marks."""
+    """The blocks of a system prompt, given as text or blocks, without marks."""
     if not system:
         return []
     if isinstance(system, str):
@@ -178,7 +178,7 @@ def _system(system: Any) -> list[Json]:
 
 
 def _part(block: Json) -> str:
-    """What the frame keeps of a block: its text, or all of it where there is more."""
+    """The text of a block for the frame; all of it as JSON if there is more than text."""
     if block.keys() == {"type", "text"} and isinstance(block["text"], str):
         return block["text"]
     return str(_encode(block), "utf-8")

@@ -212,7 +212,7 @@ class Context(EventSource):
     def prepare(
         self, messages: Sequence[Any], *, system: Any = None, tools: Any = None, **params: Any
     ) -> Json:
-        """What to send for these messages: pass it to the SDK's call as `**request`.
+        """The request to send for these messages: pass it to the SDK's call as `**request`.
 
         `messages` is the whole conversation, as the caller has it. It is not changed, and what no layer
         touches goes out as the caller wrote it. All `params` are passed on.
@@ -306,7 +306,7 @@ class Context(EventSource):
         return self._form.tool(ReadResultTool.schema)
 
     def read_back(self, arguments: Mapping[str, Any] | str) -> str:
-        """What the model gets for a call of `read_back_tool`, also when it asked for nonsense."""
+        """The result of a call of `read_back_tool`; a senseless call gets an explanation."""
         try:
             given = decode_json_object(arguments) if isinstance(arguments, str) else dict(arguments)
             args = clean_arguments(given)

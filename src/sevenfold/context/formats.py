@@ -1,7 +1,4 @@
-"""What a message format must be able to do for us. No logic.
-
-What a caller hands us, as plain JSON values: SDK objects told as they are sent, marks left out.
-"""
+"""The protocol of a message format, and a caller's messages as plain JSON: SDK objects as they are sent."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ class SpokenMessage(msgspec.Struct, frozen=True):
     role: Role
     blocks: tuple[Block, ...]
     by: str
-    """Who: "user", "model", "tools", or "system" for instructions among the messages."""
+    """The author: "user", "model", "tools", or "system" for instructions among the messages."""
 
 
 class CallerRequest(msgspec.Struct, frozen=True):
-    """What a caller hands over beside the messages."""
+    """The caller's request without its messages."""
 
     model: str
     leading: tuple[Any, ...]
@@ -42,19 +39,19 @@ class WrittenMessages(msgspec.Struct, frozen=True):
 
     messages: list[Any]
     ends: Sequence[int]
-    """Where each message of the view ends."""
+    """The end of each message of the view, as an index into `messages`."""
 
 
 class WireFormat(Protocol):
-    """How a provider's messages are read and written."""
+    """Reads and writes a provider's messages."""
 
     @property
     def is_messages_api(self) -> bool:
-        """Whether we place its cache marks and may use its context management."""
+        """True if we place cache marks and may use context management."""
         ...
 
     def leading(self, messages: Sequence[Any]) -> int:
-        """How many messages at the beginning belong to the frame."""
+        """The number of messages at the beginning that belong to the frame."""
         ...
 
     def spoken(self, message: Json, where: str) -> SpokenMessage:
@@ -72,15 +69,15 @@ class WireFormat(Protocol):
         ...
 
     def frame(self, asked: CallerRequest, ttl: Any) -> Frame:
-        """What the provider's cache depends on, of what the caller asks for."""
+        """The part of the request that the provider's cache depends on."""
         ...
 
     def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
-        """What goes into the SDK's call; `most` is the longest reply the model can give."""
+        """The arguments of the SDK's call; `most` is the longest reply the model can give."""
         ...
 
     def reply(self, response: Json) -> Reply | None:
-        """What the provider answered; None when this is no answer in this format."""
+        """The provider's reply; None if the response is not in this format."""
         ...
 
     def tool(self, schema: Json) -> Json:
@@ -89,7 +86,7 @@ class WireFormat(Protocol):
 
 
 MARK: Final = "cache_control"
-"""Where the cache is to be kept is our business; a caller's own marks come and go between requests."""
+"""Cache marks are placed by us; a caller's own marks change between requests and are left out."""
 FINGERPRINT: Final = 12
 """Bytes. Enough to tell all messages of a conversation apart."""
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -156,7 +153,7 @@ def copy_value(value: Any) -> Any:
 
 
 def to_fresh_json(value: Any) -> Any:
-    """A message or block of ours as JSON that nobody else holds."""
+    """A copy of a message or block of ours as JSON."""
     return _decode(_encode(value))
 
 
@@ -194,5 +191,5 @@ def encode_canonical(message: Json) -> bytes:
 
 
 def fingerprint_messages(messages: Iterable[bytes]) -> str:
-    """By which messages are recognised, from their canonical bytes."""
+    """The fingerprint by which messages are recognised, from their canonical bytes."""
     return blake2b(b"\n".join(messages), digest_size=FINGERPRINT).hexdigest()

@@ -143,7 +143,7 @@ class AnthropicModel:
         self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
 
     def body(self, request: Request) -> bytes:
-        """The bytes that `stream` sends, but for the question why the cache missed."""
+        """The bytes that `stream` sends, without `diagnostics`."""
         return encode_body(request, max_output=self.capabilities.max_output)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
@@ -162,17 +162,17 @@ class AnthropicModel:
 
 
 def describe_provider(url: str) -> ProviderInfo:
-    """Whom the messages of errors speak of."""
+    """The provider that error messages name."""
     local = is_loopback(url)
     return ProviderInfo("Anthropic", parse_host(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local)
 
 
 def make_request_headers(request: Request, local: bool) -> dict[str, str]:
-    """What goes with this request only."""
+    """Headers of this request only."""
     headers: dict[str, str] = {}
     if wanted := collect_betas(request.frame):
         headers["anthropic-beta"] = ",".join(wanted)
-    if local:  # the simulator's ledger counts by it; nobody else is told
+    if local:  # only the simulator gets it: its ledger counts by it
         headers["x-sevenfold-source"] = request.source
     return headers
 

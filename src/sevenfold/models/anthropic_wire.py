@@ -66,7 +66,7 @@ def enclose_messages(head: bytes, messages: list[bytes], tail: bytes = b"") -> b
 
 
 def collect_betas(frame: Frame) -> list[str]:
-    """What the `anthropic-beta` header must say: what was asked for, and what the rest needs."""
+    """The `anthropic-beta` header: the betas asked for, and those that other parameters need."""
     found = list(frame.params.get("betas") or ())
     if frame.model.endswith(LONG):
         found.append(LONG_BETA)
@@ -106,7 +106,7 @@ def choose_max_tokens(request: Request, most: int) -> int:
 
 
 def _system(frame: Frame, room: int) -> list[Json]:
-    """The parts of the system prompt, with so many marks at most."""
+    """The parts of the system prompt, with `room` marks at most."""
     parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
     for at in choose_marked_parts(len(parts), room):
         parts[at]["cache_control"] = MARKS[frame.head_ttl]
@@ -114,7 +114,7 @@ def _system(frame: Frame, room: int) -> list[Json]:
 
 
 def _kept_as_long(tool: Json, frame: Frame) -> Json:
-    """A mark of the caller's own on a tool: nothing that is kept longer may stand behind it."""
+    """The tool; its own cache mark must live as long as the marks behind it."""
     if "cache_control" in tool and frame.head_ttl == "1h":
         return {**tool, "cache_control": MARKS["1h"]}
     return tool
@@ -139,7 +139,7 @@ def _messages(request: Request, at: list[int]) -> list[bytes]:
 
 
 def place_marks(request: Request) -> tuple[list[int], int]:
-    """Which messages carry a mark, and how many are left for the system prompt."""
+    """The messages that carry a mark, and the number of marks left for the system prompt."""
     frame, view = request.frame, request.view
     room = MOST_MARKS - sum("cache_control" in tool for tool in frame.tools)
     room -= "cache_control" in frame.params
@@ -151,7 +151,7 @@ def place_marks(request: Request) -> tuple[list[int], int]:
 
 
 def choose_marked_parts(parts: int, room: int) -> set[int]:
-    """Which parts of the system prompt carry a mark, of `room` at most: the last, then the first."""
+    """The parts of the system prompt that carry a mark, `room` at most: the last, then the first."""
     return set([parts - 1, 0][: max(0, room)]) if parts else set()
 
 
@@ -165,7 +165,7 @@ def _markable_at(request: Request, at: int | None) -> int | None:
 
 
 def is_markable(block: Block) -> bool:
-    """Providers refuse marks on thinking and on empty text; of unknown blocks we cannot tell."""
+    """True if the block may carry a cache mark: not thinking, not empty text, not an unknown block."""
     if isinstance(block, Text):
         return bool(block.text.strip())
     return not isinstance(block, (*THOUGHTS, Opaque))
@@ -182,7 +182,7 @@ def _marked(wire: bytes, message: Message, mark: bytes) -> bytes:
 
 
 def remove_cache_marks(value: Any) -> Any:
-    """JSON without its cache marks: what two requests are compared by."""
+    """JSON without its cache marks, to compare two requests."""
     if isinstance(value, dict):
         return {k: remove_cache_marks(v) for k, v in value.items() if k != "cache_control"}
     if isinstance(value, list):
@@ -211,7 +211,7 @@ def decode_reply(response: Json) -> Reply | None:
 
 
 def parse_usage(counted: Json) -> Usage:
-    """What the provider counted; what is missing or odd counts as nothing."""
+    """The tokens that the provider counted; a missing or odd number counts as 0."""
     detail = counted.get("cache_creation")
     hour = detail.get("ephemeral_1h_input_tokens") if isinstance(detail, dict) else 0
     written = to_whole_number(counted.get("cache_creation_input_tokens"))

@@ -1,7 +1,4 @@
-"""What each family of models can do, by the beginning of its name.
-
-How to reach the models: keys, addresses and limits, handed in by the settings.
-"""
+"""Capabilities of models by the beginning of their names, and `ModelAccess`: keys, addresses, limits."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _SECRET: Final = frozenset({"anthropic_key", "anthropic_token", "openai_key"})
 
 
 class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """What is needed to connect. It reads no file and no environment, and it shows no key."""
+    """Keys, addresses and limits for connections. It reads no file or environment, and shows no key."""
 
     anthropic_key: str = ""
     anthropic_token: str = ""
@@ -43,9 +40,9 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     betas: tuple[str, ...] = ()
     """Beta features asked for in every session; `make_default_params` puts them into the frame."""
     window: int | None = None
-    """The window of a model that nobody knows; one that is known is never larger than this."""
+    """The window of an unknown model; the window of a known one is never larger than this."""
     limits_of: LimitsOf = lambda model: ModelLimits()
-    """What the user's price file says about the size of a model, which counts before our own table."""
+    """The size of a model in the user's price file, which counts before our own table."""
     thinking_budget: int | None = None
     """Tokens a model may think; models that decide for themselves only take it as a yes."""
     effort: str | None = None
@@ -99,7 +96,7 @@ def check_model_name(name: str) -> None:
 
 
 def parse_host(url: str) -> str:
-    """Host and port as people write them; what cannot be read is shown as it is, without credentials."""
+    """Host and port of an address; an address that cannot be read stays as it is, without credentials."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
@@ -109,7 +106,7 @@ def parse_host(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether this address is on this very machine."""
+    """True for an address on this machine."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -142,7 +139,7 @@ LOCAL: Final = "local:"
 """Before the path of a GGUF file."""
 
 Thinks: TypeAlias = Literal["", "budget", "adaptive"]
-"""How a model is asked to think: not at all, with a number of tokens, or as it sees fit."""
+"""The way to ask a model to think: not at all, with a number of tokens, or as it decides."""
 
 _PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
 
@@ -178,12 +175,12 @@ _HALF: Final = _claude(200_000, 64_000)
 _OLD: Final = _claude(200_000, 32_000)
 
 FAMILIES: Final = (
-    # A name we have not heard of yet is treated like the newest, apart from its size.
+    # An unknown name is treated like the newest, apart from its size.
     ModelFamily("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True),
     ModelFamily("claude-fable-5", _NEW, "adaptive", True),
     ModelFamily("claude-fable-5-1", _NEWEST, "adaptive", True),
     ModelFamily("claude-fable-5-2", _NEWEST, "adaptive", True),
-    # These record what their thinking was bound to, and do not check it.
+    # These record the prefix their thinking is bound to, and do not check it.
     ModelFamily("claude-mythos-", _NEW, "adaptive", True),
     ModelFamily("claude-mythos-5-2", _NEWEST, "adaptive", True),
     ModelFamily("claude-opus-5", _NEW, "adaptive", True),
@@ -246,7 +243,7 @@ def find_window(
 ) -> int:
     """In this order: the suffix, the tables (the user's `own`, then ours), the beta flag, the usual size.
 
-    `override` stands in where nobody knows, and lowers what is known; it never raises it.
+    `override` sets the window of an unknown model, and lowers that of a known one; it never raises it.
     """
     known = _known_window(name, betas, own)
     if known is None:
@@ -272,7 +269,7 @@ NOTHING_SAID: Final = ModelLimits()
 def find_capabilities(
     name: str, *, betas: Iterable[str] = (), window: int | None = None, own: ModelLimits = NOTHING_SAID
 ) -> Capabilities:
-    """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
+    """The capabilities of a model. An unknown model gets a modest share of its window for the reply."""
     provider = PROVIDERS.find(name)
     if provider is not None and (told := provider.describe(name, window or own.window)) is not None:
         return told
@@ -283,7 +280,7 @@ def find_capabilities(
 
 
 def find_user_capabilities(name: str, access: ModelAccess) -> Capabilities:
-    """The same with all that the user has said."""
+    """The same, with the limits of the user's settings."""
     own = access.limits_of(name)
     return find_capabilities(name, betas=access.betas, window=access.window, own=own)
 
@@ -294,7 +291,7 @@ def make_modest_output(window: int) -> int:
 
 
 def make_default_params(name: str, access: ModelAccess) -> Json:
-    """The parameters of a new session's frame: what the user wants, in this model's own terms."""
+    """The parameters of a new session's frame: the user's wishes in the model's own terms."""
     params: Json = {"betas": list(access.betas)} if access.betas else {}
     found = find_family(name)
     effort_known = found is None or found.effort

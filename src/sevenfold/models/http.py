@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import httpx
 
 PLAIN: Final = "plain JSON"
-"""The name of the one event that a server sends which answers without a stream."""
+"""The name of the one event of a server that does not stream."""
 MOST_OF_AN_ERROR: Final = 65_536
 MOST_OF_A_REPLY: Final = 64 << 20
 DRAIN: Final = 0.5
@@ -93,7 +93,7 @@ class HttpReply:
 
 
 async def drain_events(events: AsyncGenerator[SseEvent, None]) -> None:
-    """Read to the end, which is near, so that the connection can be used again."""
+    """Read the few bytes to the end, so that the connection can be used again."""
     with anyio.move_on_after(DRAIN):
         async for _ in events:
             pass
@@ -189,7 +189,7 @@ class ProviderConnection:
     async def open(
         self, path: str, content: bytes, headers: Mapping[str, str], model: str = ""
     ) -> AsyncIterator[HttpReply]:
-        """Send the bytes; whatever goes wrong until the answer is read comes out as one of our errors."""
+        """Send the bytes; every failure until the answer is read is raised as one of our errors."""
         try:
             client = self._client or self._connect()
             async with client.stream(
@@ -300,7 +300,7 @@ async def relay_sdk(
 
 
 def parse_error_text(body: bytes) -> object:
-    """An error body as JSON, or as text when it is none; a web page says nothing."""
+    """An error body as JSON, else as text; a web page becomes an empty text."""
     try:
         return decode_json(body)
     except NotJson:

@@ -126,23 +126,23 @@ class OpenAiModel:
 
 
 def describe_provider(url: str) -> ProviderInfo:
-    """Whom the messages of errors speak of."""
+    """The provider that error messages name."""
     who = "OpenAI" if is_official(url) else "the server"
     return ProviderInfo(who, parse_host(url), "OPENAI_API_KEY", "OPENAI_BASE_URL", is_loopback(url))
 
 
 def limit_capabilities(known: Capabilities) -> Capabilities:
-    """What a model can do by way of chat completions."""
+    """The capabilities that a model has through chat completions."""
     return replace(known, context_management=False, server_compaction=False, binds_thinking=False)
 
 
 def make_request_headers(request: Request, local: bool) -> dict[str, str]:
-    """The simulator's ledger counts by it; nobody else is told."""
+    """The source, which the simulator's ledger counts by; other servers do not get it."""
     return {"x-sevenfold-source": request.source} if local else {}
 
 
 def is_official(url: str) -> bool:
-    """Whether this is OpenAI itself, or Azure's copy of it."""
+    """True for OpenAI itself, or Azure's copy of it."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

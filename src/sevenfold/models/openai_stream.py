@@ -195,7 +195,7 @@ def _is_object(text: str) -> bool:
 
 
 def _speech(delta: Json) -> list[tuple[str, str]]:
-    """What of a delta is thought, said, or said in refusal, in this order."""
+    """The thinking, the text and the refusal in a delta, in this order."""
     out: list[tuple[str, str]] = []
     if thought := find_thought(delta):
         out.append(("thought", thought))

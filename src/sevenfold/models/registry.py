@@ -55,13 +55,13 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: DescribeModel | str | None = None
     """None: by the table of known models."""
     usage: str = ""
-    """How its models are named, for the sentence that lists what there is; without it 'PREFIX:NAME'."""
+    """The form of its models' names, for the sentence that lists them; by default 'PREFIX:NAME'."""
     keys: tuple[str, ...] = ()
     """Environment variables with its secrets. Tools and hooks do not see them."""
     url: str = ""
     """Environment variable with the address of its server."""
     runs: str = ""
-    """How it runs without a server, for `sevenfold doctor`."""
+    """The way it runs without a server, for `sevenfold doctor`."""
     alone: bool = False
     """The prefix without a colon is the name of a model, too."""
     sends_prefix: bool = False

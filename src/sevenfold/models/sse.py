@@ -44,7 +44,7 @@ class SseParser:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def rest(self) -> SseEvent | None:
-        """What stands at the end without the blank line that should close it."""
+        """The last event, if the blank line that should close it is missing."""
         if line := b"".join(self._parts):
             self._line(line)
         self._parts = []

@@ -156,7 +156,7 @@ class _AnyObject(msgspec.Struct):
 
 
 def read_message(record: ClaudeCodeRecord, role: Role) -> Message:
-    """What was said; `ValueError` when it has no shape that a message can have."""
+    """The message of a record; `ValueError` if it has no shape that a message can have."""
     content = bytes(record.message.content) if record.message else b"null"
     try:
         if content[:1] == b"[":
@@ -220,7 +220,7 @@ class _FileNote(msgspec.Struct):
 
 
 class ToolNotes(msgspec.Struct):
-    """What the tool noted for itself beside a result."""
+    """The tool's own notes beside a result."""
 
     filePath: str | None = None
     file: _FileNote | None = None
@@ -234,7 +234,7 @@ _decode_notes = msgspec.json.Decoder(ToolNotes).decode
 
 
 def read_tool_note(result: ToolResult, tool: str, notes: ToolNotes, line: int) -> ToolNote:
-    """What is known about a tool result, from itself and from the notes beside it."""
+    """The facts about a tool result, from itself and from the notes beside it."""
     text = result.text
     pointer = _PERSISTED.match(text)
     return ToolNote(
@@ -435,7 +435,7 @@ class RecordChain:
         return self.order[i - 1].uuid
 
     def _resolve(self, uuid: str | None, node: _SpokenNode) -> tuple[_SpokenNode | None, str | None]:
-        """What a uuid stands for, past records that say nothing; else the uuid that is missing."""
+        """The record a uuid leads to, past records without a message; else the missing uuid."""
         passed = set[str]()
         while uuid is not None:
             if (found := self.nodes.get(uuid)) and found is not node:

@@ -98,7 +98,7 @@ class _CodexParse:
         self.thread = RecordedThread(FORMAT)
         self._about: Json = {}
         self._total: object = None
-        """What all requests so far have used together: said again, it tells nothing new."""
+        """The usage of all requests so far: repeated, it tells nothing new."""
 
     def take(self, line: int, data: bytes) -> None:
         try:
@@ -209,7 +209,7 @@ class _CodexParse:
 
 
 def _can_be(last: Json) -> bool:
-    """Whether each count is one, and no more was read from the cache than was sent."""
+    """True if each count is a number, and no more was read from the cache than was sent."""
     sent, cached, wrote = (last.get(f"{name}_tokens", 0) for name in _COUNTS)
     if any(type(number) is not int or number < 0 for number in (sent, cached, wrote)):
         return False
@@ -250,7 +250,7 @@ def _output(item: Json) -> ToolResult:
 
 
 def _thought(item: Json) -> Block | None:
-    """What it thought, where that can be read; else the sealed bytes that were sent back."""
+    """The thinking, if it can be read; else the sealed bytes that were sent back."""
     parts = [
         get_text(part.get("text"))
         for key in ("summary", "content")

@@ -2,8 +2,6 @@
 
 A file is a JSON list, an object with `messages`, or one message a line. Such files say what was said, and
 mostly nothing about what it cost; usage and times are there only where the writer added them.
-
-What a provider said that a reply cost, as its own API writes it down.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _READ, _KEPT = "cache_read_input_tokens", "cache_creation_input_tokens"
 
 
 def parse_usage(said: Json) -> Usage | None:
-    """None when a count of it is none. What OpenAI read from its cache is among what was sent."""
+    """The usage of a reply; None if a count is no number. OpenAI counts cached tokens among those sent."""
     details: Json = next((said[name] for name in _DETAILS if isinstance(said.get(name), dict)), {})
     counts: list[Any] = [_first_counts(said, _SENT), _first_counts(said, _WROTE)]
     counts += [said.get(_KEPT) or 0, said.get(_READ) or 0, details.get("cached_tokens") or 0]
@@ -195,7 +193,7 @@ class _MessagesParse:
 
 
 def _model(data: bytearray) -> str:
-    """What an object that holds messages says about the model, before or behind them."""
+    """The model that an object names, before or behind its messages."""
     for part in (data[:4_096], data[-4_096:]):
         found = re.search(rb'"model"\s*:\s*"([^"\\]{1,100})"', part)
         if found:

@@ -62,10 +62,10 @@ class _OwnLine(msgspec.Struct):
 
 
 class OwnRecordedSession(RecordedSession, frozen=True):
-    """What our files say besides."""
+    """A session of ours, with the facts that only our files have."""
 
     interactive: bool | None = None
-    """Whether a person talked in it; None where the file does not say."""
+    """True if a person talked in it; None if the file does not say."""
 
 
 class OwnReader:

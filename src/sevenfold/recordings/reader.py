@@ -1,8 +1,7 @@
-"""JSON that somebody else wrote, cut off anywhere: what can be read of it, and what is wrong.
+"""Reads JSON of other tools, damaged or cut off anywhere, and says what is wrong with it.
 
-Single wrong fields: a count that is a word, a time that is a number. Times that cannot be: clocks
-that went back, years that no session is from. A conversation that a file tells in order, put
-together: replies whole, results behind what asked.
+It repairs single wrong fields and impossible times (clocks that went back), and `RecordedThread` puts a
+conversation together: replies whole, results behind the calls.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _MILLISECONDS: Final = 1e11
 
 
 def decode_lenient(data: bytes, lost: list[str] | None = None) -> Any:
-    """What a piece of JSON says, half characters mended; `ValueError` with the reason when it is none.
+    """The value of a piece of JSON, half characters repaired; `ValueError` with the reason if it is none.
 
     With `lost`, single values that cannot be are nothing, and what they were is added to it.
     """
@@ -308,7 +307,7 @@ FARTHEST: Final = 400 * 86_400.0
 ALWAYS: Final = frozenset({"claude-code"})
 """Formats that date everything; readers of others say themselves which times they could not read."""
 JITTER: Final = 3_600.0
-"""What is typed while the model works is dated when it was typed: so much earlier is no mistake."""
+"""A message typed while the model works has the time of typing: this much earlier is no mistake."""
 
 
 def make_times_monotonic(recorded: RecordedSession) -> RecordedSession:
@@ -404,7 +403,7 @@ class RecordedThread:
         self._facts: dict[str, ToolNote] = {}
         self._open: _ThreadNode | None = None
         self._unread: list[int] = []
-        """Lines with a time that nobody can read."""
+        """Lines with an unreadable time."""
 
     # --- what happens -------------------------------------------------------------------------------------
 
@@ -429,7 +428,7 @@ class RecordedThread:
         node.blocks.append(block)
 
     def charged(self, usage: Usage) -> None:
-        """What the reply cost that was written last; it is complete now."""
+        """Add the usage of the last reply, which is complete now."""
         last = next((node for node in reversed(self._nodes) if node.reply), None)
         if last is not None and not last.usage.total:
             last.usage = usage
@@ -441,7 +440,7 @@ class RecordedThread:
         self._open = None
 
     def result(self, result: ToolResult, line: int, at: float) -> None:
-        """What a tool gave back."""
+        """Add the result of a tool."""
         asked = self._uses.get(result.tool_use_id)
         if asked is None:
             why = f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
@@ -459,7 +458,7 @@ class RecordedThread:
         self._facts[use.id] = ToolNote(use.name, line, is_error=result.is_error)
 
     def beside(self, blocks: list[Block], use_id: str) -> None:
-        """What was said in the same message as this result."""
+        """Add what was said in the same message as this result."""
         asked = self._uses.get(use_id)
         if asked is not None:
             asked[0].answer.extend(blocks)

@@ -7,7 +7,7 @@
 The server keeps the parts apart, because a cache entry can be read only after the response that wrote
 it has begun; `Api.answer` does them at once.
 
-What `/v1/models` says, in the form of both APIs at once, so that each client finds its own fields.
+`/v1/models` answers in the form of both APIs at once, so that each client finds its own fields.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ MESSAGES: Final = "/v1/messages"
 
 
 class TimeSource(Protocol):
-    """Whatever can say what time it is."""
+    """A clock."""
 
     def now(self) -> float: ...
 
 
 @dataclass(slots=True)
 class ApiOutcome:
-    """What goes back to the client."""
+    """The answer to the client."""
 
     status: int
     body: Json
     headers: dict[str, str]
     row: LedgerRow
     step: ScriptStep | None = None
-    """What the script wants done to the wire: slow, cut, malformed, hanging."""
+    """The step of the script that bends the answer: slow, cut, malformed, hanging."""
 
     @property
     def usage(self) -> Json:
@@ -112,7 +112,7 @@ class PendingRequest:
     room: int | None = None
     """Tokens the window leaves for output, where that is less than what was asked."""
     summary: ServerSummary | None = None
-    """What was summed up before this request is answered."""
+    """The server's summary, made before this request is answered."""
 
     @property
     def minimum(self) -> int:
@@ -192,7 +192,7 @@ class Api:
         return ApiOutcome(200, body, self.headers(pending.request_id), row, pending.step)
 
     def count_tokens(self, body: Any) -> Json:
-        """What `/v1/messages/count_tokens` answers; raises `ApiError`."""
+        """The answer of `/v1/messages/count_tokens`; raises `ApiError`."""
         body = check_body(body, counting=True)
         price = self.price_of(body["model"])
         check_request(body, None)
@@ -378,7 +378,7 @@ class Api:
 
 
 def lower_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Headers by their lower-case names. Who calls without a wire needs no key."""
+    """Headers by their lower-case names. A call without a wire needs no key."""
     if headers is None:
         return {"x-api-key": "in-process"}
     return {name.lower(): value for name, value in headers.items()}
@@ -411,7 +411,7 @@ def decode_body(raw: bytes) -> Any:
 
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
-"""When a model came out is not in our tables; the API gives the epoch where it does not know."""
+"""The release date of every model: our tables have none, and the API then gives the epoch."""
 
 
 def list_models(api: Api, query: dict[str, str]) -> Json:

@@ -1,7 +1,6 @@
 """The simulator on a loopback port: routes, streams, and the faults a script asks for.
 
-A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included. Server-
-sent events: a whole reply cut into the events a streaming client gets.
+A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class HttpCall:
 
 @dataclass(slots=True)
 class HttpAnswer:
-    """What goes out. A body of several chunks is streamed; `cut` ends the connection after it."""
+    """An HTTP response. A body of several chunks is streamed; `cut` ends the connection after it."""
 
     status: int
     headers: Mapping[str, str]
@@ -351,7 +350,7 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """What a client is pointed at; `url + "/v1"` for clients of chat completions."""
+        """The base URL for clients; `url + "/v1"` for clients of chat completions."""
         return f"http://{self.host}:{self.port}"
 
     @property
