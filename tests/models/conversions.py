@@ -276,28 +276,28 @@ def told_by(format: WireFormat, messages: list[Json]) -> Any:
     """Each message as it is read, and written again with its results shown otherwise."""
     out = []
     for message in messages:
-        read = attempt(format.spoken, message, "messages[0]")
+        read = attempt(format.decode_message, message, "messages[0]")
         out.append([message, read, attempt(rewrite, format, message)])
     return out
 
 
 def rewrite(format: WireFormat, message: Json) -> Any:
-    before = format.spoken(message, "messages[0]").blocks
+    before = format.decode_message(message, "messages[0]").blocks
     after: list[Block | None] = []
     for block in before:
         if isinstance(block, ToolResult):
             after.append(msgspec.structs.replace(block, content="(cleared)"))
         else:
             after.append(None if isinstance(block, Thinking) else block)
-    return format.rewritten(message, before, after)
+    return format.rewrite_message(message, before, after)
 
 
 def caller_request(format: WireFormat, asked: CallerRequest, written: list[Json]) -> Any:
-    frame = format.frame(asked, "1h")
+    frame = format.make_frame(asked, "1h")
     view = view_of(*CONVERSATION[: len(written)])
     request = Request(frame, view, breakpoints=(0, 1, 2), max_tokens=50)
     ends = WrittenMessages([*written], range(1, len(written) + 1))
-    return {"frame": tell(frame), "request": tell(format.request(asked, request, ends, 4_096))}
+    return {"frame": tell(frame), "request": tell(format.make_request(asked, request, ends, 4_096))}
 
 
 def context_anthropic() -> Any:
@@ -331,10 +331,10 @@ def context_anthropic() -> Any:
     ]
     return {
         "spoken": told_by(format, MESSAGES),
-        "told": [tell(format.told(message)) for message in CONVERSATION],
+        "told": [tell(format.encode_message(message)) for message in CONVERSATION],
         "requests": [caller_request(format, one, written) for one in asked],
-        "replies": [tell(format.reply(reply)) for reply in replies],
-        "tool": format.tool(TOOL),
+        "replies": [tell(format.decode_reply(reply)) for reply in replies],
+        "tool": format.encode_tool(TOOL),
     }
 
 
@@ -354,12 +354,12 @@ def context_openai() -> Any:
         for stop in ("stop", "length")
     ]
     return {
-        "leading": [format.leading(CHAT), format.leading(CHAT[2:]), format.leading([])],
+        "leading": [format.count_leading(CHAT), format.count_leading(CHAT[2:]), format.count_leading([])],
         "spoken": told_by(format, CHAT),
-        "told": [tell(format.told(message)) for message in CONVERSATION],
+        "told": [tell(format.encode_message(message)) for message in CONVERSATION],
         "requests": [caller_request(format, one, CHAT[2:5]) for one in asked],
-        "replies": [attempt(format.reply, reply) for reply in [*replies, {"choices": []}]],
-        "tool": format.tool(TOOL),
+        "replies": [attempt(format.decode_reply, reply) for reply in [*replies, {"choices": []}]],
+        "tool": format.encode_tool(TOOL),
     }
 
 

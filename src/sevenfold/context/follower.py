@@ -224,7 +224,7 @@ class MessageFollower:
 
     def _adopt(self, id: Id, heard: CallerGroup) -> None:
         """The caller's own copy of a reply is what will be sent, so it is what the view shows."""
-        ours = self.history.said(id)
+        ours = self.history.get_message(id)
         theirs = copy_tool_ids(heard.message, ours) if ours else None
         heard.message = theirs or self._with_ids_of_the_view(heard)
         if ours == heard.message or self._log.view.where(id) is None:

@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from sevenfold.core.errors import Mistake
-from sevenfold.core.messages import Block, Json, Message, Role, strip_half_characters
-from sevenfold.core.request import Frame, Request
+from sevenfold.core.messages import Block, Json, Message, Role
+from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.transcript import Reply
+from sevenfold.models.jsontext import repair_characters
 
 
 class SpokenMessage(msgspec.Struct, frozen=True):
@@ -50,37 +51,39 @@ class WireFormat(Protocol):
         """True if we place cache marks and may use context management."""
         ...
 
-    def leading(self, messages: Sequence[Any]) -> int:
+    def count_leading(self, messages: Sequence[Any]) -> int:
         """The number of messages at the beginning that belong to the frame."""
         ...
 
-    def spoken(self, message: Json, where: str) -> SpokenMessage:
+    def decode_message(self, message: Json, where: str) -> SpokenMessage:
         """A message of the caller, plain and without marks."""
         ...
 
-    def rewritten(
+    def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
         """The caller's message with these of its blocks shown otherwise; None: nothing is left."""
         ...
 
-    def told(self, message: Message) -> list[Json]:
+    def encode_message(self, message: Message) -> list[Json]:
         """A message of ours in the words of this format."""
         ...
 
-    def frame(self, asked: CallerRequest, ttl: Any) -> Frame:
+    def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         """The part of the request that the provider's cache depends on."""
         ...
 
-    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         """The arguments of the SDK's call; `most` is the longest reply the model can give."""
         ...
 
-    def reply(self, response: Json) -> Reply | None:
+    def decode_reply(self, response: Json) -> Reply | None:
         """The provider's reply; None if the response is not in this format."""
         ...
 
-    def tool(self, schema: Json) -> Json:
+    def encode_tool(self, schema: Json) -> Json:
         """A tool of ours as this format defines tools."""
         ...
 
@@ -157,15 +160,6 @@ def to_fresh_json(value: Any) -> Any:
     return _decode(_encode(value))
 
 
-def repair_characters(value: Any) -> Any:
-    """A copy with whole characters only: halves of them can be neither sent nor stored."""
-    if isinstance(value, str):
-        return strip_half_characters(value)
-    if isinstance(value, dict):
-        return {strip_half_characters(key): repair_characters(item) for key, item in value.items()}
-    return [repair_characters(item) for item in value] if isinstance(value, list) else value
-
-
 def _is(a: Any, b: Any) -> bool:
     return a is b
 
@@ -188,6 +182,28 @@ def encode_canonical(message: Json) -> bytes:
     if isinstance(content := message.get("content"), str):
         message = {**message, "content": [{"type": "text", "text": content}]}
     return _canonical(message)
+
+
+def make_frame(
+    asked: CallerRequest, system: Iterable[str], tools: Iterable[Json], cached: frozenset[str], ttl: Ttl
+) -> Frame:
+    """The frame of a request; `cached` are the parameters on which the provider's cache depends."""
+    params = {key: value for key, value in asked.params.items() if key in cached}
+    return Frame(
+        asked.model,
+        tuple(map(repair_characters, system)),
+        tuple(map(repair_characters, tools)),
+        repair_characters(to_plain_json(params, "params")),
+        ttl,
+    )
+
+
+def read_tool(tool: Any, where: str) -> Json:
+    """The definition of a tool as plain JSON; a `Mistake` if it is no object."""
+    told = to_plain_json(tool, where)
+    if not isinstance(told, dict):
+        raise Mistake(f"{where} is a {type(tool).__name__}: give each tool as an object")
+    return told
 
 
 def fingerprint_messages(messages: Iterable[bytes]) -> str:

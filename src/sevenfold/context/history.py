@@ -30,7 +30,6 @@ from sevenfold.context.formats import (
     copy_value,
     encode_canonical,
     fingerprint_messages,
-    repair_characters,
     strip_cache_marks,
     to_plain_json,
 )
@@ -38,6 +37,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult, ToolUse
 from sevenfold.core.request import collect_pins
 from sevenfold.core.transcript import Entry, Id, Mark, Replace, Reply, Results, Undo, Unthink, View
+from sevenfold.models.jsontext import repair_characters
 
 BY: Final = "context"
 ADOPTED: Final = "context.adopted"
@@ -183,7 +183,7 @@ class LoggedHistory:
         known = self._departed.get(fingerprint)
         return known[0] if known else None
 
-    def said(self, id: Id) -> Message | None:
+    def get_message(self, id: Id) -> Message | None:
         return self._said.get(id)
 
     def free_id(self, use: str, taken: Iterable[str] = ()) -> str:
@@ -275,7 +275,7 @@ def _told(where: str, given: Any, message: Json, form: WireFormat) -> CallerMess
     kept = copy_value(normal)
     seen = kept if normal is given else copy_value(given)
     own = None if sent is given else kept if sent is normal else copy_value(sent)
-    return CallerMessage(where, seen, own, encode_canonical(normal), form.spoken(kept, where))
+    return CallerMessage(where, seen, own, encode_canonical(normal), form.decode_message(kept, where))
 
 
 def match_changed_group(
@@ -542,7 +542,7 @@ class RequestWriter:
         for placed in view:
             at = where.get(placed.id)
             if at is None:
-                out += self._form.told(placed.message)
+                out += self._form.encode_message(placed.message)
             else:
                 own = said[known.start(at) : known.start(at + 1)]
                 out += self._as_shown(known[at], placed.message, own)
@@ -557,7 +557,7 @@ class RequestWriter:
             return messages
         pairs = _matched(heard.message.content, shown.content)
         if pairs is None:
-            return self._form.told(shown)
+            return self._form.encode_message(shown)
         out: list[Json] = []
         first = 0
         for message, size in zip(messages, heard.sizes, strict=True):
@@ -565,7 +565,7 @@ class RequestWriter:
             first += size
             if all(new is old for old, new in zip(before, after, strict=True)):
                 out.append(message)
-            elif (new := self._form.rewritten(message, before, after)) is not None:
+            elif (new := self._form.rewrite_message(message, before, after)) is not None:
                 out.append(new)
         return out
 

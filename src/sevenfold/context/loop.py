@@ -51,14 +51,14 @@ from sevenfold.turn import Turn
 class HostedTurn(Turn):
     """Takes results in and lets the layers work at rest, with the turn's own care for their failures."""
 
-    def taken_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
+    def take_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
         """These results, next in the view, as the layers show them."""
         for layer in self.layers.intake:
             with self._degrading(layer):
                 results = layer.intake(results, self.transcript.view)
         return results
 
-    async def rested(self, layers: Sequence[BackgroundStep]) -> None:
+    async def run_at_rest(self, layers: Sequence[BackgroundStep]) -> None:
         """Let these layers do what they do in the background, and write what they hand back."""
         async with open_task_group() as tasks:
             self.background = tray = BackgroundTasks(tasks, self.emit)
@@ -113,6 +113,7 @@ class RestModel(msgspec.Struct, frozen=True):
             openai_base_url=settings.openai_base_url,
             window=settings.window,
             limits_of=read_user_limits(settings.prices),
+            variables=at.variables,
         )
         name = f"openai:{model}" if format == "openai" and ":" not in model else model
         try:

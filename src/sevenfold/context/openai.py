@@ -13,7 +13,8 @@ from sevenfold.context.formats import (
     WireFormat,
     WrittenMessages,
     copy_value,
-    repair_characters,
+    make_frame,
+    read_tool,
     to_plain_json,
 )
 from sevenfold.core.errors import Mistake
@@ -44,13 +45,13 @@ class OpenAiFormat:
 
     is_messages_api = False  # the cache of this API keeps by itself what it has seen
 
-    def leading(self, messages: Sequence[Any]) -> int:
+    def count_leading(self, messages: Sequence[Any]) -> int:
         n = 0
         while n < len(messages) and _role(messages[n]) in INSTRUCTIONS:
             n += 1
         return n
 
-    def spoken(self, message: Json, where: str) -> SpokenMessage:
+    def decode_message(self, message: Json, where: str) -> SpokenMessage:
         role = message.get("role")
         if role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
@@ -69,7 +70,7 @@ class OpenAiFormat:
 
     # --- messages out -----------------------------------------------------------------------------------
 
-    def rewritten(
+    def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
         out = dict(message)
@@ -81,22 +82,18 @@ class OpenAiFormat:
                 out["content"] = new.content if isinstance(new.content, str) else _texts(new)
         return out
 
-    def told(self, message: Message) -> list[Json]:
+    def encode_message(self, message: Message) -> list[Json]:
         return _decode(b"[" + encode_message(message) + b"]")  # type: ignore[no-any-return]
 
     # --- the request ------------------------------------------------------------------------------------
 
-    def frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
-        params = {key: value for key, value in asked.params.items() if key in CACHED}
-        return Frame(
-            asked.model,
-            tuple(repair_characters(part) for part in _instructions(asked)),
-            tuple(repair_characters(_tool(tool)) for tool in _tools(asked.tools)),
-            repair_characters(to_plain_json(params, "params")),
-            ttl,
-        )
+    def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
+        tools = (_tool(read_tool(tool, f"tools[{n}]")) for n, tool in enumerate(asked.tools or ()))
+        return make_frame(asked, _instructions(asked), tools, CACHED, ttl)
 
-    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         first = [{"role": "system", "content": asked.system}] if asked.system else []
         leading = [to_plain_json(message, "messages") for message in asked.leading]
         out: Json = {"model": to_wire_name(request.frame.model)}
@@ -107,13 +104,13 @@ class OpenAiFormat:
 
     # --- the reply --------------------------------------------------------------------------------------
 
-    def reply(self, response: Json) -> Reply | None:
+    def decode_reply(self, response: Json) -> Reply | None:
         choices = response.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return None
         choice: Json = choices[0]
         said = {"role": "assistant", **(choice.get("message") or {})}
-        message = Message("assistant", self.spoken(said, "the response").blocks)
+        message = Message("assistant", self.decode_message(said, "the response").blocks)
         return Reply(
             message,
             parse_usage(response.get("usage") or {}),
@@ -122,7 +119,7 @@ class OpenAiFormat:
             diagnostics={"message_id": response["id"]} if response.get("id") else {},
         )
 
-    def tool(self, schema: Json) -> Json:
+    def encode_tool(self, schema: Json) -> Json:
         function = {"name": schema["name"], "description": schema["description"]}
         function["parameters"] = copy_value(schema["input_schema"])
         return {"type": "function", "function": function}
@@ -205,14 +202,6 @@ def _instructions(asked: CallerRequest) -> Iterator[str]:
         told = to_plain_json(message, "messages")
         content = told.get("content")
         yield content if isinstance(content, str) else _text_of(told)
-
-
-def _tools(tools: Any) -> Iterator[Json]:
-    for n, tool in enumerate(tools or ()):
-        told = to_plain_json(tool, f"tools[{n}]")
-        if not isinstance(told, dict):
-            raise Mistake(f"tools[{n}] is a {type(tool).__name__}: give each tool as an object")
-        yield told
 
 
 def _tool(tool: Json) -> Json:

@@ -181,15 +181,6 @@ def _marked(wire: bytes, message: Message, mark: bytes) -> bytes:
     return wire
 
 
-def remove_cache_marks(value: Any) -> Any:
-    """JSON without its cache marks, to compare two requests."""
-    if isinstance(value, dict):
-        return {k: remove_cache_marks(v) for k, v in value.items() if k != "cache_control"}
-    if isinstance(value, list):
-        return [remove_cache_marks(v) for v in value]
-    return value
-
-
 # --- the reply ----------------------------------------------------------------------------------------
 
 

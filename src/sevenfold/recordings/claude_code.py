@@ -2,14 +2,10 @@
 
 Each line is a record that names its parent, so that a file is a tree; the end of the last branch is
 where the user was. A line that cannot be understood is a problem to report, by its number.
-
-The records of a Claude Code session put together: replies whole, results behind what asked for
-them. One line of a Claude Code session file, understood on its own.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections import Counter
@@ -24,6 +20,7 @@ from msgspec.structs import replace
 from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
+from sevenfold.recordings.reader import parse_time
 from sevenfold.recordings.recorded import (
     RecordedApiError,
     RecordedClearing,
@@ -116,13 +113,7 @@ class ClaudeCodeRecord(msgspec.Struct):
 
     @property
     def at(self) -> float:
-        try:
-            moment = datetime.datetime.fromisoformat(self.timestamp or "")
-        except ValueError:
-            return 0.0
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return moment.timestamp()
+        return parse_time(self.timestamp)
 
 
 _decode = msgspec.json.Decoder(ClaudeCodeRecord).decode
@@ -527,7 +518,7 @@ def read_session(source: Path | bytes, mend: Mend | None = None) -> RecordedSess
             reading.take(number, reading.record(number, line))
         except ValueError as error:
             reading.problems.append(Problem(number, str(error)))
-    return reading.recorded()
+    return reading.make_session()
 
 
 class _ClaudeCodeParse:
@@ -576,7 +567,7 @@ class _ClaudeCodeParse:
         if record.subtype == "api_error":
             self.api_errors.append(read_api_error(record, line))
 
-    def recorded(self) -> RecordedSession:
+    def make_session(self) -> RecordedSession:
         main, agent = self.main, ""
         entries = main.finish(frozenset())
         others = frozenset(self.seen) if entries else frozenset[str]()

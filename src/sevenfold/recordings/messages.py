@@ -83,7 +83,7 @@ class MessagesReader:
             items = reading.whole(source)
         for number, item in items:
             reading.take(number, item)
-        return reading.thread.recorded()
+        return reading.thread.make_session()
 
 
 _fits: type[SessionReader] = MessagesReader
@@ -128,9 +128,9 @@ class _MessagesParse:
             try:
                 yield number, parse_object(line, lost)
             except ValueError as error:
-                self.thread.wrong(number, str(error))
+                self.thread.add_problem(number, str(error))
             for what in lost[:1]:
-                self.thread.wrong(number, describe_left_out(what))
+                self.thread.add_problem(number, describe_left_out(what))
 
     def whole(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
         data, start = read_document(source, self.thread.problems), 0
@@ -140,15 +140,15 @@ class _MessagesParse:
             start = found.end() - 1 if found else len(data)
             after = data.find(b"\n") + 1
             if after and found and after < len(data) and data[after : after + 1] == b"{":
-                self.thread.wrong(2, "another list of messages; put each in a file of its own")
+                self.thread.add_problem(2, "another list of messages; put each in a file of its own")
         if start < len(data):
             yield from enumerate(iterate_items(data, start, self.thread.problems), 1)
 
     def take(self, number: int, item: object) -> None:
         if not isinstance(item, dict) or get_text(item.get("role")) not in _ROLES:
-            self.thread.wrong(number, "not a message with a role")
+            self.thread.add_problem(number, "not a message with a role")
             return
-        times = (self.thread.moment(item.get(key), number) for key in _TIMES)
+        times = (self.thread.read_time(item.get(key), number) for key in _TIMES)
         self._at = next((at for at in times if at), self._at)
         role = item["role"]
         if role == "assistant":
@@ -156,25 +156,25 @@ class _MessagesParse:
         elif role in ("tool", "function"):
             id = get_text(item.get("tool_call_id")) or self._function
             result = ToolResult(id, _result(item.get("content")))
-            self.thread.result(result, number, self._at)
+            self.thread.add_result(result, number, self._at)
         else:
             self._said(number, item, meta=role != "user")
 
     def _said(self, number: int, item: Json, *, meta: bool) -> None:
-        blocks = _blocks(item.get("content"))
+        blocks = parse_content(item.get("content"))
         results = [block for block in blocks if isinstance(block, ToolResult)]
         rest: list[Block] = [b for b in blocks if not isinstance(b, ToolResult | ToolUse)]
         for result in results:
-            self.thread.result(result, number, self._at)
+            self.thread.add_result(result, number, self._at)
         if results:
-            self.thread.beside(rest, results[-1].tool_use_id)
+            self.thread.add_beside(rest, results[-1].tool_use_id)
         else:
-            self.thread.said(rest, number, self._at, meta=meta)
+            self.thread.add_message(rest, number, self._at, meta=meta)
 
     def _reply(self, number: int, item: Json) -> None:
-        self.thread.stopped("")
+        self.thread.end_reply("")
         blocks: list[Block] = [Thinking(thought)] if (thought := find_thought(item)) else []
-        blocks += [b for b in _blocks(item.get("content")) if not isinstance(b, ToolResult)]
+        blocks += [b for b in parse_content(item.get("content")) if not isinstance(b, ToolResult)]
         calls = item.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
@@ -183,13 +183,13 @@ class _MessagesParse:
             self._function = f"function-{number}"
             blocks.append(_call({"id": self._function, "function": old}))
         for block in blocks:
-            self.thread.wrote(block, number, self._at, model=get_text(item.get("model")))
-        self.thread.stopped("")
+            self.thread.add_block(block, number, self._at, model=get_text(item.get("model")))
+        self.thread.end_reply("")
         if blocks and isinstance(said := item.get("usage"), dict):
             if (used := parse_usage(said)) is None:
-                self.thread.wrong(number, "its usage cannot be: it is left out")
+                self.thread.add_problem(number, "its usage cannot be: it is left out")
             elif used.prompt:
-                self.thread.charged(used)
+                self.thread.add_usage(used)
 
 
 def _model(data: bytearray) -> str:
@@ -217,20 +217,21 @@ def parse_arguments(given: object) -> Json:
 def _result(content: object) -> str | tuple[Block, ...]:
     if isinstance(content, str):
         return content
-    blocks = _blocks(content)
+    blocks = parse_content(content)
     if all(isinstance(block, Text) for block in blocks):
         return "".join(block.text for block in blocks if isinstance(block, Text))
     return tuple(blocks)
 
 
-def _blocks(content: object) -> list[Block]:
+def parse_content(content: object) -> list[Block]:
+    """The blocks of a message's content, a text or a list of parts."""
     if isinstance(content, str):
         return [Text(content)] if content else []
     parts = content if isinstance(content, list) else ()
-    return [block for part in parts if (block := parse_part(part)) is not None]
+    return [block for part in parts if (block := _part(part)) is not None]
 
 
-def parse_part(part: object) -> Block | None:
+def _part(part: object) -> Block | None:
     """A part of a message's content; what we do not know is kept as it came."""
     if isinstance(part, str):
         return Text(part) if part else None

@@ -208,8 +208,7 @@ def parse_time(value: object) -> float:
 
 
 def describe_unreadable(times: int) -> str:
-    number = "1 time" if times == 1 else f"{times:,} times"
-    return f"{number} cannot be read: each counts as the one before it"
+    return f"{_times(times)} cannot be read: each counts as the one before it"
 
 
 def get_text(value: object) -> str:
@@ -388,7 +387,7 @@ class _ThreadNode:
 
 
 class RecordedThread:
-    """Takes in what was said, in order; `recorded` is what came of it."""
+    """Takes in what was said, in order; `make_session` gives the whole."""
 
     def __init__(self, format: str) -> None:
         self.format = format
@@ -407,7 +406,9 @@ class RecordedThread:
 
     # --- what happens -------------------------------------------------------------------------------------
 
-    def said(self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = "") -> str:
+    def add_message(
+        self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = ""
+    ) -> str:
         """Something that was put before the model; the id under which it can be found again."""
         if not blocks:
             return ""
@@ -416,7 +417,7 @@ class RecordedThread:
         node.blocks, node.meta = blocks, meta
         return node.uuid
 
-    def wrote(self, block: Block, line: int, at: float, *, model: str = "", uuid: str = "") -> None:
+    def add_block(self, block: Block, line: int, at: float, *, model: str = "", uuid: str = "") -> None:
         """A block of the reply that is being written; the first one begins it."""
         node = self._open
         if node is None:
@@ -427,29 +428,29 @@ class RecordedThread:
             block = self._use(node, block)
         node.blocks.append(block)
 
-    def charged(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add the usage of the last reply, which is complete now."""
         last = next((node for node in reversed(self._nodes) if node.reply), None)
         if last is not None and not last.usage.total:
             last.usage = usage
         self._open = None
 
-    def stopped(self, why: str) -> None:
+    def end_reply(self, why: str) -> None:
         if self._open is not None:
             self._open.stop = why
         self._open = None
 
-    def result(self, result: ToolResult, line: int, at: float) -> None:
+    def add_result(self, result: ToolResult, line: int, at: float) -> None:
         """Add the result of a tool."""
         asked = self._uses.get(result.tool_use_id)
         if asked is None:
-            why = f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
-            self.problems.append(Problem(line, why))
+            self.add_problem(
+                line, f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
+            )
             return
         node, use = asked
         if use.id in self._facts:
-            why = f"a second result of tool use {result.tool_use_id}: it was dropped"
-            self.problems.append(Problem(line, why))
+            self.add_problem(line, f"a second result of tool use {result.tool_use_id}: it was dropped")
             return
         if node is self._open:
             self._open = None
@@ -457,28 +458,28 @@ class RecordedThread:
         node.answered = line, max(node.answered[1], at)
         self._facts[use.id] = ToolNote(use.name, line, is_error=result.is_error)
 
-    def beside(self, blocks: list[Block], use_id: str) -> None:
+    def add_beside(self, blocks: list[Block], use_id: str) -> None:
         """Add what was said in the same message as this result."""
         asked = self._uses.get(use_id)
         if asked is not None:
             asked[0].answer.extend(blocks)
 
-    def happened(self, event: RecordedChange, line: int, at: float, uuid: str = "") -> None:
+    def add_change(self, event: RecordedChange, line: int, at: float, uuid: str = "") -> None:
         self._open = None
         self._add(line, at, uuid).event = event
 
-    def known(self, use_id: str) -> str:
+    def resolve_id(self, use_id: str) -> str:
         """The id that a tool use has here."""
         return self._uses[use_id][1].id if use_id in self._uses else use_id
 
-    def moment(self, value: object, line: int) -> float:
+    def read_time(self, value: object, line: int) -> float:
         """A time of the file; 0 when there is none, or none that can be read."""
         at = parse_time(value)
         if not at and value not in (None, "", 0):
             self._unread.append(line)
         return at
 
-    def wrong(self, line: int, why: str) -> None:
+    def add_problem(self, line: int, why: str) -> None:
         self.problems.append(Problem(line, why))
 
     @property
@@ -502,13 +503,13 @@ class RecordedThread:
         self._uses[use.id] = node, own
         return own
 
-    def recorded(
+    def make_session(
         self, *, session: str = "", version: str = "", folder: str = "", branch: str = ""
     ) -> RecordedSession:
         """The session as a value."""
         entries = self._entries()
         if self._unread:
-            self.wrong(self._unread[0], describe_unreadable(len(self._unread)))
+            self.add_problem(self._unread[0], describe_unreadable(len(self._unread)))
         return RecordedSession(
             self.format,
             session=session,

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -427,20 +428,13 @@ class Simulator:
         raise ApiError(404, f"Not found: {call.path}")
 
     async def _messages(self, call: HttpCall) -> HttpAnswer:
-        def events(body: Json) -> Iterator[bytes]:
-            return iterate_message_events(body)
-
-        return await self._reply(self.api, call, events)
+        return await self._reply(self.api, call, iterate_message_events)
 
     async def _completions(self, call: HttpCall) -> HttpAnswer:
         options = decode_body(call.body)
         asked = options.get("stream_options") if isinstance(options, dict) else None
         usage = bool(isinstance(asked, dict) and asked.get("include_usage"))
-
-        def events(body: Json) -> Iterator[bytes]:
-            return iterate_chat_events(body, include_usage=usage)
-
-        return await self._reply(self._chat, call, events)
+        return await self._reply(self._chat, call, partial(iterate_chat_events, include_usage=usage))
 
     async def _count_tokens(self, call: HttpCall) -> HttpAnswer:
         self.api.check_key(call.headers)
@@ -556,7 +550,7 @@ def _json(body: Json, status: int = 200, headers: dict[str, str] | None = None) 
 def run_in_thread(**options: Any) -> Iterator[Simulator]:
     """The simulator in a thread of its own, for clients and tests that are not asynchronous.
 
-    with running(clock=ManualClock()) as sim:
+    with run_in_thread(clock=ManualClock()) as sim:
         client = Anthropic(base_url=sim.url, api_key="any")
     """
     from anyio.from_thread import start_blocking_portal
