@@ -151,7 +151,7 @@ class AnthropicModel:
         content = encode_body(request, max_output=self.capabilities.max_output, diagnostics=asked)
         reply = AnthropicAssembly(self._provider, map_anthropic_error, to_wire_name(request.frame.model))
         headers = make_request_headers(request, self._local)
-        async with aclosing(self._wire.relay(PATH, content, headers, reply)) as items:
+        async with aclosing(self._wire.relay(PATH, lambda: content, headers, reply)) as items:
             async for item in items:
                 if isinstance(item, Reply):
                     self._last[request.source] = reply.message_id

@@ -208,10 +208,10 @@ class ProviderConnection:
             raise
 
     async def relay(
-        self, path: str, content: bytes, headers: Mapping[str, str], reply: ReplyAssembly
+        self, path: str, encode: Callable[[], bytes], headers: Mapping[str, str], reply: ReplyAssembly
     ) -> AsyncGenerator[str | Block | Reply, None]:
-        """Send the bytes and yield the reply as it comes, whole at the end."""
-        async with self.open(path, content, headers, reply.model) as answer:
+        """Send a body and yield the reply as it comes, whole at the end. Nothing is encoded before that."""
+        async with self.open(path, encode(), headers, reply.model) as answer:
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     for item in reply.feed(event):

@@ -119,7 +119,7 @@ class OpenAiModel:
             self._provider, map_openai_error, request.view, to_wire_name(request.frame.model)
         )
         headers = make_request_headers(request, self._local)
-        return self._wire.relay(PATH, self.body(request), headers, reply)
+        return self._wire.relay(PATH, lambda: self.body(request), headers, reply)
 
     async def close(self) -> None:
         await self._wire.close()

@@ -193,7 +193,7 @@ class _CodexParse:
         self._total = total
         if not _can_be(last):
             self.thread.add_problem(line, "its usage cannot be: it is left out")
-            self.thread.end_reply("")
+            self.thread.end_reply()
         elif parse_count(last.get("input_tokens")):
             self.thread.add_usage(_usage(last))
 

@@ -172,7 +172,7 @@ class _MessagesParse:
             self.thread.add_message(rest, number, self._at, meta=meta)
 
     def _reply(self, number: int, item: Json) -> None:
-        self.thread.end_reply("")
+        self.thread.end_reply()
         blocks: list[Block] = [Thinking(thought)] if (thought := find_thought(item)) else []
         blocks += [b for b in parse_content(item.get("content")) if not isinstance(b, ToolResult)]
         calls = item.get("tool_calls")
@@ -184,7 +184,7 @@ class _MessagesParse:
             blocks.append(_call({"id": self._function, "function": old}))
         for block in blocks:
             self.thread.add_block(block, number, self._at, model=get_text(item.get("model")))
-        self.thread.end_reply("")
+        self.thread.end_reply()
         if blocks and isinstance(said := item.get("usage"), dict):
             if (used := parse_usage(said)) is None:
                 self.thread.add_problem(number, "its usage cannot be: it is left out")

@@ -169,7 +169,7 @@ class _OwnParse:
         if not reply.message.content:
             return
         model = reply.model or get_text(self._about.get("model"))
-        self.thread.end_reply("")
+        self.thread.end_reply()
         for block in reply.message.content:
             self.thread.add_block(block, line, entry.at, model=model, uuid=str(entry.id))
         self.thread.add_usage(reply.usage)

@@ -379,7 +379,6 @@ class _ThreadNode:
     usage: Usage = field(default_factory=Usage)
     meta: bool = False
     event: RecordedChange | None = None
-    stop: str = ""
     answer: list[Block] = field(default_factory=list)
     """The results of the tools that this asked for, and what stands beside them."""
     answered: tuple[int, float] = (0, 0.0)
@@ -435,9 +434,7 @@ class RecordedThread:
             last.usage = usage
         self._open = None
 
-    def end_reply(self, why: str) -> None:
-        if self._open is not None:
-            self._open.stop = why
+    def end_reply(self) -> None:
         self._open = None
 
     def add_result(self, result: ToolResult, line: int, at: float) -> None:
@@ -481,10 +478,6 @@ class RecordedThread:
 
     def add_problem(self, line: int, why: str) -> None:
         self.problems.append(Problem(line, why))
-
-    @property
-    def empty(self) -> bool:
-        return not self._nodes
 
     # --- how it is kept -----------------------------------------------------------------------------------
 
@@ -544,6 +537,6 @@ def _said(node: _ThreadNode, parent: str | None) -> RecordedEvent:
         message = Message("user", tuple(node.blocks))
         return RecordedEvent(node.uuid, parent, node.line, node.at, message, meta=node.meta)
     message = Message("assistant", tuple(node.blocks))
-    stop = node.stop or ("tool_use" if message.tool_uses else "end_turn")
+    stop = "tool_use" if message.tool_uses else "end_turn"
     reply = Reply(message, node.usage, stop, model=node.model)
     return RecordedEvent(node.uuid, parent, node.line, node.at, reply, model=node.model)

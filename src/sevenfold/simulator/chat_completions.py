@@ -15,7 +15,14 @@ import msgspec
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
 from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
-from sevenfold.simulator.api import SOURCE_HEADER, Api, ApiOutcome, PendingRequest, lower_headers
+from sevenfold.simulator.api import (
+    SOURCE_HEADER,
+    Api,
+    ApiOutcome,
+    OpenedRequest,
+    PendingRequest,
+    lower_headers,
+)
 from sevenfold.simulator.cache import (
     LEAST,
     STEP,
@@ -50,12 +57,12 @@ class ChatCompletions:
 
     def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingChat | ApiOutcome:
         headers = lower_headers(headers)
-        n, request_id, started = self._api.open()
+        opened = self._api.open()
         try:
-            return self._accept(n, request_id, started, body, headers)
+            return self._accept(opened, body, headers)
         except ApiError as error:
             error = _in_its_words(error, body, headers)
-            return self._api.refuse(n, request_id, started, ENDPOINT, body, headers, error)
+            return self._api.refuse(opened, ENDPOINT, body, headers, error)
 
     def reply_to(self, pending: PendingRequest) -> Any:
         return self._api.reply_to(pending)
@@ -66,15 +73,13 @@ class ChatCompletions:
         self._replies += 1
         completion_id = f"chatcmpl-sim-{self._replies:06d}"
         scope = pending.key, pending.model
-        self._api.implicit.write(scope, pending.steps, pending.started, pending.keep)
+        self._api.implicit.write(scope, pending.steps, pending.opened.at, pending.keep)
         usage = pending.verdict.usage(count_content_tokens(reply.content))
         row = self._api.enter(pending, usage, ENDPOINT, completion_id, reply.stop_reason)
         body = _completion(pending, reply, completion_id, usage)
-        return ApiOutcome(200, body, self._api.headers(pending.request_id), row, pending.step)
+        return ApiOutcome(200, body, self._api.headers(pending.opened.id), row, pending.step)
 
-    def _accept(
-        self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
-    ) -> PendingChat:
+    def _accept(self, opened: OpenedRequest, body: Any, headers: Mapping[str, str]) -> PendingChat:
         key = self._api.check_key(headers)
         _check(body)
         model = body["model"]
@@ -94,10 +99,10 @@ class ChatCompletions:
                 code="context_length_exceeded",
             )
         steps, total = hash_steps(form)
-        verdict = _verdict(self._api.implicit.look((key, model), steps, started), total, price)
+        verdict = _verdict(self._api.implicit.look((key, model), steps, opened.at), total, price)
         shared = self._api.ledger.compare(source, prompt)
         return PendingChat(
-            n, request_id, started, key, source, form, model, price, prompt, verdict, step, shared,
+            opened, key, source, form, model, price, prompt, verdict, step, shared,
             room=window - total, steps=steps, keep=parse_retention(body),
         )  # fmt: skip
 
@@ -125,7 +130,7 @@ def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, us
     return {
         "id": completion_id,
         "object": "chat.completion",
-        "created": int(pending.started),
+        "created": int(pending.opened.at),
         "model": pending.model,
         "system_fingerprint": "fp_sim",
         "choices": [

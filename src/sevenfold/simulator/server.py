@@ -393,13 +393,12 @@ class Simulator:
         try:
             return await self._route(call)
         except ApiError as error:
-            number = self.api.open()
+            opened = self.api.open()
             if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
-                outcome = self.api.refuse(*number, call.path, None, call.headers, error)
+                outcome = self.api.refuse(opened, call.path, None, call.headers, error)
                 return _json(outcome.body, outcome.status, outcome.headers)
-            _, request_id, _ = number
-            headers = self.api.headers(request_id) | error.headers
-            return _json(error.as_messages(request_id), error.status, headers)
+            headers = self.api.headers(opened.id) | error.headers
+            return _json(error.as_messages(opened.id), error.status, headers)
 
     async def _route(self, call: HttpCall) -> HttpAnswer:
         if call.too_large:
