@@ -38,7 +38,7 @@ from sevenfold.layers.l7_agents.forks import SOURCE, ForkRunner
 from sevenfold.layers.ladder import LayerParts, make_standard_layers
 from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.layers.shared.restore import RestoredFiles, restore_messages
-from sevenfold.models.anthropic import encode_body
+from sevenfold.models.anthropic_wire import encode_body
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.settings.layers import CompactionSettings, Switches
 from sevenfold.simulator import Api, LedgerRow

@@ -32,7 +32,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.ladder import LayerParts, make_standard_layers
-from sevenfold.models.anthropic import encode_body
+from sevenfold.models.anthropic_wire import encode_body
 from sevenfold.session.frame import read_system_prompt
 from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import JsonlLog

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from models.asking import remove_cache_marks
+
 from sevenfold.context.context import Context, FormatName
 from sevenfold.context.formats import MARK, strip_cache_marks
 from sevenfold.core.events import Event
 from sevenfold.core.protocols import Capabilities
-from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.simulator.validation import check_pairs
 from sevenfold.testing import FakeClock, ScriptedModel
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.context.context import Context
-from sevenfold.models.anthropic import remove_cache_marks
+from sevenfold.context.formats import strip_cache_marks
 
 LONG = "a line of output that is long enough to be stored\n" * 40
 SETTINGS = {"toolResults": {"mostCharacters": 500}, "flags": {"micro_api": False}}
@@ -21,7 +21,7 @@ SETTINGS = {"toolResults": {"mostCharacters": 500}, "flags": {"micro_api": False
 def digests(messages: list[Any]) -> list[str]:
     """One for each message, cache marks left out, content always as a list."""
     out = []
-    for message in remove_cache_marks(messages):
+    for message in (dict(strip_cache_marks(given)) for given in messages):
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
         out.append(hashlib.sha256(json.dumps(message).encode()).hexdigest()[:12])

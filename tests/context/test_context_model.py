@@ -11,6 +11,7 @@ import pytest
 from context.conversing import Json, answered, assert_paired, called, extends, result
 from context.conversing import results as in_message
 from layers.l4_compaction.summaries import summary
+from models.asking import remove_cache_marks
 
 from sevenfold.context.context import Context
 from sevenfold.core.errors import KeyRefused, Mistake, PromptTooLong
@@ -21,7 +22,6 @@ from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.shared.boundary import find_last_boundary
-from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.offline import OfflineEngine
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 from sevenfold.testing import FakeClock, ScriptedModel

@@ -81,7 +81,7 @@ def turn(layers: Layers, events: list[Event]) -> HostedTurn:
 
 def test_a_layer_that_breaks_on_results_leaves_them_to_the_next() -> None:
     events: list[Event] = []
-    taken = turn(Layers(intake=(Broken(), Shouting())), events).taken_in((ToolResult("a", "ok"),))
+    taken = turn(Layers(intake=(Broken(), Shouting())), events).take_in((ToolResult("a", "ok"),))
     assert taken[0].content == "OK"
     assert events == [Failed("Broken", "ValueError('no')")]
 
@@ -100,11 +100,11 @@ async def test_a_layer_that_would_wait_fails_and_the_others_act() -> None:
 async def test_at_rest_layers_work_side_by_side_and_what_they_hand_back_is_written() -> None:
     events: list[Event] = []
     hosted = turn(Layers(), events)
-    await hosted.rested((noting, failing, stale))
+    await hosted.run_at_rest((noting, failing, stale))
     assert hosted.transcript.view.marks == {"noted": 2}
     assert [e.by for e in events if isinstance(e, Failed)] == ["failing"]
     assert [e.by for e in events if isinstance(e, Declined)] == ["stale"]
-    await hosted.rested((noting,))
+    await hosted.run_at_rest((noting,))
     assert hosted.transcript.view.marks == {"noted": 2}
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 from context.conversing import Json
+from models.asking import remove_cache_marks
 
 from sevenfold.context.context import Context
 from sevenfold.core.events import Cleared, Event, Failed, Sending, Stored
 from sevenfold.core.messages import Message, make_wire_message
 from sevenfold.core.transcript import Edit, Entry, Reply, Transcript
-from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded import convert_recording
 from sevenfold.testing import FakeClock

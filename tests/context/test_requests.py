@@ -25,6 +25,7 @@ from context.conversing import (
     results,
     said,
 )
+from models.asking import remove_cache_marks
 from msgspec.structs import replace
 
 from sevenfold.context.context import Context
@@ -33,7 +34,6 @@ from sevenfold.core.events import Closed, Event, Replied, Sending, Started, Stor
 from sevenfold.core.messages import Text, assistant
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
-from sevenfold.models.anthropic import remove_cache_marks
 from sevenfold.simulator.validation import check_marks, check_pairs
 
 MARK = {"type": "ephemeral"}

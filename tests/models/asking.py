@@ -134,3 +134,12 @@ def call(
 def counted(prompt: int = 100, completion: int = 5, **fields: Any) -> dict[str, Any]:
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, **fields}
     return {**chunk(), "choices": [], "usage": usage}
+
+
+def remove_cache_marks(value: Any) -> Any:
+    """JSON without its cache marks, to compare two requests."""
+    if isinstance(value, dict):
+        return {k: remove_cache_marks(v) for k, v in value.items() if k != "cache_control"}
+    if isinstance(value, list):
+        return [remove_cache_marks(v) for v in value]
+    return value

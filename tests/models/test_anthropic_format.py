@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models.asking import TOOL, request_of, view_of
+from models.asking import TOOL, remove_cache_marks, request_of, view_of
 from models.drawing import OPAQUE, conversations, frames
 
 from sevenfold.core.messages import (
@@ -27,7 +27,7 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.transcript import Pin, Transcript
-from sevenfold.models.anthropic import collect_betas, encode_body, remove_cache_marks
+from sevenfold.models.anthropic_wire import collect_betas, encode_body
 
 EPHEMERAL = {"type": "ephemeral"}
 

@@ -32,8 +32,9 @@ from sevenfold.core.transcript import Reply
 from sevenfold.models import anthropic_stream, openai_stream
 from sevenfold.models.anthropic import map_anthropic_error
 from sevenfold.models.failures import ProviderInfo
-from sevenfold.models.http import HttpReply, SseEvent
+from sevenfold.models.http import HttpReply
 from sevenfold.models.openai import map_openai_error as chat_mapped
+from sevenfold.models.sse import SseEvent
 
 pytestmark = pytest.mark.anyio
 WHO = ProviderInfo("Anthropic", "host", "KEY", "URL")

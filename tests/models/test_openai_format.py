@@ -25,7 +25,9 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.transcript import Transcript
-from sevenfold.models.openai import encode_body, make_call_id
+from sevenfold.models import ModelAccess
+from sevenfold.models.openai import OpenAiModel
+from sevenfold.models.openai_wire import encode_body, make_call_id
 
 PNG = Image({"type": "base64", "media_type": "image/png", "data": "AAAA"})
 SHOWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -205,3 +207,11 @@ def test_a_longer_conversation_extends_the_bytes_before_it(
     assert said["messages"][: len(head["messages"])] == head["messages"]
     assert len(frame.tools) == len(said.get("tools", ()))
     assert all(tool["function"]["name"] == TOOL["name"] for tool in said.get("tools", ()))
+
+
+@pytest.mark.anyio
+async def test_a_request_is_encoded_when_the_stream_is_read_and_not_before() -> None:
+    model = OpenAiModel("openai:m", ModelAccess(openai_base_url="http://127.0.0.1:1/v1"))
+    stream = model.stream(request_of(params={"odd": object()}))
+    with pytest.raises(TypeError, match="type object"):
+        await anext(stream)

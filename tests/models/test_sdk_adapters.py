@@ -41,10 +41,10 @@ from sevenfold.core.messages import Opaque, Text, ToolUse
 from sevenfold.core.protocols import Model
 from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic import AnthropicSdk
-from sevenfold.models.anthropic import encode_body as messages_body
+from sevenfold.models.anthropic_wire import encode_body as messages_body
 from sevenfold.models.jsontext import decode_json
 from sevenfold.models.openai import OpenAiSdk
-from sevenfold.models.openai import encode_body as chat_body
+from sevenfold.models.openai_wire import encode_body as chat_body
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 DONE = "[DONE]"

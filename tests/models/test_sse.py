@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.models.http import SseEvent, SseParser
+from sevenfold.models.sse import SseEvent, SseParser
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n"

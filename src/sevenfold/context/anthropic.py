@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,8 @@ from sevenfold.context.formats import (
     WireFormat,
     WrittenMessages,
     copy_value,
-    repair_characters,
+    make_frame,
+    read_tool,
     strip_cache_marks,
     to_fresh_json,
     to_plain_json,
@@ -33,16 +34,17 @@ from sevenfold.core.messages import (
 )
 from sevenfold.core.request import Frame, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.transcript import Reply
-from sevenfold.models.anthropic import (
+from sevenfold.models.anthropic_wire import (
     MARKS,
     choose_marked_parts,
     choose_max_tokens,
     collect_betas,
+    decode_reply,
     is_markable,
     place_marks,
 )
-from sevenfold.models.anthropic_stream import parse_usage
 from sevenfold.models.capabilities import to_wire_name
+from sevenfold.models.jsontext import repair_characters
 
 ROLES: Final[dict[str, tuple[Role, str]]] = {
     "user": ("user", "user"),
@@ -72,10 +74,10 @@ class AnthropicFormat:
 
     is_messages_api = True
 
-    def leading(self, messages: Sequence[Any]) -> int:
+    def count_leading(self, messages: Sequence[Any]) -> int:
         return 0  # the system prompt is not among the messages
 
-    def spoken(self, message: Json, where: str) -> SpokenMessage:
+    def decode_message(self, message: Json, where: str) -> SpokenMessage:
         role, content = message.get("role"), message.get("content")
         if not isinstance(role, str) or role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be 'user' or 'assistant'")
@@ -87,7 +89,7 @@ class AnthropicFormat:
 
     # --- messages out -----------------------------------------------------------------------------------
 
-    def rewritten(
+    def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
         content = message["content"]
@@ -99,23 +101,22 @@ class AnthropicFormat:
         ]
         return {**message, "content": kept} if kept else None
 
-    def told(self, message: Message) -> list[Json]:
+    def encode_message(self, message: Message) -> list[Json]:
         said = strip_unsigned_thinking(message)
         return [to_fresh_json(make_wire_message(said))] if said.content else []
 
     # --- the request ------------------------------------------------------------------------------------
 
-    def frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
-        params = {key: value for key, value in asked.params.items() if key in CACHED}
-        return Frame(
-            asked.model,
-            tuple(_part(repair_characters(block)) for block in _system(asked.system)),
-            tuple(repair_characters(tool) for tool in _tools(asked.tools)),
-            repair_characters(to_plain_json(params, "params")),
-            ttl,
+    def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
+        system = (_part(repair_characters(block)) for block in _system(asked.system))
+        tools = (
+            strip_cache_marks(read_tool(tool, f"tools[{n}]")) for n, tool in enumerate(asked.tools or ())
         )
+        return make_frame(asked, system, tools, CACHED, ttl)
 
-    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         frame, mark = request.frame, MARKS[request.frame.ttl]
         before = MARKS[frame.head_ttl]
         places, room = place_marks(request)
@@ -128,29 +129,17 @@ class AnthropicFormat:
                     system[at] = {**system[at], MARK: dict(before)}
             out["system"] = system
         if asked.tools:
-            out["tools"] = [tool if _is_ready(tool) else _tool(tool, "tools") for tool in asked.tools]
+            out["tools"] = [_sent_tool(tool) for tool in asked.tools]
         out["messages"] = written.messages
         out.update({key: value for key, value in asked.params.items() if key != MARK})
         return _with_betas(out, frame, asked)
 
     # --- the reply --------------------------------------------------------------------------------------
 
-    def reply(self, response: Json) -> Reply | None:
-        content = response.get("content")
-        if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
-            return None
-        managed = response.get(MANAGEMENT) or {}
-        notes = {"message_id": response.get("id"), **(response.get("diagnostics") or {})}
-        return Reply(
-            Message("assistant", tuple(map(parse_block, content))),
-            parse_usage(response.get("usage") or {}),
-            str(response.get("stop_reason") or "end_turn"),
-            tuple(managed.get("applied_edits") or ()),
-            str(response.get("model") or ""),
-            {name: value for name, value in notes.items() if value},
-        )
+    def decode_reply(self, response: Json) -> Reply | None:
+        return decode_reply(response)
 
-    def tool(self, schema: Json) -> Json:
+    def encode_tool(self, schema: Json) -> Json:
         return copy_value(schema)  # type: ignore[no-any-return]
 
 
@@ -178,7 +167,7 @@ def _mark(messages: list[Any], first: int, last: int, mark: Json) -> None:
 
 
 def _system(system: Any) -> list[Json]:
-    """The blocks of a system prompt, however it was given, without marks."""
+    """The blocks of a system prompt, given as text or blocks, without marks."""
     if not system:
         return []
     if isinstance(system, str):
@@ -190,26 +179,15 @@ def _system(system: Any) -> list[Json]:
 
 
 def _part(block: Json) -> str:
-    """What the frame keeps of a block: its text, or all of it where there is more."""
+    """The text of a block for the frame; all of it as JSON if there is more than text."""
     if block.keys() == {"type", "text"} and isinstance(block["text"], str):
         return block["text"]
     return str(_encode(block), "utf-8")
 
 
-def _tools(tools: Any) -> Iterator[Json]:
-    for n, tool in enumerate(tools or ()):
-        yield _tool(tool, f"tools[{n}]")
-
-
-def _is_ready(tool: Any) -> bool:
-    return type(tool) is dict and MARK not in tool
-
-
-def _tool(tool: Any, where: str) -> Json:
-    told = to_plain_json(tool, where)
-    if not isinstance(told, dict):
-        raise Mistake(f"{where} is a {type(tool).__name__}: give each tool as an object")
-    return strip_cache_marks(told)
+def _sent_tool(tool: Any) -> Json:
+    ready = type(tool) is dict and MARK not in tool
+    return tool if ready else strip_cache_marks(read_tool(tool, "tools"))
 
 
 def _with_betas(out: Json, frame: Frame, asked: CallerRequest) -> Json:

@@ -152,7 +152,7 @@ class Context(EventSource):
             max_tokens=self.settings.max_output_tokens,
         )
         self._following = MessageFollower(
-            self._transcript, self._form, self._turn.taken_in, self._caller_changed
+            self._transcript, self._form, self._turn.take_in, self._caller_changed
         )
         if stored:
             self.ledger.recall(stored, self._transcript)
@@ -212,7 +212,7 @@ class Context(EventSource):
     def prepare(
         self, messages: Sequence[Any], *, system: Any = None, tools: Any = None, **params: Any
     ) -> Json:
-        """What to send for these messages: pass it to the SDK's call as `**request`.
+        """The request to send for these messages: pass it to the SDK's call as `**request`.
 
         `messages` is the whole conversation, as the caller has it. It is not changed, and what no layer
         touches goes out as the caller wrote it. All `params` are passed on.
@@ -221,7 +221,7 @@ class Context(EventSource):
         given = list(messages)
         if not given:
             raise Mistake("there are no messages: the model needs at least one to answer")
-        lead = self._form.leading(given)
+        lead = self._form.count_leading(given)
         asked = self._read_request(given[:lead], system, tools, params)
         news = self._following.hear(given[lead:], lead)
         self._reframe(asked)
@@ -235,7 +235,7 @@ class Context(EventSource):
         following.catch_up()
         written = self._writer.write(request.view, following.history.groups, following.known, given[lead:])
         self._sent_at = perf_counter()
-        return self._form.request(asked, request, written, self._able().max_output)
+        return self._form.make_request(asked, request, written, self._able().max_output)
 
     def record(self, response: Any) -> None:
         """Take in what the model answered: an SDK's response, the same as a dict, or a `Reply`."""
@@ -247,8 +247,8 @@ class Context(EventSource):
         self._following.record(reply)
         self._unrested = True
         cost = self._accounts.after(self._sent, reply)
-        said = (reply.message, reply.usage, reply.stop)
-        self.emit(Replied(*said, took, cost, reply.model, self._sent.source))
+        source = self._sent.source
+        self.emit(Replied(reply.message, reply.usage, reply.stop, took, cost, reply.model, source))
 
     def refused(self, error: BaseException) -> bool:
         """Say that the provider refused what `prepare` made, with what your client raised.
@@ -289,7 +289,7 @@ class Context(EventSource):
         at_rest = spoken and not view[-1].message.tool_uses
         try:
             if due := (*layers.replied, *(layers.rest if at_rest else ())):
-                await self._turn.rested(due)
+                await self._turn.run_at_rest(due)
         finally:
             await self._asks.close()
         self._kept.sync()
@@ -303,10 +303,10 @@ class Context(EventSource):
     @property
     def read_back_tool(self) -> Json:
         """A tool for agents that cannot read files: offer it to the model, answer with `read_back`."""
-        return self._form.tool(ReadResultTool.schema)
+        return self._form.encode_tool(ReadResultTool.schema)
 
     def read_back(self, arguments: Mapping[str, Any] | str) -> str:
-        """What the model gets for a call of `read_back_tool`, also when it asked for nonsense."""
+        """The result of a call of `read_back_tool`; a senseless call gets an explanation."""
         try:
             given = decode_json_object(arguments) if isinstance(arguments, str) else dict(arguments)
             args = clean_arguments(given)
@@ -349,7 +349,7 @@ class Context(EventSource):
     def _reframe(self, asked: CallerRequest) -> None:
         """Keep the very same frame as long as nothing in it changes."""
         if asked != self._asked:
-            frame = self._form.frame(asked, self.settings.cache_ttl)
+            frame = self._form.make_frame(asked, self.settings.cache_ttl)
             if self._form.is_messages_api and is_wanted(self._begun, self.settings.micro):
                 frame = add_context_management(frame, self._able(), self.settings.micro)
             if frame != self._turn.frame:
@@ -367,7 +367,7 @@ class Context(EventSource):
     def _read_reply(self, response: Any) -> Reply:
         try:
             told = to_plain_json(response, "the response")
-            reply = self._form.reply(told) if isinstance(told, dict) else None
+            reply = self._form.decode_reply(told) if isinstance(told, dict) else None
         except Mistake:
             reply = None
         if reply is None:

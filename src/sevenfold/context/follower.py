@@ -33,12 +33,12 @@ Kind: TypeAlias = Literal["keep", "out", "swap", "undo"]
 
 
 class ListStep(msgspec.Struct, frozen=True):
-    """What happens to `count` items of the old list, of which the first stands at `old`."""
+    """A change of `count` items of the old list, the first of them at `old`."""
 
     kind: Kind
     old: int
     new: int
-    """Where in the new list this is."""
+    """The place in the new list."""
     count: int = 1
 
 
@@ -77,7 +77,7 @@ def compare_lists(
 
 
 def _kept(steps: Sequence[ListStep], at: int) -> bool:
-    """Whether the item at this place was the last to be kept. Before the first one nothing changed."""
+    """True if the item at this place was kept; the place before the first item counts as kept."""
     return steps[-1].kind == "keep" and steps[-1].old == at if steps else at < 0
 
 
@@ -93,7 +93,7 @@ OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]
 
 
 class MessageChanges(msgspec.Struct, frozen=True):
-    """What of the caller's messages is as it was, and the rest of them."""
+    """The caller's messages that are unchanged, and the rest."""
 
     same: int
     rest: list[CallerGroup]
@@ -201,7 +201,7 @@ class MessageFollower:
         return at + 1, step.new + 1
 
     def _in_view(self, first: int, last: int) -> bool:
-        """Whether all of these are in the view; else a summary that tells of them stands there."""
+        """True if all of these are in the view; else a summary stands in their place."""
         view = self._log.view
         return all(view.where(group.id) is not None for group in self.history.groups[first : last + 1])
 
@@ -224,7 +224,7 @@ class MessageFollower:
 
     def _adopt(self, id: Id, heard: CallerGroup) -> None:
         """The caller's own copy of a reply is what will be sent, so it is what the view shows."""
-        ours = self.history.said(id)
+        ours = self.history.get_message(id)
         theirs = copy_tool_ids(heard.message, ours) if ours else None
         heard.message = theirs or self._with_ids_of_the_view(heard)
         if ours == heard.message or self._log.view.where(id) is None:
@@ -270,6 +270,6 @@ def _next(names: list[str]) -> str:
 
 
 def _can_swap(group: LoggedGroup, heard: CallerGroup) -> bool:
-    """Whether one may stand in the other's place as it is: calls and answers hang together."""
+    """True if one may replace the other as it is: neither calls or answers tools."""
     old = group.shown
     return old.role == heard.message.role and heard.is_plain and not old.tool_uses and not old.results

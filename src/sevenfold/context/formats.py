@@ -1,7 +1,4 @@
-"""What a message format must be able to do for us. No logic.
-
-What a caller hands us, as plain JSON values: SDK objects told as they are sent, marks left out.
-"""
+"""The protocol of a message format, and a caller's messages as plain JSON: SDK objects as they are sent."""
 
 from __future__ import annotations
 
@@ -12,9 +9,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from sevenfold.core.errors import Mistake
-from sevenfold.core.messages import Block, Json, Message, Role, strip_half_characters
-from sevenfold.core.request import Frame, Request
+from sevenfold.core.messages import Block, Json, Message, Role
+from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.transcript import Reply
+from sevenfold.models.jsontext import repair_characters
 
 
 class SpokenMessage(msgspec.Struct, frozen=True):
@@ -23,11 +21,11 @@ class SpokenMessage(msgspec.Struct, frozen=True):
     role: Role
     blocks: tuple[Block, ...]
     by: str
-    """Who: "user", "model", "tools", or "system" for instructions among the messages."""
+    """The author: "user", "model", "tools", or "system" for instructions among the messages."""
 
 
 class CallerRequest(msgspec.Struct, frozen=True):
-    """What a caller hands over beside the messages."""
+    """The caller's request without its messages."""
 
     model: str
     leading: tuple[Any, ...]
@@ -42,54 +40,56 @@ class WrittenMessages(msgspec.Struct, frozen=True):
 
     messages: list[Any]
     ends: Sequence[int]
-    """Where each message of the view ends."""
+    """The end of each message of the view, as an index into `messages`."""
 
 
 class WireFormat(Protocol):
-    """How a provider's messages are read and written."""
+    """Reads and writes a provider's messages."""
 
     @property
     def is_messages_api(self) -> bool:
-        """Whether we place its cache marks and may use its context management."""
+        """True if we place cache marks and may use context management."""
         ...
 
-    def leading(self, messages: Sequence[Any]) -> int:
-        """How many messages at the beginning belong to the frame."""
+    def count_leading(self, messages: Sequence[Any]) -> int:
+        """The number of messages at the beginning that belong to the frame."""
         ...
 
-    def spoken(self, message: Json, where: str) -> SpokenMessage:
+    def decode_message(self, message: Json, where: str) -> SpokenMessage:
         """A message of the caller, plain and without marks."""
         ...
 
-    def rewritten(
+    def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
         """The caller's message with these of its blocks shown otherwise; None: nothing is left."""
         ...
 
-    def told(self, message: Message) -> list[Json]:
+    def encode_message(self, message: Message) -> list[Json]:
         """A message of ours in the words of this format."""
         ...
 
-    def frame(self, asked: CallerRequest, ttl: Any) -> Frame:
-        """What the provider's cache depends on, of what the caller asks for."""
+    def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
+        """The part of the request that the provider's cache depends on."""
         ...
 
-    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
-        """What goes into the SDK's call; `most` is the longest reply the model can give."""
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
+        """The arguments of the SDK's call; `most` is the longest reply the model can give."""
         ...
 
-    def reply(self, response: Json) -> Reply | None:
-        """What the provider answered; None when this is no answer in this format."""
+    def decode_reply(self, response: Json) -> Reply | None:
+        """The provider's reply; None if the response is not in this format."""
         ...
 
-    def tool(self, schema: Json) -> Json:
+    def encode_tool(self, schema: Json) -> Json:
         """A tool of ours as this format defines tools."""
         ...
 
 
 MARK: Final = "cache_control"
-"""Where the cache is to be kept is our business; a caller's own marks come and go between requests."""
+"""Cache marks are placed by us; a caller's own marks change between requests and are left out."""
 FINGERPRINT: Final = 12
 """Bytes. Enough to tell all messages of a conversation apart."""
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -156,17 +156,8 @@ def copy_value(value: Any) -> Any:
 
 
 def to_fresh_json(value: Any) -> Any:
-    """A message or block of ours as JSON that nobody else holds."""
+    """A copy of a message or block of ours as JSON."""
     return _decode(_encode(value))
-
-
-def repair_characters(value: Any) -> Any:
-    """A copy with whole characters only: halves of them can be neither sent nor stored."""
-    if isinstance(value, str):
-        return strip_half_characters(value)
-    if isinstance(value, dict):
-        return {strip_half_characters(key): repair_characters(item) for key, item in value.items()}
-    return [repair_characters(item) for item in value] if isinstance(value, list) else value
 
 
 def _is(a: Any, b: Any) -> bool:
@@ -193,6 +184,28 @@ def encode_canonical(message: Json) -> bytes:
     return _canonical(message)
 
 
+def make_frame(
+    asked: CallerRequest, system: Iterable[str], tools: Iterable[Json], cached: frozenset[str], ttl: Ttl
+) -> Frame:
+    """The frame of a request; `cached` are the parameters on which the provider's cache depends."""
+    params = {key: value for key, value in asked.params.items() if key in cached}
+    return Frame(
+        asked.model,
+        tuple(map(repair_characters, system)),
+        tuple(map(repair_characters, tools)),
+        repair_characters(to_plain_json(params, "params")),
+        ttl,
+    )
+
+
+def read_tool(tool: Any, where: str) -> Json:
+    """The definition of a tool as plain JSON; a `Mistake` if it is no object."""
+    told = to_plain_json(tool, where)
+    if not isinstance(told, dict):
+        raise Mistake(f"{where} is a {type(tool).__name__}: give each tool as an object")
+    return told
+
+
 def fingerprint_messages(messages: Iterable[bytes]) -> str:
-    """By which messages are recognised, from their canonical bytes."""
+    """The fingerprint by which messages are recognised, from their canonical bytes."""
     return blake2b(b"\n".join(messages), digest_size=FINGERPRINT).hexdigest()

@@ -1,4 +1,4 @@
-"""What the log knows of the caller's messages: which there are, how each is shown, which were given up.
+"""The caller's messages as the log has them: which there are, how each is shown, which were given up.
 
 Worked out from the entries alone, one after the other, so that a resumed conversation knows what the one
 before it knew. What the caller does to its history is in the log as edits of ours:
@@ -9,9 +9,9 @@ before it knew. What the caller does to its history is in the log as edits of ou
     Replace by "context"         the caller took these out
     Undo                         the caller changed what stands here: from here on it is learned anew
 
-The caller's messages as the view will have them: those that answer one reply together are one. How
-the caller's messages looked when they were last here, to see at a glance what is new. The messages
-of a request: the caller's own where nothing changed them, else as the view shows them.
+`CallerGroup`: the caller's messages as the view has them; those that answer one reply are one message.
+`GroupCache`: the caller's messages as they last looked, to find what is new. `RequestWriter`: the messages
+of a request, the caller's own where nothing changed them, else as the view shows them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from sevenfold.context.formats import (
     copy_value,
     encode_canonical,
     fingerprint_messages,
-    repair_characters,
     strip_cache_marks,
     to_plain_json,
 )
@@ -38,6 +37,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult, ToolUse
 from sevenfold.core.request import collect_pins
 from sevenfold.core.transcript import Entry, Id, Mark, Replace, Reply, Results, Undo, Unthink, View
+from sevenfold.models.jsontext import repair_characters
 
 BY: Final = "context"
 ADOPTED: Final = "context.adopted"
@@ -51,7 +51,7 @@ class LoggedGroup:
     id: Id
     """The entry by which the view has it."""
     place: Id
-    """Where it stands: the first entry that stood there."""
+    """The first entry that stood in its place."""
     shown: Message
     """As the view shows it, or would if no summary stood in its place."""
 
@@ -179,11 +179,11 @@ class LoggedHistory:
     # --- asking -----------------------------------------------------------------------------------------
 
     def shown_before(self, fingerprint: str) -> Message | None:
-        """How a message was shown when it was last here; None if it never was, or still is."""
+        """The message as it was shown before it departed; None if it never was here, or still is."""
         known = self._departed.get(fingerprint)
         return known[0] if known else None
 
-    def said(self, id: Id) -> Message | None:
+    def get_message(self, id: Id) -> Message | None:
         return self._said.get(id)
 
     def free_id(self, use: str, taken: Iterable[str] = ()) -> str:
@@ -221,15 +221,15 @@ class CallerGroup:
     uses: tuple[str, ...]
     """The ids of tool calls that the caller gave."""
     sizes: tuple[int, ...]
-    """How many blocks each of the messages has."""
+    """The number of blocks of each message."""
     seen: list[Any]
-    """What they looked like, to compare with."""
+    """The messages as they looked, to compare with."""
     own: list[Json] | None
-    """What is sent in their place, where they cannot be sent as the caller has them."""
+    """The messages to send instead, if they cannot be sent as the caller has them."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether no tool is called or answered in it."""
+        """True if no tool is called or answered in it."""
         return not any(isinstance(b, ToolUse | ToolResult) for b in self.message.content)
 
 
@@ -239,9 +239,9 @@ class CallerMessage:
 
     where: str
     seen: Any
-    """How it looked."""
+    """The message as it looked."""
     own: Json | None
-    """What goes out for it, where that cannot be what was given."""
+    """The message to send instead, if it cannot be sent as given."""
     canonical: bytes
     spoken: SpokenMessage
 
@@ -275,7 +275,7 @@ def _told(where: str, given: Any, message: Json, form: WireFormat) -> CallerMess
     kept = copy_value(normal)
     seen = kept if normal is given else copy_value(given)
     own = None if sent is given else kept if sent is normal else copy_value(sent)
-    return CallerMessage(where, seen, own, encode_canonical(normal), form.spoken(kept, where))
+    return CallerMessage(where, seen, own, encode_canonical(normal), form.decode_message(kept, where))
 
 
 def match_changed_group(
@@ -305,7 +305,7 @@ class _ToolRounds:
         self._done: list[CallerGroup] = []
         self._group: list[CallerMessage] = []
         self._open: dict[str, int] = {}
-        """How many answers each call of the last reply still wants."""
+        """The number of answers that each call of the last reply still needs."""
         self._wanted = 0
         self._calls: dict[str, str] = {}
 
@@ -427,13 +427,13 @@ class GroupCache:
         return heard
 
     def start(self, at: int) -> int:
-        """Where in the caller's list this group begins."""
+        """The begin of this group in the caller's list."""
         return self._starts[at] if at < len(self._starts) else len(self._flat)
 
     # --- looking ----------------------------------------------------------------------------------------
 
     def same(self, messages: list[Any], form: WireFormat, first: int) -> int:
-        """How many groups at the beginning are what they were; the first message is number `first`."""
+        """The number of unchanged groups at the beginning; the first message is number `first`."""
         if messages[: len(self._flat)] == self._flat:
             return self._known
         for at in range(self._known):
@@ -466,11 +466,11 @@ class GroupCache:
         self._index(len(self.heard) - 1)
 
     def set(self, at: int, heard: CallerGroup) -> None:
-        """How a group looks, or what stands in its place; `reindex` when all is set."""
+        """Replace a group; `reindex` after the last one."""
         self.heard[at] = heard
 
     def remove(self, first: int, last: int) -> None:
-        """Forget the groups from `first` up to before `last`; `reindex` when all is done."""
+        """Remove the groups from `first` up to before `last`; `reindex` after the last call."""
         del self.heard[first:last]
 
     def reindex(self) -> None:
@@ -542,7 +542,7 @@ class RequestWriter:
         for placed in view:
             at = where.get(placed.id)
             if at is None:
-                out += self._form.told(placed.message)
+                out += self._form.encode_message(placed.message)
             else:
                 own = said[known.start(at) : known.start(at + 1)]
                 out += self._as_shown(known[at], placed.message, own)
@@ -557,7 +557,7 @@ class RequestWriter:
             return messages
         pairs = _matched(heard.message.content, shown.content)
         if pairs is None:
-            return self._form.told(shown)
+            return self._form.encode_message(shown)
         out: list[Json] = []
         first = 0
         for message, size in zip(messages, heard.sizes, strict=True):
@@ -565,13 +565,13 @@ class RequestWriter:
             first += size
             if all(new is old for old, new in zip(before, after, strict=True)):
                 out.append(message)
-            elif (new := self._form.rewritten(message, before, after)) is not None:
+            elif (new := self._form.rewrite_message(message, before, after)) is not None:
                 out.append(new)
         return out
 
 
 class _GroupEnds(Sequence[int]):
-    """Where each group ends in the caller's list, looked up when asked."""
+    """The end of each group in the caller's list, looked up when asked."""
 
     def __init__(self, known: GroupCache, length: int) -> None:
         self._known, self._length = known, length
@@ -584,7 +584,7 @@ class _GroupEnds(Sequence[int]):
 
 
 def _unchanged(heard: CallerGroup, shown: Message) -> bool:
-    """Whether the view shows what the caller said; what was found equal once is found so at once."""
+    """True if the view shows what the caller said; equal messages become one object, for speed."""
     if shown is heard.message:
         return True
     if shown != heard.message:
@@ -594,7 +594,7 @@ def _unchanged(heard: CallerGroup, shown: Message) -> bool:
 
 
 def _matched(before: Sequence[Block], after: Sequence[Block]) -> list[Block | None] | None:
-    """What is shown for each block; None for thinking that was dropped. None at all: they do not match."""
+    """The block shown for each block, None for dropped thinking; None if the messages do not match."""
     out: list[Block | None] = []
     rest = iter(after)
     new = next(rest, None)

@@ -51,14 +51,14 @@ from sevenfold.turn import Turn
 class HostedTurn(Turn):
     """Takes results in and lets the layers work at rest, with the turn's own care for their failures."""
 
-    def taken_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
-        """How the layers decide to show these results, which come next in the view."""
+    def take_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
+        """These results, next in the view, as the layers show them."""
         for layer in self.layers.intake:
             with self._degrading(layer):
                 results = layer.intake(results, self.transcript.view)
         return results
 
-    async def rested(self, layers: Sequence[BackgroundStep]) -> None:
+    async def run_at_rest(self, layers: Sequence[BackgroundStep]) -> None:
         """Let these layers do what they do in the background, and write what they hand back."""
         async with open_task_group() as tasks:
             self.background = tray = BackgroundTasks(tasks, self.emit)
@@ -90,11 +90,11 @@ def find_measuring_model(model: str | Model, settings: Settings) -> Model:
 
 
 class RestModel(msgspec.Struct, frozen=True):
-    """Whom layers may ask while the caller rests: the model that was given, or the one of this name."""
+    """The model that layers may ask while the caller rests: the one given, or the one of this name."""
 
     model: Model | None = None
     why: str = ""
-    """Why there is nobody to ask."""
+    """The reason why there is no model to ask."""
     ours: bool = False
     """Connected by us, so closed by us: after each rest, for who knows whether there is another."""
 
@@ -113,6 +113,7 @@ class RestModel(msgspec.Struct, frozen=True):
             openai_base_url=settings.openai_base_url,
             window=settings.window,
             limits_of=read_user_limits(settings.prices),
+            variables=at.variables,
         )
         name = f"openai:{model}" if format == "openai" and ":" not in model else model
         try:
@@ -152,7 +153,7 @@ class PrivateEventLoop:
         self._runner.run(work())
 
     def close(self, model: Model) -> None:
-        """What the model has connected in here ends with this; ours connect anew when asked again."""
+        """Close the model's connections of this loop; our own models connect again when asked."""
         end = getattr(model, "close", None)
         if self._runner is not None and end is not None and not _in_a_loop():
             self._runner.run(end())
@@ -190,7 +191,7 @@ _background: type[Background] = IdleBackground
 
 
 OURS: Final[Json] = {"kind": BY}
-"""What the first record of a transcript says, if a `Context` wrote it."""
+"""The first record of a transcript that a `Context` wrote."""
 
 
 def check_conversation_id(id: str) -> str:
@@ -306,6 +307,6 @@ def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
 
 
 def is_still_too_long(refused: PromptTooLong, sent: View, now: View) -> bool:
-    """Whether the conversation is still about what was refused: the caller may have shortened it."""
+    """True if the refused conversation has not been shortened by the caller."""
     wanted = refused.over or int(sent.tokens * UNKNOWN_GAP)
     return sent.tokens - now.tokens < wanted

@@ -13,7 +13,8 @@ from sevenfold.context.formats import (
     WireFormat,
     WrittenMessages,
     copy_value,
-    repair_characters,
+    make_frame,
+    read_tool,
     to_plain_json,
 )
 from sevenfold.core.errors import Mistake
@@ -21,16 +22,20 @@ from sevenfold.core.messages import Block, Image, Json, Message, Opaque, Text, T
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import to_wire_name
-from sevenfold.models.jsontext import NotJson, decode_json_object
-from sevenfold.models.openai import encode_message
-from sevenfold.models.openai_stream import STOPS, parse_usage
+from sevenfold.models.openai_wire import (
+    THOUGHT_FIELDS,
+    decode_arguments,
+    decode_tool,
+    encode_message,
+    find_thought,
+    parse_usage,
+    read_stop,
+)
 
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
 CACHED: Final = frozenset({"functions", "response_format"})
 """Parameters of a request on which the provider's cache depends."""
-THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""Fields in which servers tell what a model thought."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -40,18 +45,18 @@ class OpenAiFormat:
 
     is_messages_api = False  # the cache of this API keeps by itself what it has seen
 
-    def leading(self, messages: Sequence[Any]) -> int:
+    def count_leading(self, messages: Sequence[Any]) -> int:
         n = 0
         while n < len(messages) and _role(messages[n]) in INSTRUCTIONS:
             n += 1
         return n
 
-    def spoken(self, message: Json, where: str) -> SpokenMessage:
+    def decode_message(self, message: Json, where: str) -> SpokenMessage:
         role = message.get("role")
         if role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
         if role == "assistant":
-            return SpokenMessage("assistant", (*_thoughts(message), *_said(message, where)), "model")
+            return SpokenMessage("assistant", tuple(_said(message, where)), "model")
         blocks = tuple(_parts(message.get("content"), where))
         if role != "tool":
             by = "system" if role in INSTRUCTIONS else "tools" if role == "function" else "user"
@@ -65,34 +70,30 @@ class OpenAiFormat:
 
     # --- messages out -----------------------------------------------------------------------------------
 
-    def rewritten(
+    def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
         out = dict(message)
         if any(new is None for new in after):
-            for name in THOUGHTS:
+            for name in THOUGHT_FIELDS:
                 out.pop(name, None)
         for old, new in zip(before, after, strict=True):
             if new is not old and isinstance(new, ToolResult):
                 out["content"] = new.content if isinstance(new.content, str) else _texts(new)
         return out
 
-    def told(self, message: Message) -> list[Json]:
+    def encode_message(self, message: Message) -> list[Json]:
         return _decode(b"[" + encode_message(message) + b"]")  # type: ignore[no-any-return]
 
     # --- the request ------------------------------------------------------------------------------------
 
-    def frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
-        params = {key: value for key, value in asked.params.items() if key in CACHED}
-        return Frame(
-            asked.model,
-            tuple(repair_characters(part) for part in _instructions(asked)),
-            tuple(repair_characters(_tool(tool)) for tool in _tools(asked.tools)),
-            repair_characters(to_plain_json(params, "params")),
-            ttl,
-        )
+    def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
+        tools = (_tool(read_tool(tool, f"tools[{n}]")) for n, tool in enumerate(asked.tools or ()))
+        return make_frame(asked, _instructions(asked), tools, CACHED, ttl)
 
-    def request(self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int) -> Json:
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
         first = [{"role": "system", "content": asked.system}] if asked.system else []
         leading = [to_plain_json(message, "messages") for message in asked.leading]
         out: Json = {"model": to_wire_name(request.frame.model)}
@@ -103,23 +104,22 @@ class OpenAiFormat:
 
     # --- the reply --------------------------------------------------------------------------------------
 
-    def reply(self, response: Json) -> Reply | None:
+    def decode_reply(self, response: Json) -> Reply | None:
         choices = response.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return None
         choice: Json = choices[0]
         said = {"role": "assistant", **(choice.get("message") or {})}
-        message = Message("assistant", self.spoken(said, "the response").blocks)
-        stop = STOPS.get(str(choice.get("finish_reason")), "end_turn")
+        message = Message("assistant", self.decode_message(said, "the response").blocks)
         return Reply(
             message,
             parse_usage(response.get("usage") or {}),
-            "tool_use" if message.tool_uses and stop == "end_turn" else stop,
+            read_stop(choice.get("finish_reason"), bool(message.tool_uses)),
             model=str(response.get("model") or ""),
             diagnostics={"message_id": response["id"]} if response.get("id") else {},
         )
 
-    def tool(self, schema: Json) -> Json:
+    def encode_tool(self, schema: Json) -> Json:
         function = {"name": schema["name"], "description": schema["description"]}
         function["parameters"] = copy_value(schema["input_schema"])
         return {"type": "function", "function": function}
@@ -132,14 +132,9 @@ def _role(message: Any) -> Any:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def _thoughts(message: Json) -> Iterator[Block]:
-    for name in THOUGHTS:
-        if isinstance(thought := message.get(name), str) and thought:
-            yield Thinking(thought)
-            return
-
-
 def _said(message: Json, where: str) -> Iterator[Block]:
+    if thought := find_thought(message):
+        yield Thinking(thought)
     yield from _parts(message.get("content"), where)
     if isinstance(refusal := message.get("refusal"), str) and refusal:
         yield Text(refusal)
@@ -182,18 +177,8 @@ def _use(call: Any, where: str) -> ToolUse:
         case {"custom": {"name": str(name), "input": given}}:
             return ToolUse(str(call.get("id") or ""), name, {"input": given})
         case {"function": {"name": str(name)} as function}:
-            return ToolUse(str(call.get("id") or ""), name, _arguments(function))
+            return ToolUse(str(call.get("id") or ""), name, decode_arguments(function.get("arguments")))
     raise Mistake(f"{where} has a tool call without the name of a function")
-
-
-def _arguments(function: Json) -> Json:
-    given = function.get("arguments")
-    if isinstance(given, dict):  # as Ollama has it
-        return given
-    try:
-        return decode_json_object(given or "{}") if isinstance(given, str | None) else {"arguments": given}
-    except NotJson:  # a model's slip: it is sent as it is, and measured
-        return {"arguments": given}
 
 
 def _text_of(value: Any) -> str:
@@ -219,25 +204,13 @@ def _instructions(asked: CallerRequest) -> Iterator[str]:
         yield content if isinstance(content, str) else _text_of(told)
 
 
-def _tools(tools: Any) -> Iterator[Json]:
-    for n, tool in enumerate(tools or ()):
-        told = to_plain_json(tool, f"tools[{n}]")
-        if not isinstance(told, dict):
-            raise Mistake(f"tools[{n}] is a {type(tool).__name__}: give each tool as an object")
-        yield told
-
-
 def _tool(tool: Json) -> Json:
     """A definition as our frame has it, with the name where the ledger looks for it."""
     function = tool.get("function")
     if not isinstance(function, dict):
         return {"name": str(tool.get("type")), **tool}
-    return {
-        "name": function.get("name"),
-        "description": function.get("description", ""),
-        "input_schema": function.get("parameters") or {},
-        "extra": {k: v for k, v in function.items() if k not in ("name", "description", "parameters")},
-    }
+    extra = {k: v for k, v in function.items() if k not in ("name", "description", "parameters")}
+    return {**decode_tool(function), "extra": extra}
 
 
 _check: type[WireFormat] = OpenAiFormat

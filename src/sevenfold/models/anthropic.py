@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import (
@@ -19,22 +18,27 @@ from sevenfold.core.errors import (
     KeyRefused,
     ModelFailure,
     ModelNotFound,
+    NoKey,
     Overloaded,
     PromptTooLong,
     RateLimited,
+    UnknownModel,
 )
-from sevenfold.core.messages import THOUGHTS, Block, Json, Message, Opaque, Text, encode_block
+from sevenfold.core.messages import Block
 from sevenfold.core.protocols import Clock
-from sevenfold.core.request import Frame, Request, Ttl, collect_pins, encode_view, strip_unsigned_thinking
+from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic_stream import AnthropicAssembly
+from sevenfold.models.anthropic_wire import collect_betas, encode_body
 from sevenfold.models.capabilities import (
     ANTHROPIC_URL,
-    BINDING_BETA,
-    LONG,
-    LONG_BETA,
+    FAMILIES,
+    OFFLINE,
     ModelAccess,
+    check_key,
+    check_model_name,
     find_capabilities,
+    find_family,
     find_user_capabilities,
     is_loopback,
     parse_host,
@@ -43,198 +47,16 @@ from sevenfold.models.capabilities import (
 from sevenfold.models.failures import (
     ProviderInfo,
     ServerRefusal,
-    find_client_secrets,
-    list_sdk_errors,
-    make_cut_error,
     make_failure,
     make_no_credentials_error,
-    make_unreadable_error,
-    map_sdk_error,
     map_status,
 )
-from sevenfold.models.http import ProviderConnection, drain_events
+from sevenfold.models.http import ProviderConnection, relay_sdk
 from sevenfold.models.jsontext import decode_json_object
+from sevenfold.models.registry import PROVIDERS
 
 if TYPE_CHECKING:
     import anthropic
-
-MOST_MARKS: Final = 4
-MARKS: Final[dict[Ttl, Json]] = {"5m": {"type": "ephemeral"}, "1h": {"type": "ephemeral", "ttl": "1h"}}
-CONTEXT_BETA: Final = "context-management-2025-06-27"
-COMPACT_BETA: Final = "compact-2026-01-12"
-ON_DEMAND_BETA: Final = "compact-2026-09-04"
-
-_OURS: Final = frozenset(
-    {
-        "betas",
-        "diagnostics",
-        "effort",
-        "max_tokens",
-        "messages",
-        "model",
-        "output_config",
-        "stream",
-        "system",
-        "tools",
-    }
-)
-"""Parameters that are not passed on as they are."""
-_encode = msgspec.json.Encoder().encode
-
-
-def encode_body(
-    request: Request, *, max_output: int | None = None, diagnostics: Json | None = None
-) -> bytes:
-    """The bytes that are sent for this request."""
-    frame = request.frame
-    head: Json = {
-        "model": to_wire_name(frame.model),
-        "max_tokens": choose_max_tokens(request, max_output or find_capabilities(frame.model).max_output),
-        "stream": True,
-        **_params(frame),
-    }
-    if frame.tools:
-        head["tools"] = [_kept_as_long(tool, frame) for tool in frame.tools]
-    at, system_marks = place_marks(request)
-    system = _system(frame, system_marks)
-    if system:
-        head["system"] = system
-    tail = b',"diagnostics":' + _encode(diagnostics) if diagnostics else b""
-    return enclose_messages(_encode(head), _messages(request, at), tail)
-
-
-def enclose_messages(head: bytes, messages: list[bytes], tail: bytes = b"") -> bytes:
-    """An object with its messages: one join, as a conversation may be megabytes and copies cost time."""
-    whole = messages or [b""]
-    whole[0] = head[:-1] + b',"messages":[' + whole[0]
-    whole[-1] += b"]" + tail + b"}"
-    return b",".join(whole)
-
-
-def collect_betas(frame: Frame) -> list[str]:
-    """What the `anthropic-beta` header must say: what was asked for, and what the rest needs."""
-    found = list(frame.params.get("betas") or ())
-    if frame.model.endswith(LONG):
-        found.append(LONG_BETA)
-    management = frame.params.get("context_management")
-    if management:
-        found.append(CONTEXT_BETA)
-        edits = management.get("edits") or () if isinstance(management, dict) else ()
-        if any(str(edit.get("type", "")).startswith("compact_") for edit in edits):
-            found.append(COMPACT_BETA)
-    if frame.params.get("compaction"):
-        found.append(ON_DEMAND_BETA)
-    if (frame.params.get("thinking") or {}).get("block_binding"):
-        found.append(BINDING_BETA)
-    return list(dict.fromkeys(found))
-
-
-def _params(frame: Frame) -> Json:
-    params = {k: v for k, v in frame.params.items() if k not in _OURS}
-    config = dict(frame.params.get("output_config") or {})
-    if frame.params.get("effort"):
-        config["effort"] = frame.params["effort"]
-    if config:
-        params["output_config"] = config
-    if not frame.tools:
-        params.pop("tool_choice", None)
-    return params
-
-
-def choose_max_tokens(request: Request, most: int) -> int:
-    """The longest reply to ask for, of at most `most` tokens: thinking counts, and must leave room."""
-    asked = min(request.max_tokens or most, most)
-    thinking = request.frame.params.get("thinking") or {}
-    budget = thinking.get("budget_tokens")
-    if isinstance(budget, int) and asked <= budget:
-        return min(most, asked + budget)
-    return asked
-
-
-def _system(frame: Frame, room: int) -> list[Json]:
-    """The parts of the system prompt, with so many marks at most."""
-    parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
-    for at in choose_marked_parts(len(parts), room):
-        parts[at]["cache_control"] = MARKS[frame.head_ttl]
-    return parts
-
-
-def _kept_as_long(tool: Json, frame: Frame) -> Json:
-    """A mark of the caller's own on a tool: nothing that is kept longer may stand behind it."""
-    if "cache_control" in tool and frame.head_ttl == "1h":
-        return {**tool, "cache_control": MARKS["1h"]}
-    return tool
-
-
-def _messages(request: Request, at: list[int]) -> list[bytes]:
-    view = request.view
-    wires = list(encode_view(view))
-    mark = b',"cache_control":' + _encode(MARKS[request.frame.ttl])
-    for i in at:
-        wires[i] = _marked(wires[i], view[i].message, mark)
-    if not view.pins:
-        return wires
-    for after, payloads in collect_pins(view).items():
-        if (place := view.where(after)) is not None:
-            for payload in payloads:
-                wires[place] += b',{"role":"user","content":[' + payload + b"]}"
-    return wires
-
-
-# --- cache marks --------------------------------------------------------------------------------------
-
-
-def place_marks(request: Request) -> tuple[list[int], int]:
-    """Which messages carry a mark, and how many are left for the system prompt."""
-    frame, view = request.frame, request.view
-    room = MOST_MARKS - sum("cache_control" in tool for tool in frame.tools)
-    room -= "cache_control" in frame.params
-    wanted = {view.where(id) for id in request.breakpoints} - {None}
-    places = sorted({i for at in wanted if (i := _markable_at(request, at)) is not None})
-    for_messages = max(0, room - 1) if frame.system else max(0, room)
-    kept = places[-for_messages:] if for_messages else []
-    return kept, room - len(kept)
-
-
-def choose_marked_parts(parts: int, room: int) -> set[int]:
-    """Which parts of the system prompt carry a mark, of `room` at most: the last, then the first."""
-    return set([parts - 1, 0][: max(0, room)]) if parts else set()
-
-
-def _markable_at(request: Request, at: int | None) -> int | None:
-    """This message, or the nearest before it that can carry a mark."""
-    while at is not None and at >= 0:
-        if any(map(is_markable, request.view[at].message.content)):
-            return at
-        at -= 1
-    return None
-
-
-def is_markable(block: Block) -> bool:
-    """Providers refuse marks on thinking and on empty text; of unknown blocks we cannot tell."""
-    if isinstance(block, Text):
-        return bool(block.text.strip())
-    return not isinstance(block, (*THOUGHTS, Opaque))
-
-
-def _marked(wire: bytes, message: Message, mark: bytes) -> bytes:
-    """The same bytes with a mark spliced into the last block that can carry one."""
-    end = len(wire) - len(b"]}")
-    for block in reversed(strip_unsigned_thinking(message).content):
-        if is_markable(block):
-            return wire[: end - 1] + mark + wire[end - 1 :]
-        end -= len(_encode(encode_block(block))) + 1
-    return wire
-
-
-def remove_cache_marks(value: Any) -> Any:
-    """JSON without its cache marks: what two requests are compared by."""
-    if isinstance(value, dict):
-        return {k: remove_cache_marks(v) for k, v in value.items() if k != "cache_control"}
-    if isinstance(value, list):
-        return [remove_cache_marks(v) for v in value]
-    return value
-
 
 VERSION: Final = "2023-06-01"
 """Understood by every server of this format; the one after it only takes parameters away."""
@@ -269,6 +91,32 @@ def map_anthropic_error(said: ServerRefusal) -> ModelFailure:
     return make_failure(kind, said)
 
 
+def connect_anthropic(name: str, access: ModelAccess, clock: Clock | None) -> AnthropicModel:
+    check_model_name(name)
+    name = name.removeprefix("anthropic:")
+    official = access.anthropic_base_url.rstrip("/") in (ANTHROPIC_URL, f"{ANTHROPIC_URL}/v1")
+    if official and "claude" not in name:
+        raise UnknownModel(f"Anthropic has no model called {name!r}: {_suggest_name(name)}")
+    check_key("ANTHROPIC_API_KEY", access.anthropic_key)
+    check_key("ANTHROPIC_AUTH_TOKEN", access.anthropic_token)
+    if official and not access.anthropic_key and not access.anthropic_token:
+        raise NoKey(f"{name} needs a key: set ANTHROPIC_API_KEY, or use the model 'offline'")
+    return AnthropicModel(name, access, clock=clock)
+
+
+def _suggest_name(name: str) -> str:
+    import difflib
+
+    if find_family(name) is not None:
+        return f"did you mean 'openai:{name}'?"
+    known = [f.prefix for f in FAMILIES if f.prefix.startswith("claude-") and f.prefix != "claude-"]
+    near = difflib.get_close_matches(name, [OFFLINE, *known], n=1, cutoff=0.5)
+    inside = [one for one in known if name in one]
+    if near or inside:
+        return f"did you mean {(near or inside)[0]!r}?"
+    return f"use {PROVIDERS.describe_names()}"
+
+
 class AnthropicModel:
     """A model behind the Messages API. `close` it when done."""
 
@@ -295,46 +143,36 @@ class AnthropicModel:
         self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
 
     def body(self, request: Request) -> bytes:
-        """The bytes that `stream` sends, but for the question why the cache missed."""
+        """The bytes that `stream` sends, without `diagnostics`."""
         return encode_body(request, max_output=self.capabilities.max_output)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        asked: Json | None = None
-        if self._diagnoses:
-            asked = {"previous_message_id": self._last.get(request.source)}
+        asked = {"previous_message_id": self._last.get(request.source)} if self._diagnoses else None
         content = encode_body(request, max_output=self.capabilities.max_output, diagnostics=asked)
-        model = to_wire_name(request.frame.model)
-        reply = AnthropicAssembly(self._provider, map_anthropic_error, model)
+        reply = AnthropicAssembly(self._provider, map_anthropic_error, to_wire_name(request.frame.model))
         headers = make_request_headers(request, self._local)
-        async with self._wire.open(PATH, content, headers, model) as answer:
-            async with aclosing(answer.events()) as events:
-                async for event in events:
-                    for item in reply.feed(event):
-                        yield item
-                    if reply.complete:
-                        await drain_events(events)
-                        break
-            if not reply.complete:
-                raise make_cut_error(self._provider)
-        self._last[request.source] = reply.message_id
-        yield reply.reply(answer.headers.get("request-id", ""))
+        async with aclosing(self._wire.relay(PATH, lambda: content, headers, reply)) as items:
+            async for item in items:
+                if isinstance(item, Reply):
+                    self._last[request.source] = reply.message_id
+                yield item
 
     async def close(self) -> None:
         await self._wire.close()
 
 
 def describe_provider(url: str) -> ProviderInfo:
-    """Whom the messages of errors speak of."""
+    """The provider that error messages name."""
     local = is_loopback(url)
     return ProviderInfo("Anthropic", parse_host(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local)
 
 
 def make_request_headers(request: Request, local: bool) -> dict[str, str]:
-    """What goes with this request only."""
+    """Headers of this request only."""
     headers: dict[str, str] = {}
     if wanted := collect_betas(request.frame):
         headers["anthropic-beta"] = ",".join(wanted)
-    if local:  # the simulator's ledger counts by it; nobody else is told
+    if local:  # only the simulator gets it: its ledger counts by it
         headers["x-sevenfold-source"] = request.source
     return headers
 
@@ -365,25 +203,11 @@ class AnthropicSdk:
         self._provider = describe_provider(url)
         self.capabilities = find_capabilities(model, window=window)
 
-    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+    def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import anthropic
 
-        model = to_wire_name(request.frame.model)
-        reply = AnthropicAssembly(self._provider, map_anthropic_error, model)
-        try:
-            stream = await self._begin(request)
-            async with stream:
-                async for event in stream:
-                    for item in reply.take(event.to_dict(warnings=False)):
-                        yield item
-        except list_sdk_errors(anthropic.AnthropicError) as error:
-            hide = find_client_secrets(self._client)
-            raise map_sdk_error(error, self._provider, map_anthropic_error, model, hide) from None
-        except ValueError as error:  # what the SDK raises for an event that is not JSON
-            raise make_unreadable_error(self._provider) from error
-        if not reply.complete:
-            raise make_cut_error(self._provider)
-        yield reply.reply(stream.response.headers.get("request-id", ""))
+        reply = AnthropicAssembly(self._provider, map_anthropic_error, to_wire_name(request.frame.model))
+        return relay_sdk(self._client, lambda: self._begin(request), reply, anthropic.AnthropicError)
 
     async def _begin(self, request: Request) -> Any:
         """Send it. All but the two fields the SDK insists on goes past its own ideas of a request."""

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from sevenfold.core.errors import BadReply
 from sevenfold.core.messages import Block, Json, Opaque, Text, ToolUse, assistant, parse_block
 from sevenfold.core.messages import strip_half_characters as whole
-from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
-from sevenfold.models.failures import (
-    Mapped,
-    ProviderInfo,
-    make_no_model_error,
-    make_protocol_error,
-    parse_error_body,
-)
-from sevenfold.models.http import PLAIN, SseEvent
+from sevenfold.models.anthropic_wire import parse_usage
+from sevenfold.models.failures import Mapped, ProviderInfo, make_no_model_error, parse_error_body
+from sevenfold.models.http import PLAIN, ReplyAssembly
 from sevenfold.models.jsontext import NotJson, decode_json_object
+from sevenfold.models.sse import SseEvent
 
 CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 """Stops after which the last block may be half a block."""
@@ -88,41 +82,29 @@ class _OpenBlock:
         return block
 
 
-class AnthropicAssembly:
+class AnthropicAssembly(ReplyAssembly):
     """Takes events, hands out text and whole blocks, and knows the reply when it is complete."""
 
+    id_header = "request-id"
+
     def __init__(self, provider: ProviderInfo, mapped: Mapped, model: str = "") -> None:
-        self._provider, self._mapped, self._model = provider, mapped, model
+        super().__init__(provider, mapped, model)
         self._open: dict[int, _OpenBlock] = {}
         self._held: ToolUse | None = None
-        self._broken = ""
-        self._blocks: list[Block] = []
         self._usage: Json = {}
-        self._stop = ""
         self._applied: tuple[Json, ...] = ()
         self._notes: Json = {}
-        self.message_id = ""
-        self.complete = False
 
     def feed(self, event: SseEvent) -> list[str | Block]:
-        """What an event from the wire adds."""
-        try:
-            fields = decode_json_object(event.data)
-        except NotJson as error:
-            raise make_protocol_error(self._provider, f"an event that cannot be read ({error})") from None
+        fields = self.decode(event)
         if event.name == PLAIN:
             return self._whole(fields)
         if event.name == "error" and fields.get("type") != "error":
             fields = {"type": "error", "error": fields.get("error", fields)}
         return self.take(fields, event.data)
 
-    def take(self, event: Json, raw: bytes | None = None) -> list[str | Block]:
-        """What an event adds, given as an object; `raw` are the bytes it came in."""
-        try:
-            return self._take(event, raw)
-        except (TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-            what = f"an event of the wrong shape ({type(error).__name__})"
-            raise make_protocol_error(self._provider, what) from error
+    def finish(self) -> list[str | Block]:
+        return []  # in this format blocks are closed
 
     def reply(self, request_id: str = "") -> Reply:
         notes = {"request_id": request_id, "message_id": self.message_id, **self._notes}
@@ -132,7 +114,7 @@ class AnthropicAssembly:
             parse_usage(self._usage),
             self._stop or ("tool_use" if uses else "end_turn"),
             self._applied,
-            self._model,
+            self._answered_by,
             {name: value for name, value in notes.items() if value},
         )
 
@@ -149,14 +131,14 @@ class AnthropicAssembly:
             case "message_delta":
                 return self._tail(event)
             case "message_stop":
-                return self._finish()
+                return self._close_reply()
             case "error":
-                raise self._mapped(parse_error_body(self._provider, event, model=self._model))
+                raise self.mapped(parse_error_body(self.provider, event, model=self._answered_by))
         return []  # pings, and whatever is invented later
 
     def _head(self, message: Json) -> None:
         self.message_id = str(message.get("id") or "")
-        self._model = str(message.get("model") or self._model)
+        self._answered_by = str(message.get("model") or self._answered_by)
         self._usage.update(message.get("usage") or {})
         self._note(message)
 
@@ -218,31 +200,27 @@ class AnthropicAssembly:
         self._note(delta)
         return []
 
-    def _finish(self) -> list[str | Block]:
+    def _close_reply(self) -> list[str | Block]:
         out: list[str | Block] = []
         for index in sorted(self._open):  # some servers forget to close their blocks
             out += self._end(index)
         short = self._stop in CUT_SHORT
-        if self._broken and not short:
-            raise BadReply(
-                f"{self._provider.name} sent a call of {self._broken} whose input is not a JSON object; "
-                "try again"
-            )
+        self.check_calls(short)
         if short:
             self._held = None
         out += self._let_go()
         if iterations := self._usage.get("iterations"):
             self._notes["iterations"] = iterations
-        self.complete = True
+        self.complete = self.ended = True
         return out
 
     def _whole(self, message: Json) -> list[str | Block]:
         """A reply that came in one piece, as if it had been streamed."""
         if message.get("type") == "error" or (message.get("error") and "content" not in message):
-            raise self._mapped(parse_error_body(self._provider, message, status=200, model=self._model))
+            raise self.mapped(parse_error_body(self.provider, message, status=200, model=self._answered_by))
         content = message.get("content")
         if not isinstance(content, list) or not all(isinstance(b, dict) for b in content):
-            raise make_no_model_error(self._provider, "other JSON")
+            raise make_no_model_error(self.provider, "other JSON")
         stop = {"stop_reason": message.get("stop_reason")}
         events: list[Json] = [{"type": "message_start", "message": message}]
         for i, block in enumerate(content):
@@ -250,21 +228,3 @@ class AnthropicAssembly:
             events.append({"type": "content_block_stop", "index": i})
         events += [{"type": "message_delta", "delta": stop}, {"type": "message_stop"}]
         return [item for event in events for item in self.take(event)]
-
-
-def parse_usage(counted: Json) -> Usage:
-    """What the provider counted; what is missing or odd counts as nothing."""
-    detail = counted.get("cache_creation")
-    hour = detail.get("ephemeral_1h_input_tokens") if isinstance(detail, dict) else 0
-    written = to_whole_number(counted.get("cache_creation_input_tokens"))
-    return Usage(
-        input=to_whole_number(counted.get("input_tokens")),
-        cache_write=written,
-        cache_read=to_whole_number(counted.get("cache_read_input_tokens")),
-        output=to_whole_number(counted.get("output_tokens")),
-        cache_write_1h=min(written, to_whole_number(hour)),
-    )
-
-
-def to_whole_number(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and 0 < value < 2**53 else 0

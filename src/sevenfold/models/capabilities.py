@@ -1,16 +1,11 @@
-"""What each family of models can do, by the beginning of its name.
-
-How to reach the models: keys, addresses and limits, handed in by the settings.
-"""
+"""Capabilities of models by the beginning of their names, and `ModelAccess`: keys, addresses, limits."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -18,9 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import LimitsOf, ModelLimits
-from sevenfold.core.errors import UnknownModel
+from sevenfold.core.errors import NoKey, UnknownModel
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Capabilities
+from sevenfold.models.registry import PROVIDERS
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -28,7 +24,7 @@ _SECRET: Final = frozenset({"anthropic_key", "anthropic_token", "openai_key"})
 
 
 class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """What is needed to connect. It reads no file and no environment, and it shows no key."""
+    """Keys, addresses and limits for connections. It reads no file or environment, and shows no key."""
 
     anthropic_key: str = ""
     anthropic_token: str = ""
@@ -44,9 +40,9 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     betas: tuple[str, ...] = ()
     """Beta features asked for in every session; `make_default_params` puts them into the frame."""
     window: int | None = None
-    """The window of a model that nobody knows; one that is known is never larger than this."""
+    """The window of an unknown model; the window of a known one is never larger than this."""
     limits_of: LimitsOf = lambda model: ModelLimits()
-    """What the user's price file says about the size of a model, which counts before our own table."""
+    """The size of a model in the user's price file, which counts before our own table."""
     thinking_budget: int | None = None
     """Tokens a model may think; models that decide for themselves only take it as a yes."""
     effort: str | None = None
@@ -56,6 +52,13 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Ask why the prompt cache missed; None: where the provider is known to answer that."""
     edits_cache: bool = False
     """The server takes cache edits; the simulator does."""
+    variables: Mapping[str, str] = {}
+    """The environment, for the key and the address of a provider that is not built in; never shown."""
+
+    def find_url(self, variable: str) -> str:
+        """The address that a variable names, as the settings have it for the built-in providers."""
+        known = {"ANTHROPIC_BASE_URL": self.anthropic_base_url, "OPENAI_BASE_URL": self.openai_base_url}
+        return known.get(variable) or self.variables.get(variable, "")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self._shown())
@@ -67,7 +70,7 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     def _shown(self) -> Iterator[tuple[str, Any]]:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name == "limits_of":
+            if name in ("limits_of", "variables"):
                 continue
             if name in _SECRET:
                 value = "set" if value else "not set"
@@ -78,8 +81,22 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
             yield name, value
 
 
+def check_key(variable: str, key: str) -> None:
+    if not all(" " < c < "\x7f" for c in key):
+        raise NoKey(
+            f"{variable} holds a space, a line break or another character that no key has: set it again"
+        )
+
+
+def check_model_name(name: str) -> None:
+    """Raises `UnknownModel` if the name is empty behind its prefix, or has spaces or control characters."""
+    prefix, colon, rest = name.partition(":")
+    if not (rest if colon else prefix) or any(c.isspace() or not c.isprintable() for c in name):
+        raise UnknownModel(f"{name!r} is not the name of a model: use {PROVIDERS.describe_names()}")
+
+
 def parse_host(url: str) -> str:
-    """Host and port as people write them; what cannot be read is shown as it is, without credentials."""
+    """Host and port of an address; an address that cannot be read stays as it is, without credentials."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
@@ -89,7 +106,7 @@ def parse_host(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether this address is on this very machine."""
+    """True for an address on this machine."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -120,11 +137,9 @@ DEFAULT_WINDOW: Final = 200_000
 OFFLINE: Final = "offline"
 LOCAL: Final = "local:"
 """Before the path of a GGUF file."""
-LOCAL_WINDOW: Final = 32_768
-"""Of a local model, unless another is asked for: many could take more, and it would fill the memory."""
 
 Thinks: TypeAlias = Literal["", "budget", "adaptive"]
-"""How a model is asked to think: not at all, with a number of tokens, or as it sees fit."""
+"""The way to ask a model to think: not at all, with a number of tokens, or as it decides."""
 
 _PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
 
@@ -160,12 +175,12 @@ _HALF: Final = _claude(200_000, 64_000)
 _OLD: Final = _claude(200_000, 32_000)
 
 FAMILIES: Final = (
-    # A name we have not heard of yet is treated like the newest, apart from its size.
+    # An unknown name is treated like the newest, apart from its size.
     ModelFamily("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True),
     ModelFamily("claude-fable-5", _NEW, "adaptive", True),
     ModelFamily("claude-fable-5-1", _NEWEST, "adaptive", True),
     ModelFamily("claude-fable-5-2", _NEWEST, "adaptive", True),
-    # These record what their thinking was bound to, and do not check it.
+    # These record the prefix their thinking is bound to, and do not check it.
     ModelFamily("claude-mythos-", _NEW, "adaptive", True),
     ModelFamily("claude-mythos-5-2", _NEWEST, "adaptive", True),
     ModelFamily("claude-opus-5", _NEW, "adaptive", True),
@@ -207,13 +222,18 @@ FAMILIES: Final = (
 
 def to_wire_name(name: str) -> str:
     """A model's name as its provider knows it: without our prefix and without `[1m]`."""
-    return name.removeprefix("anthropic:").removeprefix("openai:").removesuffix(LONG)
+    prefix, colon, rest = name.partition(":")
+    provider = PROVIDERS.get(prefix) if colon else None
+    return (name if provider is None or provider.sends_prefix else rest).removesuffix(LONG)
+
+
+def find_family(name: str) -> ModelFamily | None:
+    """The family with the longest name that this one begins with."""
+    return _find_family(_PROVIDER.sub("", to_wire_name(name)))
 
 
 @cache
-def find_family(name: str) -> ModelFamily | None:
-    """The family with the longest name that this one begins with."""
-    bare = _PROVIDER.sub("", to_wire_name(name))
+def _find_family(bare: str) -> ModelFamily | None:
     known = [f for f in FAMILIES if bare.startswith(f.prefix)]
     return max(known, key=lambda f: len(f.prefix)) if known else None
 
@@ -223,7 +243,7 @@ def find_window(
 ) -> int:
     """In this order: the suffix, the tables (the user's `own`, then ours), the beta flag, the usual size.
 
-    `override` stands in where nobody knows, and lowers what is known; it never raises it.
+    `override` sets the window of an unknown model, and lowers that of a known one; it never raises it.
     """
     known = _known_window(name, betas, own)
     if known is None:
@@ -249,37 +269,29 @@ NOTHING_SAID: Final = ModelLimits()
 def find_capabilities(
     name: str, *, betas: Iterable[str] = (), window: int | None = None, own: ModelLimits = NOTHING_SAID
 ) -> Capabilities:
-    """What this model can do. A model nobody knows gets a modest share of its window for the reply."""
-    if name.startswith(LOCAL):
-        return read_gguf_capabilities(Path(name.removeprefix(LOCAL)), window or own.window)
+    """The capabilities of a model. An unknown model gets a modest share of its window for the reply."""
+    provider = PROVIDERS.find(name)
+    if provider is not None and (told := provider.describe(name, window or own.window)) is not None:
+        return told
     size, found = find_window(name, betas, window, own.window), find_family(name)
     if found is not None:
         return replace(found.able, window=size, max_output=own.max_output or found.able.max_output)
-    return Capabilities(window=size, max_output=own.max_output or _modest(size))
+    return Capabilities(window=size, max_output=own.max_output or make_modest_output(size))
 
 
 def find_user_capabilities(name: str, access: ModelAccess) -> Capabilities:
-    """The same with all that the user has said."""
+    """The same, with the limits of the user's settings."""
     own = access.limits_of(name)
     return find_capabilities(name, betas=access.betas, window=access.window, own=own)
 
 
-def read_gguf_capabilities(path: Path, window: int | None = None) -> Capabilities:
-    """The same for a GGUF file; one that is not there any more is taken for a usual one."""
-    from sevenfold.models.local import read_context_length
-
-    wanted = window or LOCAL_WINDOW
-    with suppress(UnknownModel):
-        wanted = min(wanted, read_context_length(path.expanduser()))
-    return Capabilities(window=wanted, max_output=_modest(wanted), images=False)
-
-
-def _modest(window: int) -> int:
+def make_modest_output(window: int) -> int:
+    """The longest reply to ask of a model that is not in the table, in tokens."""
     return min(32_000, max(1, window // 4))
 
 
 def make_default_params(name: str, access: ModelAccess) -> Json:
-    """The parameters of a new session's frame: what the user wants, in this model's own terms."""
+    """The parameters of a new session's frame: the user's wishes in the model's own terms."""
     params: Json = {"betas": list(access.betas)} if access.betas else {}
     found = find_family(name)
     effort_known = found is None or found.effort

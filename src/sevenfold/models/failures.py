@@ -1,10 +1,7 @@
-"""What goes wrong on the way to a provider, in our own words: shared by all clients.
+"""Failures on the way to a provider as our errors, shared by all clients and SDK adapters.
 
-A client maps its provider's error types to our classes; what is the same everywhere is here: broken
-connections, how long to wait, and the many ways in which servers say that a prompt is too long.
-Nothing here ever holds a key.
-
-What the official SDKs raise, as our errors.
+Each client maps its provider's error types to our classes. The rest is here: broken connections, times to
+wait, errors of the SDKs, and the many ways to say that a prompt is too long. Nothing here holds a key.
 """
 
 from __future__ import annotations
@@ -32,11 +29,11 @@ if TYPE_CHECKING:
     import ssl
 
 SHORTEST_KEY: Final = 8
-"""What is shorter is no key, and hiding it would only make messages unreadable."""
+"""Shorter texts are not hidden: they are no keys, and messages would become unreadable."""
 
 
 class ProviderInfo(msgspec.Struct, frozen=True):
-    """Who is asked, and where a user mends what is wrong with it."""
+    """The provider, and the variables in which a user corrects its key and address."""
 
     name: str
     host: str
@@ -48,7 +45,7 @@ class ProviderInfo(msgspec.Struct, frozen=True):
 
 
 class ServerRefusal(msgspec.Struct, frozen=True):
-    """What the server said when it refused: read from a response, an event or an SDK's exception."""
+    """A server's refusal, read from a response, an event or an SDK's exception."""
 
     provider: ProviderInfo
     status: int | None = None
@@ -78,7 +75,7 @@ def parse_error_body(
     hide: tuple[str, ...] = (),
     now: Callable[[], float] | None = None,
 ) -> ServerRefusal:
-    """What an error body says, in whichever of the usual shapes it comes."""
+    """The refusal in an error body, in any of the usual shapes."""
     if isinstance(body, str):  # before anything is cut: half a key would not be found
         body = hide_secrets(body, hide)
     fields = _error_fields(body)
@@ -101,7 +98,7 @@ def parse_error_body(
 
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
-    """The text without these."""
+    """The text without these secrets."""
     for secret in secrets:
         if len(secret) >= SHORTEST_KEY:
             text = text.replace(secret, "***")
@@ -121,7 +118,7 @@ def _error_fields(body: Any) -> dict[str, Any]:
 
 
 def make_failure(kind: type[ModelFailure], said: ServerRefusal) -> ModelFailure:
-    """Our error for what was told: one sentence, with the fix."""
+    """Our error for a refusal: one sentence, with the fix."""
     if (long := parse_too_long(said)) is not None:
         return long
     error = kind(_sentence(kind, said), retry_after=said.retry_after)
@@ -159,7 +156,7 @@ def _speaks_of_money(said: ServerRefusal) -> bool:
 
 
 def map_status(status: int | None) -> type[ModelFailure]:
-    """What a status means when nothing more is said. Total: every number has an answer."""
+    """Our error for a bare status. Every number has one."""
     if status is None:
         return Overloaded
     exact = _STATUSES.get(status)
@@ -215,7 +212,7 @@ _TOO_LONG_KINDS: Final = frozenset(
 
 
 def parse_too_long(said: ServerRefusal) -> PromptTooLong | None:
-    """Whether this refusal means that the prompt is too long, and how long it is and may be."""
+    """The error for a prompt that is too long, with its length and the limit; None for other refusals."""
     named = {said.kind, said.code} & _TOO_LONG_KINDS or said.status == 413
     found = next((m for p in _TOO_LONG if (m := p.search(said.message))), None)
     if not named and found is None:
@@ -369,14 +366,14 @@ def make_cut_error(provider: ProviderInfo) -> Unreachable:
 
 
 def make_protocol_error(provider: ProviderInfo, what: str) -> BadReply:
-    """Something came that this format does not have; the next time may be better."""
+    """The server broke the format; the request may be sent again."""
     return BadReply(
         f"{provider.name} at {provider.host} sent {what}; try again, and check {provider.url} if it is set"
     )
 
 
 def make_no_model_error(provider: ProviderInfo, what: str) -> BadReply:
-    """What answers there is no model at all, and asking again will not make it one."""
+    """The server is no model; the request is not sent again."""
     error = BadReply(
         f"{provider.name} at {provider.host} sent {what} instead of a reply; check {provider.url}"
     )
@@ -411,7 +408,7 @@ def map_sdk_error(
 
 
 def list_sdk_errors(sdk: type[Exception]) -> tuple[type[Exception], ...]:
-    """What a call of an SDK may raise, given the class that all its own errors share."""
+    """All errors of an SDK's call, given the class that its own errors share."""
     return (sdk, *list_transport_errors())
 
 
@@ -427,6 +424,6 @@ def make_unreadable_error(provider: ProviderInfo) -> BadReply:
 
 
 def find_client_secrets(client: Any) -> tuple[str, ...]:
-    """What must never show up in a message."""
+    """The keys of an SDK's client, which no message may show."""
     found = (getattr(client, name, None) for name in ("api_key", "auth_token"))
     return tuple(secret for secret in found if isinstance(secret, str) and secret)

@@ -1,108 +1,50 @@
 """One thin streaming client: a request goes out as bytes we own, events come back as they arrive.
 
 It never tries again by itself: the turn does, and it alone knows whether a tool has already run.
-
-Server-sent events: bytes in as they arrive, whole events out.
+`relay_sdk` does the same over an official SDK's client.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 import msgspec
 
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import BadRequest, ModelFailure
+from sevenfold.core.errors import BadReply, BadRequest, ModelFailure
+from sevenfold.core.messages import Block, Json
 from sevenfold.core.protocols import Clock
+from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import ModelAccess, is_loopback
 from sevenfold.models.failures import (
     Mapped,
     ProviderInfo,
+    find_client_secrets,
     hide_secrets,
+    list_sdk_errors,
     list_transport_errors,
+    make_cut_error,
     make_no_model_error,
     make_protocol_error,
+    make_unreadable_error,
+    map_sdk_error,
     map_transport_error,
     parse_error_body,
 )
-from sevenfold.models.jsontext import NotJson, decode_json
+from sevenfold.models.jsontext import NotJson, decode_json, decode_json_object
+from sevenfold.models.sse import SseEvent, SseParser
 
 if TYPE_CHECKING:
     import httpx
 
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-_MARK: Final = b"\xef\xbb\xbf"
-"""A byte-order mark may stand at the very beginning."""
-
-
-class SseEvent(msgspec.Struct, frozen=True):
-    """One event: its name, "" when it has none, and its data lines joined."""
-
-    name: str
-    data: bytes
-
-
-class SseParser:
-    """Takes chunks cut anywhere, also inside a character or between `\\r` and `\\n`."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._skip_newline = False
-        self._started = False
-        self._name = ""
-        self._data: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that this chunk completes."""
-        if self._skip_newline and chunk:
-            chunk = chunk.removeprefix(b"\n")
-            self._skip_newline = False
-        self._parts.append(chunk)
-        if b"\n" not in chunk and b"\r" not in chunk:
-            return []  # nothing is joined before a line ends: a long line costs its length once
-        held = b"".join(self._parts)
-        self._skip_newline = held.endswith(b"\r")
-        *lines, rest = _LINE_END.split(held)
-        self._parts = [rest]
-        return [event for line in lines if (event := self._line(line)) is not None]
-
-    def rest(self) -> SseEvent | None:
-        """What stands at the end without the blank line that should close it."""
-        if line := b"".join(self._parts):
-            self._line(line)
-        self._parts = []
-        return self._dispatch()
-
-    def _line(self, line: bytes) -> SseEvent | None:
-        if not self._started:
-            line, self._started = line.removeprefix(_MARK), True
-        if not line:
-            return self._dispatch()
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"event":
-            self._name = value.decode("utf-8", "replace")
-        elif field == b"data":
-            self._data.append(value)
-        elif field == b"error":  # older llama.cpp servers write the error as a field of its own
-            self._name = "error"
-            self._data.append(value)
-        return None
-
-    def _dispatch(self) -> SseEvent | None:
-        name, data = self._name, self._data
-        self._name, self._data = "", []
-        return SseEvent(name, b"\n".join(data)) if data else None
-
-
 PLAIN: Final = "plain JSON"
-"""The name of the one event that a server sends which answers without a stream."""
+"""The name of the one event of a server that does not stream."""
 MOST_OF_AN_ERROR: Final = 65_536
 MOST_OF_A_REPLY: Final = 64 << 20
 DRAIN: Final = 0.5
@@ -151,7 +93,7 @@ class HttpReply:
 
 
 async def drain_events(events: AsyncGenerator[SseEvent, None]) -> None:
-    """Read to the end, which is near, so that the connection can be used again."""
+    """Read the few bytes to the end, so that the connection can be used again."""
     with anyio.move_on_after(DRAIN):
         async for _ in events:
             pass
@@ -165,6 +107,60 @@ def _is_whole(event: SseEvent) -> bool:
     except NotJson:
         return False
     return True
+
+
+class ReplyAssembly(ABC):
+    """Puts a streamed reply together; each format has its own kind."""
+
+    id_header: ClassVar[str]
+    """The header that names the request."""
+
+    def __init__(self, provider: ProviderInfo, mapped: Mapped, model: str = "") -> None:
+        self.provider, self.mapped, self.model = provider, mapped, model
+        self.message_id = ""
+        self.complete = False
+        """True once the reply can be used."""
+        self.ended = False
+        """True once the server said that this was all."""
+        self._answered_by = model
+        self._blocks: list[Block] = []
+        self._stop = self._broken = ""
+
+    @abstractmethod
+    def feed(self, event: SseEvent) -> list[str | Block]:
+        """The text and the blocks that an event from the wire adds."""
+
+    @abstractmethod
+    def finish(self) -> list[str | Block]:
+        """The blocks that only the end completes. Called once, when `complete`."""
+
+    @abstractmethod
+    def reply(self, request_id: str = "") -> Reply: ...
+
+    @abstractmethod
+    def _take(self, event: Json, raw: bytes | None) -> list[str | Block]: ...
+
+    def take(self, event: Json, raw: bytes | None = None) -> list[str | Block]:
+        """The same for an event that is given as an object; `raw` are the bytes it came in."""
+        try:
+            return self._take(event, raw)
+        except (TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
+            what = f"an event of the wrong shape ({type(error).__name__})"
+            raise make_protocol_error(self.provider, what) from error
+
+    def decode(self, event: SseEvent) -> Json:
+        try:
+            return decode_json_object(event.data)
+        except NotJson as error:
+            raise make_protocol_error(self.provider, f"an event that cannot be read ({error})") from None
+
+    def check_calls(self, short: bool) -> None:
+        """Raises `BadReply` for a call that cannot be read, unless the reply was cut short."""
+        if self._broken and not short:
+            raise BadReply(
+                f"{self.provider.name} sent a call of {self._broken} whose input is not a JSON object; "
+                "try again"
+            )
 
 
 class ProviderConnection:
@@ -193,7 +189,7 @@ class ProviderConnection:
     async def open(
         self, path: str, content: bytes, headers: Mapping[str, str], model: str = ""
     ) -> AsyncIterator[HttpReply]:
-        """Send the bytes; whatever goes wrong until the answer is read comes out as one of our errors."""
+        """Send the bytes; every failure until the answer is read is raised as one of our errors."""
         try:
             client = self._client or self._connect()
             async with client.stream(
@@ -210,6 +206,24 @@ class ProviderConnection:
             secrets = tuple(self._secrets())
             error.args = tuple(hide_secrets(str(part), secrets) for part in error.args)
             raise
+
+    async def relay(
+        self, path: str, encode: Callable[[], bytes], headers: Mapping[str, str], reply: ReplyAssembly
+    ) -> AsyncGenerator[str | Block | Reply, None]:
+        """Send a body and yield the reply as it comes, whole at the end. Nothing is encoded before that."""
+        async with self.open(path, encode(), headers, reply.model) as answer:
+            async with aclosing(answer.events()) as events:
+                async for event in events:
+                    for item in reply.feed(event):
+                        yield item
+                    if reply.ended:
+                        await drain_events(events)
+                        break
+            if not reply.complete:
+                raise make_cut_error(self.provider)
+        for item in reply.finish():
+            yield item
+        yield reply.reply(answer.headers.get(reply.id_header, ""))
 
     async def close(self) -> None:
         if self._client is not None:
@@ -263,8 +277,30 @@ class ProviderConnection:
         return (*keys, *access.headers.values())
 
 
+async def relay_sdk(
+    client: Any, begin: Callable[[], Awaitable[Any]], reply: ReplyAssembly, sdk_error: type[Exception]
+) -> AsyncGenerator[str | Block | Reply, None]:
+    """Yield the reply that an SDK's client streams, with its errors as ours."""
+    try:
+        stream = await begin()
+        async with stream:
+            async for event in stream:
+                for item in reply.take(event.to_dict(warnings=False)):
+                    yield item
+    except list_sdk_errors(sdk_error) as error:
+        hide = find_client_secrets(client)
+        raise map_sdk_error(error, reply.provider, reply.mapped, reply.model, hide) from None
+    except ValueError as error:  # what the SDK raises for an event that is not JSON
+        raise make_unreadable_error(reply.provider) from error
+    if not reply.complete:
+        raise make_cut_error(reply.provider)
+    for item in reply.finish():
+        yield item
+    yield reply.reply(stream.response.headers.get(reply.id_header, ""))
+
+
 def parse_error_text(body: bytes) -> object:
-    """An error body as JSON, or as text when it is none; a web page says nothing."""
+    """An error body as JSON, else as text; a web page becomes an empty text."""
     try:
         return decode_json(body)
     except NotJson:

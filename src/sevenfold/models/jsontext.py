@@ -21,7 +21,7 @@ def decode_json(text: bytes | str) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return _whole(json.loads(text))
+        return repair_characters(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise NotJson("what was sent is not JSON") from error
 
@@ -34,11 +34,10 @@ def decode_json_object(text: bytes | str) -> dict[str, Any]:
     return value
 
 
-def _whole(value: Any) -> Any:
+def repair_characters(value: Any) -> Any:
+    """A copy with whole characters only: halves of them can be neither sent nor stored."""
     if isinstance(value, str):
         return strip_half_characters(value)
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
     if isinstance(value, dict):
-        return {strip_half_characters(key): _whole(item) for key, item in value.items()}
-    return value
+        return {strip_half_characters(key): repair_characters(item) for key, item in value.items()}
+    return [repair_characters(item) for item in value] if isinstance(value, list) else value

@@ -14,11 +14,11 @@ import msgspec
 
 
 class ServerConfig(msgspec.Struct, frozen=True):
-    """What to run, and how."""
+    """The file to run, and the server's options."""
 
     path: str
     name: str
-    """What its replies say who gave them; prices go by it."""
+    """The model's name in its replies; prices go by it."""
     window: int
     threads: int
     key: str

@@ -2,9 +2,6 @@
 
 llama.cpp keeps what it has worked out of a prompt, token by token, and speaks Anthropic's format; so this
 is our Anthropic client with another address, and its cache reads are measured, not estimated.
-
-What the head of a GGUF file says, read without loading the model behind it. Starts llama.cpp for
-one GGUF file, and says in a sentence why it ended when it did.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, Self
@@ -30,27 +27,34 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from sevenfold.core.errors import ModelFailure, ModelNotFound, UnknownModel, Unreachable
 from sevenfold.core.messages import Block
-from sevenfold.core.protocols import Clock, Model
+from sevenfold.core.protocols import Capabilities, Clock, Model
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
 from sevenfold.models.anthropic import AnthropicModel
-from sevenfold.models.capabilities import LOCAL, ModelAccess, find_user_capabilities, parse_host
+from sevenfold.models.capabilities import (
+    LOCAL,
+    ModelAccess,
+    find_user_capabilities,
+    make_modest_output,
+    parse_host,
+)
 from sevenfold.models.failures import ProviderInfo
 from sevenfold.models.llama_server import ServerConfig, ServerReady
+from sevenfold.models.registry import PROVIDERS
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
 LONGEST_TEXT: Final = 1 << 20
-"""A name or a text longer than this is none: the file is damaged."""
+"""A longer name or text means that the file is damaged."""
 
 _NUMBERS: Final = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
-"""How a value of each type is packed."""
+"""The `struct` code of each type of value."""
 _TEXT: Final = 8
 _LIST: Final = 9
 
 
 def read_context_length(path: Path) -> int:
-    """How many tokens the model in this file was made for. What it cannot be is said in one sentence."""
+    """The context length of the model in a file, in tokens. Raises `UnknownModel` if the file has none."""
     if path.exists() and not path.is_file():  # a pipe would never end
         raise UnknownModel(f"{path} is not a file: name the .gguf file itself")
     try:
@@ -102,7 +106,7 @@ def _value(file: IO[bytes], kind: int) -> object:
             _text(file)
     else:
         file.seek(struct.calcsize("<" + _number(inner)) * length, os.SEEK_CUR)
-    return None  # lists are vocabularies: nobody asks for them here
+    return None  # lists are vocabularies, which are not needed
 
 
 def _number(kind: int) -> str:
@@ -130,7 +134,7 @@ PROGRAM: Final = "sevenfold.models.llama_server"
 LONGEST_ANSWER: Final = 4096
 LOG_TAIL: Final = 1 << 16
 END_SECONDS: Final = 2.0
-"""How long a process may take to be gone after its connection broke."""
+"""Longest wait for a process to end after its connection broke."""
 
 _STAMP: Final = re.compile(r"^[\d.]+ [A-Z] ")
 _CANNOT_LOAD: Final = re.compile(r"error loading model: (.+)")
@@ -147,10 +151,10 @@ class LlamaProcess:
 
     @classmethod
     async def start(cls, path: Path, name: str, window: int) -> Self:
-        """Load the model, which may take a while; cancelled, nothing stays."""
+        """Load the model, which may take a while; a cancelled start leaves no process."""
         wanted = ServerConfig(str(path), name, window, count_cores(), secrets.token_hex(16))
         log = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the process
-        with anyio.CancelScope(shield=True):  # half a process could not be ended
+        with anyio.CancelScope(shield=True):  # a half-started process could not be ended
             process = await anyio.open_process(
                 [sys.executable, "-P", "-m", PROGRAM],  # -P: nothing is imported from where we stand
                 stdin=subprocess.PIPE,
@@ -183,14 +187,14 @@ class LlamaProcess:
         return self._process.returncode is None
 
     async def why_ended(self, *, wait: bool) -> ModelFailure | None:
-        """Why it is no longer there; None when it is. A broken connection is worth a moment's wait."""
+        """The reason why the process ended; None while it runs. `wait` gives it a moment to end."""
         if wait:
             with anyio.move_on_after(END_SECONDS):
                 await self._process.wait()
         return None if self.alive else self._why()
 
     async def close(self) -> None:
-        """End it at once: it keeps nothing that would be lost."""
+        """End the process at once: it has no state to save."""
         with anyio.CancelScope(shield=True):
             if self.alive:
                 self._process.kill()
@@ -220,7 +224,7 @@ class LlamaProcess:
 
 
 def count_cores() -> int:
-    """How many may be used: a container often has fewer than its machine."""
+    """The usable cores: a container often has fewer than its machine."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
@@ -241,6 +245,23 @@ def _final(message: str) -> ModelFailure:
 
 
 ENGINE: Final = "xllamacpp"
+LOCAL_WINDOW: Final = 32_768
+"""The window unless another is asked for, in tokens: many models could take more, and fill the memory."""
+
+
+def connect_local(name: str, access: ModelAccess, clock: Clock | None) -> LocalModel:
+    path = name.removeprefix(LOCAL)
+    if not path or not path.isprintable():
+        raise UnknownModel(f"no model is called {name!r}: use {PROVIDERS.describe_names()}")
+    return LocalModel(Path(path), access, clock=clock)
+
+
+def read_gguf_capabilities(name: str, window: int | None = None) -> Capabilities:
+    """The capabilities of the model in a GGUF file; a missing file counts as a usual one."""
+    wanted = window or LOCAL_WINDOW
+    with suppress(UnknownModel):
+        wanted = min(wanted, read_context_length(Path(name.removeprefix(LOCAL)).expanduser()))
+    return Capabilities(window=wanted, max_output=make_modest_output(wanted), images=False)
 
 
 class LocalModel:

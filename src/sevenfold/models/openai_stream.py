@@ -9,30 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.core.errors import BadReply
 from sevenfold.core.messages import Block, Json, Text, Thinking, ToolUse, assistant
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, View
-from sevenfold.models.anthropic_stream import to_whole_number
-from sevenfold.models.failures import (
-    Mapped,
-    ProviderInfo,
-    make_no_model_error,
-    make_protocol_error,
-    parse_error_body,
-)
-from sevenfold.models.http import PLAIN, SseEvent
+from sevenfold.models.failures import Mapped, ProviderInfo, make_no_model_error, parse_error_body
+from sevenfold.models.http import PLAIN, ReplyAssembly
 from sevenfold.models.jsontext import NotJson, decode_json_object
+from sevenfold.models.openai_wire import STOPS, find_thought, parse_usage
+from sevenfold.models.sse import SseEvent
 
-STOPS: Final = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "content_filter": "refusal",
-}
 CUT_SHORT: Final = frozenset({"max_tokens", "refusal"})
 
 
@@ -48,82 +33,56 @@ class _OpenCall:
         return "".join(self.arguments).strip()
 
 
-class OpenAiAssembly:
+class OpenAiAssembly(ReplyAssembly):
     """Takes chunks, hands out text and whole blocks, and knows the reply when it is complete."""
 
+    id_header = "x-request-id"
+
     def __init__(self, provider: ProviderInfo, mapped: Mapped, view: View, model: str = "") -> None:
-        self._provider, self._mapped, self._view, self._model = provider, mapped, view, model
-        self._blocks: list[Block] = []
+        super().__init__(provider, mapped, model)
+        self._view = view
         self._thought: list[str] = []
         self._said: list[str] = []
         self._call: _OpenCall | None = None
         self._given: set[int] = set()
         self._ids: set[str] = set()
-        self._broken = ""
-        self._stop = ""
         self._refused = False
         self._usage = Usage()
-        self.message_id = ""
-        self.ended = False
-        """The server said that this was all."""
-
-    @property
-    def complete(self) -> bool:
-        return bool(self._stop)
 
     def feed(self, event: SseEvent) -> list[str | Block]:
-        """What an event from the wire adds."""
         if event.data.strip() == b"[DONE]":
             self.ended = True
             return []
-        try:
-            fields = decode_json_object(event.data)
-        except NotJson as error:
-            raise make_protocol_error(self._provider, f"an event that cannot be read ({error})") from None
+        fields = self.decode(event)
         if event.name == "error" and "error" not in fields:
             fields = {"error": fields}
         if event.name == PLAIN and not fields.get("error") and not fields.get("choices"):
-            raise make_no_model_error(self._provider, "other JSON")
+            raise make_no_model_error(self.provider, "other JSON")
         return self.take(fields)
 
-    def take(self, chunk: Json) -> list[str | Block]:
-        """What a chunk adds, given as an object."""
-        if chunk.get("error"):
-            raise self._mapped(parse_error_body(self._provider, chunk, model=self._model))
-        try:
-            return self._take(chunk)
-        except (TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-            what = f"an event of the wrong shape ({type(error).__name__})"
-            raise make_protocol_error(self._provider, what) from error
-
     def finish(self) -> list[str | Block]:
-        """The blocks that only the end completes. Call it once, when `complete`."""
-        short = self._stop in CUT_SHORT
         out = [*self._close_text(), *self._close_call(at_end=True)]
-        if self._broken and not short:
-            raise BadReply(
-                f"{self._provider.name} sent a call of {self._broken} whose input is not a JSON object; "
-                "try again"
-            )
+        self.check_calls(self._stop in CUT_SHORT)
         return out
 
     def reply(self, request_id: str = "") -> Reply:
-        uses = any(isinstance(block, ToolUse) for block in self._blocks)
         stop = "refusal" if self._refused else self._stop
-        if uses and stop == "end_turn":
+        if stop == "end_turn" and any(isinstance(block, ToolUse) for block in self._blocks):
             stop = "tool_use"  # some servers say "stop" whatever they stopped for
         notes = {"request_id": request_id, "message_id": self.message_id}
         return Reply(
             assistant(*self._blocks),
             self._usage,
             stop,
-            model=self._model,
+            model=self._answered_by,
             diagnostics={name: value for name, value in notes.items() if value},
         )
 
-    def _take(self, chunk: Json) -> list[str | Block]:
+    def _take(self, chunk: Json, raw: bytes | None) -> list[str | Block]:
+        if chunk.get("error"):
+            raise self.mapped(parse_error_body(self.provider, chunk, model=self._answered_by))
         self.message_id = str(chunk.get("id") or self.message_id)
-        self._model = str(chunk.get("model") or self._model)
+        self._answered_by = str(chunk.get("model") or self._answered_by)
         choices = chunk.get("choices") or ()
         out: list[str | Block] = []
         for choice in choices[:1]:
@@ -131,6 +90,7 @@ class OpenAiAssembly:
             out += self._delta(delta)
             if choice.get("finish_reason"):
                 self._stop = STOPS.get(str(choice["finish_reason"]), "end_turn")
+                self.complete = True
             self._count(choice.get("usage"))
         self._count(chunk.get("usage"))
         return out
@@ -235,10 +195,9 @@ def _is_object(text: str) -> bool:
 
 
 def _speech(delta: Json) -> list[tuple[str, str]]:
-    """What of a delta is thought, said, or said in refusal, in this order."""
+    """The thinking, the text and the refusal in a delta, in this order."""
     out: list[tuple[str, str]] = []
-    thought = delta.get("reasoning_content") or delta.get("reasoning")
-    if isinstance(thought, str):
+    if thought := find_thought(delta):
         out.append(("thought", thought))
     content = delta.get("content")
     for part in content if isinstance(content, list) else [content]:
@@ -253,19 +212,3 @@ def _speech(delta: Json) -> list[tuple[str, str]]:
     if isinstance(delta.get("refusal"), str):
         out.append(("refusal", delta["refusal"]))
     return [(kind, said) for kind, said in out if said]
-
-
-def parse_usage(counted: Json) -> Usage:
-    """Here the prompt includes what came from the cache; with us it does not."""
-    details = counted.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    prompt = to_whole_number(counted.get("prompt_tokens"))
-    cached = details.get("cached_tokens") or counted.get("cached_tokens")
-    read = min(prompt, to_whole_number(cached or counted.get("prompt_cache_hit_tokens")))
-    written = min(prompt - read, to_whole_number(details.get("cache_write_tokens")))
-    return Usage(
-        input=prompt - read - written,
-        cache_write=written,
-        cache_read=read,
-        output=to_whole_number(counted.get("completion_tokens")),
-    )

@@ -1,9 +1,8 @@
 """The offline engine: the model that is there without a key, a network or a download.
 
 It is a set of rules behind the same protocol as every other model. It calls tools when asked plainly,
-answers by quoting what is in view, and says honestly what it is.
-
-The offline engine behind the Messages API: the body of a request in, content blocks out.
+answers by quoting what is in view, and says honestly what it is. `encode_reply` answers the body of a
+Messages API request.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from anyio.lowlevel import checkpoint
 
-from sevenfold.core.errors import PromptTooLong
+from sevenfold.core.errors import PromptTooLong, UnknownModel
 from sevenfold.core.messages import (
     Block,
     Image,
@@ -28,10 +27,12 @@ from sevenfold.core.messages import (
     make_wire_message,
     strip_half_characters,
 )
-from sevenfold.core.protocols import Capabilities, Model
+from sevenfold.core.protocols import Capabilities, Clock, Model
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import REFERENCE_WINDOW, Usage, estimate_tokens, measure_message
 from sevenfold.core.transcript import Reply
+from sevenfold.models.capabilities import ModelAccess, find_user_capabilities
+from sevenfold.models.registry import PROVIDERS
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
 from sevenfold.offline.reply import RULES, Blocks, EngineRules, make_reply
@@ -50,7 +51,7 @@ def encode_reply(body: Json, rules: EngineRules = RULES) -> list[Json]:
 
 
 def parse_body(body: Json) -> OfflineConversation:
-    """What a request body says, as far as it can be understood."""
+    """The conversation in a request body, as far as it can be understood."""
     messages: list[Message] = []
     added: set[int] = set()
     for item in _list(body.get("messages")):
@@ -114,6 +115,12 @@ WORDS_AT_ONCE: Final = 3
 _WORD = re.compile(r"\S{1,16}\s*|\s+")
 
 
+def connect_offline(name: str, access: ModelAccess, clock: Clock | None) -> OfflineEngine:
+    if name != NAME:
+        raise UnknownModel(f"no model is called {name!r}: use {PROVIDERS.describe_names()}")
+    return OfflineEngine(find_user_capabilities(NAME, access).window)
+
+
 class OfflineEngine:
     """Answers by rule. The same request always gets the same reply."""
 
@@ -140,7 +147,7 @@ class OfflineEngine:
         for block in kept:
             if isinstance(block, Text):
                 for delta in split_deltas(block.text):
-                    await checkpoint()  # a long reply can be stopped like anyone's
+                    await checkpoint()  # a long reply can be cancelled
                     yield delta
             yield block
         message = Message("assistant", kept)
@@ -166,7 +173,7 @@ def split_deltas(text: str) -> Iterator[str]:
 
 
 def _within(blocks: Blocks, most: int) -> Blocks:
-    """What of a reply fits into this many tokens: text is cut, half a tool call is none."""
+    """The part of a reply that fits into this many tokens: text is cut, a tool call is left out."""
     kept: list[Block] = []
     for block in blocks:
         size = measure_message(Message("assistant", (block,))).tokens()

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.messages import Block, Json, Text, ToolUse, strip_half_characters
 from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.topic_file import (
@@ -51,7 +52,6 @@ from sevenfold.offline.language import (
     is_statement,
     split_sentences,
 )
-from sevenfold.offline.memory_requests import classify_memory, make_memory_name
 
 _ADVERB: Final = (
     r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually"

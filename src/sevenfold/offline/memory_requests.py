@@ -1,11 +1,11 @@
-"""How the offline engine saves what it is told to remember: one memory file, written as it was said.
+"""The offline engine's way to remember and to forget.
 
-The rules of memory in the system prompt name the folder; without them there is no place for it. A model
-would weigh what is worth keeping. This engine has no judgement: it takes the words as they are, gives
-them a name, a type by a few signs, and leaves the line in the index to whoever looks after the folder.
+To remember, it writes one memory file with the words as they were said, a name and a type by a few signs.
+The rules of memory in the system prompt name the folder; without them it cannot save. The line in the
+index is written by the store.
 
-How the offline engine forgets: it finds the memory by its line in the index, and writes it empty.
-How the offline engine notes something in the daily log, where the rules of memory ask for that.
+To forget, it finds the memory by its line in the index, and writes it empty. Where the rules of memory
+ask for a daily log, it notes what it is told there.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Final, TypeGuard
 
-from sevenfold.memory.folder.names import make_slug
-from sevenfold.memory.topic_file import Type, encode_new_topic, summarise_body
+from sevenfold.memory.folder.labels import classify_memory, make_memory_name
+from sevenfold.memory.topic_file import encode_new_topic, summarise_body
 from sevenfold.offline.conversation import OfflineConversation, PastCall, iterate_calls
-from sevenfold.offline.language import CJK, find_terms, find_told_day
+from sevenfold.offline.language import find_terms, find_told_day
 from sevenfold.offline.steps import (
     PlanStep,
     QuestionStep,
@@ -92,42 +92,9 @@ def _failed(done: PastCall) -> bool:
     return done.result is None or done.failed
 
 
-MOST_WORDS: Final = 6
-"""Words of a memory that make its name."""
-MOST_CHARACTERS: Final = 24
-"""The same for a text without spaces."""
-NAMELESS: Final = "remembered"
-
 _FOLDER: Final = re.compile(r"^# Memory\n[^\n]*?folder of markdown files, `([^`\n]+)`", re.MULTILINE)
-_WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-_CJK: Final = re.compile(rf"[{CJK}]")
-_SMALL: Final = frozenset(
-    _WORD.findall(
-        "a am an and are as at be been by can for from has have i i'm if in is it it's its me my of on or "
-        "our that the their them there they this those to us was we we're were will with you your"
-    )
-)
-_URL: Final = re.compile(r"\bhttps?://([^\s/]*)\S*|\bwww\.\w\S*", re.I)
 _HEADED: Final = re.compile(r"(?:why|how to apply|reason|原因|为什么|如何应用)\s*[:：].*[^?？]", re.I)
-_CODE: Final = re.compile(r"(?=\D*\d)\S{16,}")
-"""A long word with digits: whatever it is, it is no name, and it may be a secret."""
 _TO: Final = re.compile(r"to\s+", re.I)
-_PERSON: Final = re.compile(
-    r"(?:i am|i['’]m|i work|i live|i lead|i teach|i studied|i know|i speak|i have been|my name|my role"
-    r"|my job|call me)\b|我是|我叫|我的(?:名字|工作|职业|角色)|我在.{1,20}(?:工作|上班|任职)|我负责",
-    re.I,
-)
-_ORDER: Final = re.compile(
-    r"(?:to|always|never|don['’]?t|do not|please|only|use|run|write|keep|ask|put|add|format|commit|test"
-    r"|check|answer|reply|explain|avoid|prefer|make sure)\b|总是|始终|永远|从不|不要|别|必须|请|用|先",
-    re.I,
-)
-_RULE: Final = re.compile(
-    r"\b(?:always|never|must|should|shouldn['’]t|mustn['’]t|don['’]t|do not|instead of|rather than"
-    r"|prefer|like|want|hate|from now on)\b"
-    r"|总是|始终|永远|从不|不要|必须|应该|应当|禁止|尽量|优先|喜欢|以后",
-    re.I,
-)
 
 
 def plan_memory_write(conversation: OfflineConversation, text: str) -> tuple[ToolCallsStep, ...]:
@@ -181,33 +148,6 @@ def _goes_on(step: PlanStep) -> TypeGuard[Statement | QuestionStep | UnclearStep
     if isinstance(step, Statement):
         return True
     return isinstance(step, QuestionStep | UnclearStep) and bool(_HEADED.fullmatch(step.text))
-
-
-def classify_memory(text: str) -> Type:
-    """Whether this is about the person, a rule for the work, a place outside, or the project."""
-    if _ORDER.match(text):
-        return "feedback"
-    if _URL.search(text):
-        return "reference"
-    if _PERSON.match(text):
-        return "user"
-    return "feedback" if _RULE.search(text) else "project"
-
-
-def make_memory_name(text: str) -> str:
-    """A short name that says what it is about, and that can be a file's."""
-    line = text.split("\n", 1)[0]
-    said = _URL.sub("", line)
-    if not make_slug(said):
-        said = _URL.sub(r"\1", line)
-    if len(_CJK.findall(said)) * 2 > len(_WORD.findall(said)):
-        return make_slug(said[:MOST_CHARACTERS]) or NAMELESS
-    words = [
-        word.replace("'", "").replace("’", "")
-        for word in _WORD.findall(said)
-        if word.lower().replace("’", "'") not in _SMALL and not _CODE.fullmatch(word)
-    ]
-    return make_slug("-".join(words[:MOST_WORDS])) or NAMELESS
 
 
 LEAST: Final = 0.5

@@ -2,14 +2,10 @@
 
 Each line is a record that names its parent, so that a file is a tree; the end of the last branch is
 where the user was. A line that cannot be understood is a problem to report, by its number.
-
-The records of a Claude Code session put together: replies whole, results behind what asked for
-them. One line of a Claude Code session file, understood on its own.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections import Counter
@@ -24,6 +20,7 @@ from msgspec.structs import replace
 from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
+from sevenfold.recordings.reader import parse_time
 from sevenfold.recordings.recorded import (
     RecordedApiError,
     RecordedClearing,
@@ -116,13 +113,7 @@ class ClaudeCodeRecord(msgspec.Struct):
 
     @property
     def at(self) -> float:
-        try:
-            moment = datetime.datetime.fromisoformat(self.timestamp or "")
-        except ValueError:
-            return 0.0
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return moment.timestamp()
+        return parse_time(self.timestamp)
 
 
 _decode = msgspec.json.Decoder(ClaudeCodeRecord).decode
@@ -156,7 +147,7 @@ class _AnyObject(msgspec.Struct):
 
 
 def read_message(record: ClaudeCodeRecord, role: Role) -> Message:
-    """What was said; `ValueError` when it has no shape that a message can have."""
+    """The message of a record; `ValueError` if it has no shape that a message can have."""
     content = bytes(record.message.content) if record.message else b"null"
     try:
         if content[:1] == b"[":
@@ -220,7 +211,7 @@ class _FileNote(msgspec.Struct):
 
 
 class ToolNotes(msgspec.Struct):
-    """What the tool noted for itself beside a result."""
+    """The tool's own notes beside a result."""
 
     filePath: str | None = None
     file: _FileNote | None = None
@@ -234,7 +225,7 @@ _decode_notes = msgspec.json.Decoder(ToolNotes).decode
 
 
 def read_tool_note(result: ToolResult, tool: str, notes: ToolNotes, line: int) -> ToolNote:
-    """What is known about a tool result, from itself and from the notes beside it."""
+    """The facts about a tool result, from itself and from the notes beside it."""
     text = result.text
     pointer = _PERSISTED.match(text)
     return ToolNote(
@@ -435,7 +426,7 @@ class RecordChain:
         return self.order[i - 1].uuid
 
     def _resolve(self, uuid: str | None, node: _SpokenNode) -> tuple[_SpokenNode | None, str | None]:
-        """What a uuid stands for, past records that say nothing; else the uuid that is missing."""
+        """The record a uuid leads to, past records without a message; else the missing uuid."""
         passed = set[str]()
         while uuid is not None:
             if (found := self.nodes.get(uuid)) and found is not node:
@@ -527,7 +518,7 @@ def read_session(source: Path | bytes, mend: Mend | None = None) -> RecordedSess
             reading.take(number, reading.record(number, line))
         except ValueError as error:
             reading.problems.append(Problem(number, str(error)))
-    return reading.recorded()
+    return reading.make_session()
 
 
 class _ClaudeCodeParse:
@@ -576,7 +567,7 @@ class _ClaudeCodeParse:
         if record.subtype == "api_error":
             self.api_errors.append(read_api_error(record, line))
 
-    def recorded(self) -> RecordedSession:
+    def make_session(self) -> RecordedSession:
         main, agent = self.main, ""
         entries = main.finish(frozenset())
         others = frozenset(self.seen) if entries else frozenset[str]()

@@ -23,7 +23,7 @@ from sevenfold.core.messages import (
     ToolUse,
 )
 from sevenfold.core.tokens import Usage
-from sevenfold.recordings.messages import parse_arguments, parse_part
+from sevenfold.recordings.messages import parse_arguments, parse_content
 from sevenfold.recordings.reader import (
     RecordedThread,
     decode_lenient,
@@ -73,8 +73,8 @@ class CodexReader:
             try:
                 reading.take(number, line)
             except (ValueError, msgspec.DecodeError) as error:
-                reading.thread.wrong(number, str(error))
-        return reading.recorded()
+                reading.thread.add_problem(number, str(error))
+        return reading.make_session()
 
 
 _fits: type[SessionReader] = CodexReader
@@ -98,7 +98,7 @@ class _CodexParse:
         self.thread = RecordedThread(FORMAT)
         self._about: Json = {}
         self._total: object = None
-        """What all requests so far have used together: said again, it tells nothing new."""
+        """The usage of all requests so far: repeated, it tells nothing new."""
 
     def take(self, line: int, data: bytes) -> None:
         try:
@@ -108,10 +108,10 @@ class _CodexParse:
             lost: list[str] = []
             mended = parse_object(data, lost)
             for what in lost[:1]:
-                self.thread.wrong(line, describe_left_out(what))
+                self.thread.add_problem(line, describe_left_out(what))
             record = _CodexLine(get_text(mended.get("type")), mended.get("timestamp"))
             payload = msgspec.json.encode(mended["payload"]) if "payload" in mended else b""
-        at = self.thread.moment(record.timestamp, line)
+        at = self.thread.read_time(record.timestamp, line)
         if not payload:
             self._bare(line, at, data)
         elif record.type == "event_msg":
@@ -146,36 +146,36 @@ class _CodexParse:
         if kind == "message":
             self._message(line, at, item)
         elif kind in _OUTPUTS:
-            self.thread.result(_output(item), line, at)
+            self.thread.add_result(_output(item), line, at)
         elif kind in _CALLS:
-            self.thread.wrote(_call(item), line, at)
+            self.thread.add_block(_call(item), line, at)
         elif kind == "reasoning":
             if thought := _thought(item):
-                self.thread.wrote(thought, line, at)
+                self.thread.add_block(thought, line, at)
         elif kind == "web_search_call":
             raw = msgspec.json.encode(item).decode("utf-8")
-            self.thread.wrote(Opaque(kind, raw), line, at)
+            self.thread.add_block(Opaque(kind, raw), line, at)
         else:
             self.thread.skipped[kind or "unknown"] += 1
 
     def _message(self, line: int, at: float, item: Json) -> None:
-        blocks = _blocks(item.get("content"))
+        blocks = parse_content(item.get("content"))
         if item.get("role") == "assistant":
             for block in blocks:
-                self.thread.wrote(block, line, at)
+                self.thread.add_block(block, line, at)
         else:
-            self.thread.said(blocks, line, at, meta=item.get("role") != "user")
+            self.thread.add_message(blocks, line, at, meta=item.get("role") != "user")
 
     def _compacted(self, line: int, at: float, found: Json) -> None:
         left: list[Block] = []
         instead = found.get("replacement_history")
         for item in instead if isinstance(instead, list) else ():
             if isinstance(item, dict) and item.get("type") == "message":
-                left += _blocks(item.get("content"))
+                left += parse_content(item.get("content"))
         if not left and (said := get_text(found.get("message"))):
             left = [Text(said)]
         summary = Message("user", tuple(left)) if left else None
-        self.thread.happened(RecordedCompaction("auto", 0, summary), line, at)
+        self.thread.add_change(RecordedCompaction("auto", 0, summary), line, at)
 
     def _event(self, line: int, payload: bytes) -> None:
         try:
@@ -192,15 +192,15 @@ class _CodexParse:
             return
         self._total = total
         if not _can_be(last):
-            self.thread.wrong(line, "its usage cannot be: it is left out")
-            self.thread.stopped("")
+            self.thread.add_problem(line, "its usage cannot be: it is left out")
+            self.thread.end_reply()
         elif parse_count(last.get("input_tokens")):
-            self.thread.charged(_usage(last))
+            self.thread.add_usage(_usage(last))
 
-    def recorded(self) -> RecordedSession:
+    def make_session(self) -> RecordedSession:
         about = self._about
         git = about.get("git")
-        return self.thread.recorded(
+        return self.thread.make_session(
             session=get_text(about.get("id")) or get_text(about.get("session_id")),
             version=get_text(about.get("cli_version")),
             folder=get_text(about.get("cwd")),
@@ -209,7 +209,7 @@ class _CodexParse:
 
 
 def _can_be(last: Json) -> bool:
-    """Whether each count is one, and no more was read from the cache than was sent."""
+    """True if each count is a number, and no more was read from the cache than was sent."""
     sent, cached, wrote = (last.get(f"{name}_tokens", 0) for name in _COUNTS)
     if any(type(number) is not int or number < 0 for number in (sent, cached, wrote)):
         return False
@@ -220,13 +220,6 @@ def _usage(last: Json) -> Usage:
     """Cached tokens are counted among the input there; writing to the cache costs nothing extra."""
     sent, cached = (parse_count(last.get("input_tokens")), parse_count(last.get("cached_input_tokens")))
     return Usage(sent - cached, 0, cached, parse_count(last.get("output_tokens")))
-
-
-def _blocks(content: object) -> list[Block]:
-    if isinstance(content, str):
-        return [Text(content)] if content else []
-    parts = content if isinstance(content, list) else ()
-    return [block for part in parts if (block := parse_part(part)) is not None]
 
 
 def _call(item: Json) -> ToolUse:
@@ -244,13 +237,13 @@ def _output(item: Json) -> ToolResult:
     if isinstance(given, dict):
         failed, given = given.get("success") is False, given.get("content")
     if isinstance(given, list):
-        blocks = _blocks(given)
+        blocks = parse_content(given)
         return ToolResult(get_text(item.get("call_id")), tuple(blocks), failed)
     return ToolResult(get_text(item.get("call_id")), get_text(given), failed)
 
 
 def _thought(item: Json) -> Block | None:
-    """What it thought, where that can be read; else the sealed bytes that were sent back."""
+    """The thinking, if it can be read; else the sealed bytes that were sent back."""
     parts = [
         get_text(part.get("text"))
         for key in ("summary", "content")

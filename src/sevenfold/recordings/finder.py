@@ -1,4 +1,4 @@
-"""Which files hold sessions, and who can read them: told by what is in a file, not by its name."""
+"""Finds files with sessions and the reader for each, by the content of a file, not by its name."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ READERS: Final[tuple[SessionReader, ...]] = (
 STRANGE: Final[dict[str, frozenset[str]]] = {"claude-code": ENVELOPES, "codex": frozenset({"claude-code"})}
 """Kinds of records that only another tool writes."""
 HEADS: Final = (1 << 16, 1 << 20, 1 << 24, LONGEST_LINE + (1 << 16))
-"""So much of a file is looked at, in turn, until somebody recognises it: its first line may be long."""
+"""Bytes read of a file, in turn, until a reader recognises it: its first line may be long."""
 _CONVERSATION: Final = re.compile(rb'"role"\s*:\s*"(?:user|assistant|model)"')
 _WORDS: Final = (b'"content"', b'"parts"', b'"text"', b'"tool_calls"')
 ENDINGS: Final = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
-"""What is looked at in a folder; a file that is named itself may be called anything."""
+"""The names of files that are read in a folder; a file named by the user may have any name."""
 _LINES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 """Of these, what sessions are called: such a file is one, or a damaged one, unless it is other JSON."""
 
@@ -97,7 +97,7 @@ def _size(path: Path) -> int:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it can be read to an end: a pipe would be waited for. `Unreadable` when it is not there."""
+    """True for a regular file: a pipe would block. Raises `Unreadable` if there is no file."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _is_file(path: Path) -> bool:
 
 
 def find_reader(head: bytes) -> SessionReader | None:
-    """Who reads a file that begins like this."""
+    """The reader for a file that begins like this."""
     return next((reader for reader in READERS if reader.recognises(head)), None)
 
 
@@ -183,7 +183,7 @@ def _why_not(head: bytes) -> str:
 
 
 def _like_a_session(path: Path, head: bytes) -> bool:
-    """Whether a file in a folder should have been a session; JSON of another kind is passed over."""
+    """True if a file in a folder should have been a session; JSON of another kind is passed over."""
     lines = path.name.lower().endswith(_LINES)
     return (lines and not _is_json(head)) or _is_conversation(head)
 

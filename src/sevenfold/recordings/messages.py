@@ -2,8 +2,6 @@
 
 A file is a JSON list, an object with `messages`, or one message a line. Such files say what was said, and
 mostly nothing about what it cost; usage and times are there only where the writer added them.
-
-What a provider said that a reply cost, as its own API writes it down.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import msgspec
 
 from sevenfold.core.messages import Block, Image, Json, Text, Thinking, ToolResult, ToolUse, parse_block
 from sevenfold.core.tokens import Usage
+from sevenfold.models.openai_wire import decode_arguments, find_thought
 from sevenfold.recordings.reader import (
     RecordedThread,
     decode_lenient,
@@ -36,7 +35,7 @@ _READ, _KEPT = "cache_read_input_tokens", "cache_creation_input_tokens"
 
 
 def parse_usage(said: Json) -> Usage | None:
-    """None when a count of it is none. What OpenAI read from its cache is among what was sent."""
+    """The usage of a reply; None if a count is no number. OpenAI counts cached tokens among those sent."""
     details: Json = next((said[name] for name in _DETAILS if isinstance(said.get(name), dict)), {})
     counts: list[Any] = [_first_counts(said, _SENT), _first_counts(said, _WROTE)]
     counts += [said.get(_KEPT) or 0, said.get(_READ) or 0, details.get("cached_tokens") or 0]
@@ -84,7 +83,7 @@ class MessagesReader:
             items = reading.whole(source)
         for number, item in items:
             reading.take(number, item)
-        return reading.thread.recorded()
+        return reading.thread.make_session()
 
 
 _fits: type[SessionReader] = MessagesReader
@@ -129,9 +128,9 @@ class _MessagesParse:
             try:
                 yield number, parse_object(line, lost)
             except ValueError as error:
-                self.thread.wrong(number, str(error))
+                self.thread.add_problem(number, str(error))
             for what in lost[:1]:
-                self.thread.wrong(number, describe_left_out(what))
+                self.thread.add_problem(number, describe_left_out(what))
 
     def whole(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
         data, start = read_document(source, self.thread.problems), 0
@@ -141,15 +140,15 @@ class _MessagesParse:
             start = found.end() - 1 if found else len(data)
             after = data.find(b"\n") + 1
             if after and found and after < len(data) and data[after : after + 1] == b"{":
-                self.thread.wrong(2, "another list of messages; put each in a file of its own")
+                self.thread.add_problem(2, "another list of messages; put each in a file of its own")
         if start < len(data):
             yield from enumerate(iterate_items(data, start, self.thread.problems), 1)
 
     def take(self, number: int, item: object) -> None:
         if not isinstance(item, dict) or get_text(item.get("role")) not in _ROLES:
-            self.thread.wrong(number, "not a message with a role")
+            self.thread.add_problem(number, "not a message with a role")
             return
-        times = (self.thread.moment(item.get(key), number) for key in _TIMES)
+        times = (self.thread.read_time(item.get(key), number) for key in _TIMES)
         self._at = next((at for at in times if at), self._at)
         role = item["role"]
         if role == "assistant":
@@ -157,26 +156,25 @@ class _MessagesParse:
         elif role in ("tool", "function"):
             id = get_text(item.get("tool_call_id")) or self._function
             result = ToolResult(id, _result(item.get("content")))
-            self.thread.result(result, number, self._at)
+            self.thread.add_result(result, number, self._at)
         else:
             self._said(number, item, meta=role != "user")
 
     def _said(self, number: int, item: Json, *, meta: bool) -> None:
-        blocks = _blocks(item.get("content"))
+        blocks = parse_content(item.get("content"))
         results = [block for block in blocks if isinstance(block, ToolResult)]
         rest: list[Block] = [b for b in blocks if not isinstance(b, ToolResult | ToolUse)]
         for result in results:
-            self.thread.result(result, number, self._at)
+            self.thread.add_result(result, number, self._at)
         if results:
-            self.thread.beside(rest, results[-1].tool_use_id)
+            self.thread.add_beside(rest, results[-1].tool_use_id)
         else:
-            self.thread.said(rest, number, self._at, meta=meta)
+            self.thread.add_message(rest, number, self._at, meta=meta)
 
     def _reply(self, number: int, item: Json) -> None:
-        self.thread.stopped("")
-        thought = get_text(item.get("reasoning_content")) or get_text(item.get("reasoning"))
-        blocks: list[Block] = [Thinking(thought)] if thought else []
-        blocks += [b for b in _blocks(item.get("content")) if not isinstance(b, ToolResult)]
+        self.thread.end_reply()
+        blocks: list[Block] = [Thinking(thought)] if (thought := find_thought(item)) else []
+        blocks += [b for b in parse_content(item.get("content")) if not isinstance(b, ToolResult)]
         calls = item.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
@@ -185,17 +183,17 @@ class _MessagesParse:
             self._function = f"function-{number}"
             blocks.append(_call({"id": self._function, "function": old}))
         for block in blocks:
-            self.thread.wrote(block, number, self._at, model=get_text(item.get("model")))
-        self.thread.stopped("")
+            self.thread.add_block(block, number, self._at, model=get_text(item.get("model")))
+        self.thread.end_reply()
         if blocks and isinstance(said := item.get("usage"), dict):
             if (used := parse_usage(said)) is None:
-                self.thread.wrong(number, "its usage cannot be: it is left out")
+                self.thread.add_problem(number, "its usage cannot be: it is left out")
             elif used.prompt:
-                self.thread.charged(used)
+                self.thread.add_usage(used)
 
 
 def _model(data: bytearray) -> str:
-    """What an object that holds messages says about the model, before or behind them."""
+    """The model that an object names, before or behind its messages."""
     for part in (data[:4_096], data[-4_096:]):
         found = re.search(rb'"model"\s*:\s*"([^"\\]{1,100})"', part)
         if found:
@@ -211,34 +209,29 @@ def _call(call: Json) -> ToolUse:
 
 
 def parse_arguments(given: object) -> Json:
-    """The arguments of a call, which come as JSON inside a string, or as a plain text."""
-    if isinstance(given, dict):
-        return given
-    if not isinstance(given, str):
-        return {}
-    try:
-        return parse_object(given.encode("utf-8", "replace")) if given else {}
-    except ValueError:
-        return {"input": given}
+    """The arguments of a call: JSON inside a string, or a plain text; anything else is left out."""
+    known = given if isinstance(given, str | dict) else None
+    return decode_arguments(known, "input", lambda text: parse_object(text.encode("utf-8", "replace")))
 
 
 def _result(content: object) -> str | tuple[Block, ...]:
     if isinstance(content, str):
         return content
-    blocks = _blocks(content)
+    blocks = parse_content(content)
     if all(isinstance(block, Text) for block in blocks):
         return "".join(block.text for block in blocks if isinstance(block, Text))
     return tuple(blocks)
 
 
-def _blocks(content: object) -> list[Block]:
+def parse_content(content: object) -> list[Block]:
+    """The blocks of a message's content, a text or a list of parts."""
     if isinstance(content, str):
         return [Text(content)] if content else []
     parts = content if isinstance(content, list) else ()
-    return [block for part in parts if (block := parse_part(part)) is not None]
+    return [block for part in parts if (block := _part(part)) is not None]
 
 
-def parse_part(part: object) -> Block | None:
+def _part(part: object) -> Block | None:
     """A part of a message's content; what we do not know is kept as it came."""
     if isinstance(part, str):
         return Text(part) if part else None

@@ -62,10 +62,10 @@ class _OwnLine(msgspec.Struct):
 
 
 class OwnRecordedSession(RecordedSession, frozen=True):
-    """What our files say besides."""
+    """A session of ours, with the facts that only our files have."""
 
     interactive: bool | None = None
-    """Whether a person talked in it; None where the file does not say."""
+    """True if a person talked in it; None if the file does not say."""
 
 
 class OwnReader:
@@ -90,10 +90,10 @@ class OwnReader:
                 last = entries[-1][1].at if entries else 0.0
                 entry, dropped = _entry(line, len(entries), last)
             except ValueError as error:
-                reading.thread.wrong(number, str(error))
+                reading.thread.add_problem(number, str(error))
                 continue
             for field in dropped:
-                reading.thread.wrong(number, describe_left_out(field))
+                reading.thread.add_problem(number, describe_left_out(field))
             check_format(entry)
             entries.append((number, entry))
         undone: set[int] = set()
@@ -102,7 +102,7 @@ class OwnReader:
                 undone |= entry.what.ids
         for number, entry in entries:
             reading.take(number, entry, undone)
-        return reading.recorded()
+        return reading.make_session()
 
 
 _fits: type[SessionReader] = OwnReader
@@ -158,8 +158,8 @@ class _OwnParse:
             case Replace() as edit:
                 self._replaced(line, entry, edit)
             case Results(shown):
-                ids = tuple(self.thread.known(id) for id in shown)
-                self.thread.happened(RecordedClearing(ids, entry.by), line, entry.at)
+                ids = tuple(self.thread.resolve_id(id) for id in shown)
+                self.thread.add_change(RecordedClearing(ids, entry.by), line, entry.at)
             case Mark("session", dict() as about):
                 self._about = about
             case _:
@@ -169,20 +169,20 @@ class _OwnParse:
         if not reply.message.content:
             return
         model = reply.model or get_text(self._about.get("model"))
-        self.thread.stopped("")
+        self.thread.end_reply()
         for block in reply.message.content:
-            self.thread.wrote(block, line, entry.at, model=model, uuid=str(entry.id))
-        self.thread.charged(reply.usage)
+            self.thread.add_block(block, line, entry.at, model=model, uuid=str(entry.id))
+        self.thread.add_usage(reply.usage)
         self._visible.append(entry.id)
 
     def _message(self, line: int, entry: Entry, message: Message) -> None:
         rest: list[Block] = [b for b in message.content if not isinstance(b, ToolResult)]
         for result in message.results:
-            self.thread.result(result, line, entry.at)
+            self.thread.add_result(result, line, entry.at)
         if message.results:
-            self.thread.beside(rest, message.results[-1].tool_use_id)
+            self.thread.add_beside(rest, message.results[-1].tool_use_id)
         elif rest:
-            self.thread.said(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
+            self.thread.add_message(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
         self._visible.append(entry.id)
 
     def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
@@ -194,12 +194,14 @@ class _OwnParse:
         kept = self._visible[self._visible.index(edit.last) + 1 :]
         blocks = tuple(block for message in edit.by for block in message.content)
         compaction = RecordedCompaction(entry.by, 0, Message("user", blocks), str(kept[0]) if kept else "")
-        self.thread.happened(compaction, line, entry.at, uuid=str(entry.id))
+        self.thread.add_change(compaction, line, entry.at, uuid=str(entry.id))
         self._visible = [entry.id, *kept]
 
-    def recorded(self) -> RecordedSession:
+    def make_session(self) -> RecordedSession:
         about = self._about
-        told = self.thread.recorded(session=get_text(about.get("id")), folder=get_text(about.get("root")))
+        told = self.thread.make_session(
+            session=get_text(about.get("id")), folder=get_text(about.get("root"))
+        )
         known = asdict(told) | {"undone": tuple(self._undone)}
         return OwnRecordedSession(**known, interactive=_interactive(about))
 

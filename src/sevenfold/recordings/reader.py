@@ -1,8 +1,7 @@
-"""JSON that somebody else wrote, cut off anywhere: what can be read of it, and what is wrong.
+"""Reads JSON of other tools, damaged or cut off anywhere, and says what is wrong with it.
 
-Single wrong fields: a count that is a word, a time that is a number. Times that cannot be: clocks
-that went back, years that no session is from. A conversation that a file tells in order, put
-together: replies whole, results behind what asked.
+It repairs single wrong fields and impossible times (clocks that went back), and `RecordedThread` puts a
+conversation together: replies whole, results behind the calls.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _MILLISECONDS: Final = 1e11
 
 
 def decode_lenient(data: bytes, lost: list[str] | None = None) -> Any:
-    """What a piece of JSON says, half characters mended; `ValueError` with the reason when it is none.
+    """The value of a piece of JSON, half characters repaired; `ValueError` with the reason if it is none.
 
     With `lost`, single values that cannot be are nothing, and what they were is added to it.
     """
@@ -209,8 +208,7 @@ def parse_time(value: object) -> float:
 
 
 def describe_unreadable(times: int) -> str:
-    number = "1 time" if times == 1 else f"{times:,} times"
-    return f"{number} cannot be read: each counts as the one before it"
+    return f"{_times(times)} cannot be read: each counts as the one before it"
 
 
 def get_text(value: object) -> str:
@@ -308,7 +306,7 @@ FARTHEST: Final = 400 * 86_400.0
 ALWAYS: Final = frozenset({"claude-code"})
 """Formats that date everything; readers of others say themselves which times they could not read."""
 JITTER: Final = 3_600.0
-"""What is typed while the model works is dated when it was typed: so much earlier is no mistake."""
+"""A message typed while the model works has the time of typing: this much earlier is no mistake."""
 
 
 def make_times_monotonic(recorded: RecordedSession) -> RecordedSession:
@@ -381,7 +379,6 @@ class _ThreadNode:
     usage: Usage = field(default_factory=Usage)
     meta: bool = False
     event: RecordedChange | None = None
-    stop: str = ""
     answer: list[Block] = field(default_factory=list)
     """The results of the tools that this asked for, and what stands beside them."""
     answered: tuple[int, float] = (0, 0.0)
@@ -389,7 +386,7 @@ class _ThreadNode:
 
 
 class RecordedThread:
-    """Takes in what was said, in order; `recorded` is what came of it."""
+    """Takes in what was said, in order; `make_session` gives the whole."""
 
     def __init__(self, format: str) -> None:
         self.format = format
@@ -404,11 +401,13 @@ class RecordedThread:
         self._facts: dict[str, ToolNote] = {}
         self._open: _ThreadNode | None = None
         self._unread: list[int] = []
-        """Lines with a time that nobody can read."""
+        """Lines with an unreadable time."""
 
     # --- what happens -------------------------------------------------------------------------------------
 
-    def said(self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = "") -> str:
+    def add_message(
+        self, blocks: list[Block], line: int, at: float, *, meta: bool = False, uuid: str = ""
+    ) -> str:
         """Something that was put before the model; the id under which it can be found again."""
         if not blocks:
             return ""
@@ -417,7 +416,7 @@ class RecordedThread:
         node.blocks, node.meta = blocks, meta
         return node.uuid
 
-    def wrote(self, block: Block, line: int, at: float, *, model: str = "", uuid: str = "") -> None:
+    def add_block(self, block: Block, line: int, at: float, *, model: str = "", uuid: str = "") -> None:
         """A block of the reply that is being written; the first one begins it."""
         node = self._open
         if node is None:
@@ -428,29 +427,27 @@ class RecordedThread:
             block = self._use(node, block)
         node.blocks.append(block)
 
-    def charged(self, usage: Usage) -> None:
-        """What the reply cost that was written last; it is complete now."""
+    def add_usage(self, usage: Usage) -> None:
+        """Add the usage of the last reply, which is complete now."""
         last = next((node for node in reversed(self._nodes) if node.reply), None)
         if last is not None and not last.usage.total:
             last.usage = usage
         self._open = None
 
-    def stopped(self, why: str) -> None:
-        if self._open is not None:
-            self._open.stop = why
+    def end_reply(self) -> None:
         self._open = None
 
-    def result(self, result: ToolResult, line: int, at: float) -> None:
-        """What a tool gave back."""
+    def add_result(self, result: ToolResult, line: int, at: float) -> None:
+        """Add the result of a tool."""
         asked = self._uses.get(result.tool_use_id)
         if asked is None:
-            why = f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
-            self.problems.append(Problem(line, why))
+            self.add_problem(
+                line, f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
+            )
             return
         node, use = asked
         if use.id in self._facts:
-            why = f"a second result of tool use {result.tool_use_id}: it was dropped"
-            self.problems.append(Problem(line, why))
+            self.add_problem(line, f"a second result of tool use {result.tool_use_id}: it was dropped")
             return
         if node is self._open:
             self._open = None
@@ -458,33 +455,29 @@ class RecordedThread:
         node.answered = line, max(node.answered[1], at)
         self._facts[use.id] = ToolNote(use.name, line, is_error=result.is_error)
 
-    def beside(self, blocks: list[Block], use_id: str) -> None:
-        """What was said in the same message as this result."""
+    def add_beside(self, blocks: list[Block], use_id: str) -> None:
+        """Add what was said in the same message as this result."""
         asked = self._uses.get(use_id)
         if asked is not None:
             asked[0].answer.extend(blocks)
 
-    def happened(self, event: RecordedChange, line: int, at: float, uuid: str = "") -> None:
+    def add_change(self, event: RecordedChange, line: int, at: float, uuid: str = "") -> None:
         self._open = None
         self._add(line, at, uuid).event = event
 
-    def known(self, use_id: str) -> str:
+    def resolve_id(self, use_id: str) -> str:
         """The id that a tool use has here."""
         return self._uses[use_id][1].id if use_id in self._uses else use_id
 
-    def moment(self, value: object, line: int) -> float:
+    def read_time(self, value: object, line: int) -> float:
         """A time of the file; 0 when there is none, or none that can be read."""
         at = parse_time(value)
         if not at and value not in (None, "", 0):
             self._unread.append(line)
         return at
 
-    def wrong(self, line: int, why: str) -> None:
+    def add_problem(self, line: int, why: str) -> None:
         self.problems.append(Problem(line, why))
-
-    @property
-    def empty(self) -> bool:
-        return not self._nodes
 
     # --- how it is kept -----------------------------------------------------------------------------------
 
@@ -503,13 +496,13 @@ class RecordedThread:
         self._uses[use.id] = node, own
         return own
 
-    def recorded(
+    def make_session(
         self, *, session: str = "", version: str = "", folder: str = "", branch: str = ""
     ) -> RecordedSession:
         """The session as a value."""
         entries = self._entries()
         if self._unread:
-            self.wrong(self._unread[0], describe_unreadable(len(self._unread)))
+            self.add_problem(self._unread[0], describe_unreadable(len(self._unread)))
         return RecordedSession(
             self.format,
             session=session,
@@ -544,6 +537,6 @@ def _said(node: _ThreadNode, parent: str | None) -> RecordedEvent:
         message = Message("user", tuple(node.blocks))
         return RecordedEvent(node.uuid, parent, node.line, node.at, message, meta=node.meta)
     message = Message("assistant", tuple(node.blocks))
-    stop = node.stop or ("tool_use" if message.tool_uses else "end_turn")
+    stop = "tool_use" if message.tool_uses else "end_turn"
     reply = Reply(message, node.usage, stop, model=node.model)
     return RecordedEvent(node.uuid, parent, node.line, node.at, reply, model=node.model)

@@ -46,9 +46,9 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
     uuid: str
     parent: str | None
-    """What it follows; None at the beginning of a branch."""
+    """The event it follows; None at the beginning of a branch."""
     line: int
-    """Where it begins in the file."""
+    """The line where it begins in the file."""
     at: float
     what: RecordedPayload
     request_id: str = ""
@@ -60,7 +60,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
     failed: bool = False
     """It reports that a request failed, and was never shown to a model."""
     counted: bool = True
-    """Whether the usage is final; a reply noted while it streamed says too little output."""
+    """True if the usage is final; a reply noted while it streamed counts too little output."""
 
     @property
     def message(self) -> Message | None:
@@ -70,7 +70,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
 
 class ToolNote(msgspec.Struct, frozen=True):
-    """What the tool noted beside a tool result, and what the result itself gives away."""
+    """A tool's notes beside a result, and facts from the result itself."""
 
     tool: str
     line: int
@@ -79,7 +79,7 @@ class ToolNote(msgspec.Struct, frozen=True):
     path: str = ""
     """The file that was read or changed."""
     persisted: str = ""
-    """Where the whole output was kept, when only its beginning was shown."""
+    """The file with the whole output, if only its beginning was shown."""
     cleared: bool = False
     """The result had been cleared before it was recorded."""
     agent: str = ""
@@ -106,7 +106,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
     git_branch: str = ""
     title: str = ""
     continues: str = ""
-    """What the first thing said follows, when that is in another file."""
+    """The event before the first one, if that is in another file."""
     entries: tuple[RecordedEvent, ...] = ()
     """All branches of the main conversation, in the order of the file."""
     tip: str = ""
@@ -119,7 +119,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
     """By tool-use id."""
     api_errors: tuple[RecordedApiError, ...] = ()
     skipped: dict[str, int] = {}
-    """How many records of which kind say nothing that a model saw."""
+    """The number of records of each kind that no model saw."""
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -174,7 +174,7 @@ class SessionReader(Protocol):
     def format(self) -> str: ...
 
     def recognises(self, head: bytes) -> bool:
-        """Whether a file that begins like this is one of theirs."""
+        """True if a file that begins like this has this format."""
         ...
 
     def read(self, source: Path | bytes) -> RecordedSession: ...

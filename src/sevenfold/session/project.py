@@ -107,6 +107,7 @@ class Project:
             limits_of=read_user_limits(s.prices),
             thinking_budget=s.thinking_budget,
             effort=s.effort,
+            variables=e.variables,
         )
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import Json
+from sevenfold.models.registry import PROVIDERS
 from sevenfold.settings.checks import FOLDER
 from sevenfold.settings.files import format_value
 
@@ -58,7 +59,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 values[field] = parse(text)
             except ValueError as error:
-                got = "" if name in KEYS else f"; got {format_value(text)}"
+                got = "" if name in _KEYS else f"; got {format_value(text)}"
                 raise SettingsError(f"{name} must be {error}{got}.") from error
         home: Path = values.pop("home", Path("~") / FOLDER)
         return cls(home=_expanded(home, variables), variables=variables, **values).based(home)
@@ -91,7 +92,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         A command the model runs could print a key or send it away. Whoever needs one in a tool can give
         it back by `env` in the user settings.
         """
-        kept = {name: text for name, text in self.variables.items() if name not in KEYS}
+        keys = PROVIDERS.list_keys()
+        kept = {name: text for name, text in self.variables.items() if name not in keys}
         return {**kept, **extra}
 
     def as_settings(self) -> Json:
@@ -198,6 +200,5 @@ VARIABLES: Final[dict[str, _Variable]] = {
     "NO_COLOR": ("no_color", bool, "Anything: no colours."),
     "OTEL_SDK_DISABLED": ("telemetry_disabled", _switch, "true: OpenTelemetry is told nothing."),
 }
-KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"})
-"""Not handed to tools and hooks."""
-_SECRET: Final = frozenset(VARIABLES[name][0] for name in KEYS)
+_KEYS: Final = frozenset(name for name, (_, parse, _) in VARIABLES.items() if parse is _key)
+_SECRET: Final = frozenset(VARIABLES[name][0] for name in _KEYS)

@@ -4,7 +4,7 @@ Everything that later measures cost runs against this. It counts tokens by a fix
 cache by the provider's documented rules, prices each request, fails when a script tells it to, and
 writes down what it did. `docs/reference/simulator.md` has the whole of it.
 
-    with running(clock=ManualClock()) as sim:          # or: async with Simulator() as sim
+    with run_in_thread(clock=ManualClock()) as sim:          # or: async with Simulator() as sim
         client = anthropic.Anthropic(base_url=sim.url, api_key="any")
         ...
         print(sim.ledger.total)

@@ -7,7 +7,7 @@
 The server keeps the parts apart, because a cache entry can be read only after the response that wrote
 it has begun; `Api.answer` does them at once.
 
-What `/v1/models` says, in the form of both APIs at once, so that each client finds its own fields.
+`/v1/models` answers in the form of both APIs at once, so that each client finds its own fields.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ MESSAGES: Final = "/v1/messages"
 
 
 class TimeSource(Protocol):
-    """Whatever can say what time it is."""
+    """A clock."""
 
     def now(self) -> float: ...
 
 
 @dataclass(slots=True)
 class ApiOutcome:
-    """What goes back to the client."""
+    """The answer to the client."""
 
     status: int
     body: Json
     headers: dict[str, str]
     row: LedgerRow
     step: ScriptStep | None = None
-    """What the script wants done to the wire: slow, cut, malformed, hanging."""
+    """The step of the script that bends the answer: slow, cut, malformed, hanging."""
 
     @property
     def usage(self) -> Json:
@@ -92,13 +92,19 @@ class ApiOutcome:
         return usage
 
 
+class OpenedRequest(msgspec.Struct, frozen=True):
+    """The number, the id and the time of a request."""
+
+    n: int
+    id: str
+    at: float
+
+
 @dataclass(slots=True)
 class PendingRequest:
     """A request that was accepted and waits for its reply."""
 
-    n: int
-    request_id: str
-    started: float
+    opened: OpenedRequest
     key: str
     source: str
     body: Json
@@ -112,7 +118,7 @@ class PendingRequest:
     room: int | None = None
     """Tokens the window leaves for output, where that is less than what was asked."""
     summary: ServerSummary | None = None
-    """What was summed up before this request is answered."""
+    """The server's summary, made before this request is answered."""
 
     @property
     def minimum(self) -> int:
@@ -165,11 +171,11 @@ class Api:
     def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingRequest | ApiOutcome:
         """Check, count and look into the cache; or the outcome, if it is an error."""
         headers = lower_headers(headers)
-        n, request_id, started = self.open()
+        opened = self.open()
         try:
-            return self._accept(n, request_id, started, body, headers)
+            return self._accept(opened, body, headers)
         except ApiError as error:
-            return self.refuse(n, request_id, started, MESSAGES, body, headers, error)
+            return self.refuse(opened, MESSAGES, body, headers, error)
 
     def reply_to(self, pending: PendingRequest) -> Any:
         """The scripted reply, or what the reply function says (perhaps something to wait for)."""
@@ -183,16 +189,16 @@ class Api:
         self._messages += 1
         message_id = f"msg_sim_{self._messages:06d}"
         scope = pending.key, pending.model
-        self.cache.write(scope, pending.prompt, pending.minimum, pending.started)
+        self.cache.write(scope, pending.prompt, pending.minimum, pending.opened.at)
         body = self._message(pending, reply, message_id)
         self.diagnostics.remember(message_id, pending.model, pending.prompt)
         usage = pending.verdict.usage(count_content_tokens(reply.content))
         usage += pending.summary.usage if pending.summary else Usage()
         row = self.enter(pending, usage, MESSAGES, message_id, reply.stop_reason)
-        return ApiOutcome(200, body, self.headers(pending.request_id), row, pending.step)
+        return ApiOutcome(200, body, self.headers(pending.opened.id), row, pending.step)
 
     def count_tokens(self, body: Any) -> Json:
-        """What `/v1/messages/count_tokens` answers; raises `ApiError`."""
+        """The answer of `/v1/messages/count_tokens`; raises `ApiError`."""
         body = check_body(body, counting=True)
         price = self.price_of(body["model"])
         check_request(body, None)
@@ -204,13 +210,11 @@ class Api:
 
     # --- accepting --------------------------------------------------------------------------------------
 
-    def open(self) -> tuple[int, str, float]:
+    def open(self) -> OpenedRequest:
         self._requests += 1
-        return self._requests, f"req_sim_{self._requests:06d}", self.clock.now()
+        return OpenedRequest(self._requests, f"req_sim_{self._requests:06d}", self.clock.now())
 
-    def _accept(
-        self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
-    ) -> PendingRequest:
+    def _accept(self, opened: OpenedRequest, body: Any, headers: Mapping[str, str]) -> PendingRequest:
         key = self.check_key(headers)
         body = check_body(body)
         model, betas = body["model"], headers.get("anthropic-beta", "")
@@ -224,14 +228,14 @@ class Api:
         edited, applied = apply_edits(cut_before_summary(body), _tokens, keeps_thinking=thinks)
         minimum, summary = price.min_cacheable if price else DEFAULT_MINIMUM, None
         if is_threshold_reached(edited, _tokens):
-            read = self.cache.look((key, model), read_marked_prompt(edited), minimum, started)
+            read = self.cache.look((key, model), read_marked_prompt(edited), minimum, opened.at)
             edited, summary = summarise_request(edited, read.usage())
         prompt = read_marked_prompt(edited)
         room = self._room(body, prompt.tokens, price, betas)
         shared = self.ledger.compare(source, prompt)
-        verdict = self.cache.look((key, model), prompt, minimum, started)
+        verdict = self.cache.look((key, model), prompt, minimum, opened.at)
         return PendingRequest(
-            n, request_id, started, key, source, body, model, price, prompt, verdict, step, shared,
+            opened, key, source, body, model, price, prompt, verdict, step, shared,
             applied, room, summary,
         )  # fmt: skip
 
@@ -239,8 +243,7 @@ class Api:
         """The client went away before the response began: nothing was cached, nothing is owed."""
         error = ApiError(499, "The client closed the connection", kind="client_closed_request")
         headers = {SOURCE_HEADER: pending.source}
-        number = pending.n, pending.request_id, pending.started
-        self.refuse(*number, endpoint, pending.body, headers, error)
+        self.refuse(pending.opened, endpoint, pending.body, headers, error)
 
     def check_key(self, headers: Mapping[str, str]) -> str:
         bearer = headers.get("authorization", "")
@@ -278,20 +281,13 @@ class Api:
         return window - tokens
 
     def refuse(
-        self,
-        n: int,
-        request_id: str,
-        started: float,
-        endpoint: str,
-        body: Any,
-        headers: Mapping[str, str],
-        error: ApiError,
+        self, opened: OpenedRequest, endpoint: str, body: Any, headers: Mapping[str, str], error: ApiError
     ) -> ApiOutcome:
         asked = body if isinstance(body, dict) else {}
         row = LedgerRow(
-            n=n,
-            id=request_id,
-            at=started,
+            n=opened.n,
+            id=opened.id,
+            at=opened.at,
             endpoint=endpoint,
             model=str(asked.get("model", "")),
             source=headers.get(SOURCE_HEADER, "default"),
@@ -300,8 +296,8 @@ class Api:
             error=f"{error.kind}: {error.message}",
         )
         self.ledger.add(row)
-        said = error.as_chat() if endpoint.endswith("completions") else error.as_messages(request_id)
-        return ApiOutcome(error.status, said, self.headers(request_id) | error.headers, row)
+        said = error.as_chat() if endpoint.endswith("completions") else error.as_messages(opened.id)
+        return ApiOutcome(error.status, said, self.headers(opened.id) | error.headers, row)
 
     # --- answering --------------------------------------------------------------------------------------
 
@@ -354,9 +350,9 @@ class Api:
     ) -> LedgerRow:
         """Put an answered request into the ledger."""
         row = LedgerRow(
-            n=pending.n,
-            id=pending.request_id,
-            at=pending.started,
+            n=pending.opened.n,
+            id=pending.opened.id,
+            at=pending.opened.at,
             endpoint=endpoint,
             model=pending.model,
             source=pending.source,
@@ -378,7 +374,7 @@ class Api:
 
 
 def lower_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Headers by their lower-case names. Who calls without a wire needs no key."""
+    """Headers by their lower-case names. A call without a wire needs no key."""
     if headers is None:
         return {"x-api-key": "in-process"}
     return {name.lower(): value for name, value in headers.items()}
@@ -411,7 +407,7 @@ def decode_body(raw: bytes) -> Any:
 
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
-"""When a model came out is not in our tables; the API gives the epoch where it does not know."""
+"""The release date of every model: our tables have none, and the API then gives the epoch."""
 
 
 def list_models(api: Api, query: dict[str, str]) -> Json:

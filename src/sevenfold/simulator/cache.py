@@ -10,10 +10,10 @@
 - What is read is billed as read, what lies between there and the last breakpoint as written (an hour's
   part up to the last one-hour breakpoint), and the rest as plain input.
 
-A request as the prompt cache sees it: a row of blocks, each with the hash of everything up to it.
-How many tokens the simulator counts: whole numbers for each block, so that prefixes add up. Why the
-cache missed, as the provider tells those who ask with `diagnostics.previous_message_id`. The cache
-of chat completions: automatic, from 1,024 tokens on, in steps of 128.
+`CachedPrompt` is a request as blocks, each with the hash of everything up to it. Tokens are whole numbers
+for each block, so that prefixes add up. `PromptDiagnostics` explains a miss, as the provider does for
+requests with `diagnostics.previous_message_id`. `ImplicitCache` is that of chat completions: automatic,
+from 1,024 tokens on, in steps of 128.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class CachedPrompt:
         return self.upto[position - 1] if position else 0
 
     def shared(self, other: CachedPrompt) -> int:
-        """How many blocks at the beginning are the same. Hashes are cumulative, so halving finds it."""
+        """The number of equal blocks at the beginning. Hashes are cumulative, so bisection finds it."""
         low, high = 0, min(len(self), len(other))
         while low < high:
             middle = (low + high + 1) // 2
@@ -259,7 +259,7 @@ SWEEP_EVERY: Final = 2_000
 """Expired entries are thrown out once in this many writes."""
 
 CacheScope = tuple[str, str]
-"""Whose cache it is: the key and the model."""
+"""The key and the model that the cache belongs to."""
 
 
 @dataclass(slots=True)
@@ -272,14 +272,14 @@ class CacheEntry:
 
 @dataclass(slots=True, frozen=True)
 class CacheVerdict:
-    """What the cache did for one request, in tokens."""
+    """The tokens of one request that were read, written, or neither."""
 
     input: int
     write_5m: int
     write_1h: int
     read: int
     hit: int
-    """How many blocks were read from the cache."""
+    """The number of blocks read from the cache."""
 
     def usage(self, output: int = 0) -> Usage:
         write = self.write_5m + self.write_1h
@@ -299,7 +299,7 @@ class PromptCache:
         return len(self._entries)
 
     def look(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, now: float) -> CacheVerdict:
-        """What this request would read and write. Reading keeps what was read alive."""
+        """The tokens that this request would read and write. Entries that are read live longer."""
         hit = self._longest(scope, prompt, now)
         if hit:
             self._refresh(scope, prompt, hit, now)
@@ -349,7 +349,7 @@ class PromptCache:
         return entry is not None and entry.expires >= now
 
     def _refresh(self, scope: CacheScope, prompt: CachedPrompt, hit: int, now: float) -> None:
-        """Whoever reads a prefix uses all of it: shorter prefixes inside it stay alive as well."""
+        """Reading a prefix uses all of it: shorter prefixes inside it stay alive, too."""
         ends = self._ends.get(scope, ())
         for position in ends if len(ends) < hit else range(hit):
             if position >= hit:
@@ -376,7 +376,7 @@ def _verdict(prompt: CachedPrompt, hit: int, minimum: int) -> CacheVerdict:
 
 
 KEPT: Final = 64
-"""How many requests back the simulator remembers."""
+"""The number of requests that the simulator remembers."""
 
 
 class PromptDiagnostics:
@@ -435,7 +435,7 @@ class ImplicitCache:
         self._until: dict[tuple[tuple[str, str], bytes], float] = {}
 
     def look(self, scope: tuple[str, str], steps: list[bytes], now: float) -> int:
-        """How many tokens at the beginning are known."""
+        """The number of cached tokens at the beginning."""
         known = 0
         for n, digest in enumerate(steps, 1):
             if self._until.get((scope, digest), -1.0) < now:

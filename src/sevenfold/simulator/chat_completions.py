@@ -14,13 +14,20 @@ import msgspec
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
-from sevenfold.simulator.api import SOURCE_HEADER, Api, ApiOutcome, PendingRequest, lower_headers
+from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
+from sevenfold.simulator.api import (
+    SOURCE_HEADER,
+    Api,
+    ApiOutcome,
+    OpenedRequest,
+    PendingRequest,
+    lower_headers,
+)
 from sevenfold.simulator.cache import (
     LEAST,
     STEP,
     CacheVerdict,
     count_content_tokens,
-    encode,
     hash_steps,
     parse_retention,
     read_prompt,
@@ -31,6 +38,8 @@ from sevenfold.simulator.script import ScriptAnswer, ScriptReply, finish_reply, 
 
 ENDPOINT: Final = "/v1/chat/completions"
 FINISH: Final = {"tool_use": "tool_calls", "max_tokens": "length"}
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+"""Strict, as a provider is: what is not JSON by the letter stays a text."""
 
 
 @dataclass(slots=True)
@@ -48,12 +57,12 @@ class ChatCompletions:
 
     def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingChat | ApiOutcome:
         headers = lower_headers(headers)
-        n, request_id, started = self._api.open()
+        opened = self._api.open()
         try:
-            return self._accept(n, request_id, started, body, headers)
+            return self._accept(opened, body, headers)
         except ApiError as error:
             error = _in_its_words(error, body, headers)
-            return self._api.refuse(n, request_id, started, ENDPOINT, body, headers, error)
+            return self._api.refuse(opened, ENDPOINT, body, headers, error)
 
     def reply_to(self, pending: PendingRequest) -> Any:
         return self._api.reply_to(pending)
@@ -64,15 +73,13 @@ class ChatCompletions:
         self._replies += 1
         completion_id = f"chatcmpl-sim-{self._replies:06d}"
         scope = pending.key, pending.model
-        self._api.implicit.write(scope, pending.steps, pending.started, pending.keep)
+        self._api.implicit.write(scope, pending.steps, pending.opened.at, pending.keep)
         usage = pending.verdict.usage(count_content_tokens(reply.content))
         row = self._api.enter(pending, usage, ENDPOINT, completion_id, reply.stop_reason)
         body = _completion(pending, reply, completion_id, usage)
-        return ApiOutcome(200, body, self._api.headers(pending.request_id), row, pending.step)
+        return ApiOutcome(200, body, self._api.headers(pending.opened.id), row, pending.step)
 
-    def _accept(
-        self, n: int, request_id: str, started: float, body: Any, headers: Mapping[str, str]
-    ) -> PendingChat:
+    def _accept(self, opened: OpenedRequest, body: Any, headers: Mapping[str, str]) -> PendingChat:
         key = self._api.check_key(headers)
         _check(body)
         model = body["model"]
@@ -92,10 +99,10 @@ class ChatCompletions:
                 code="context_length_exceeded",
             )
         steps, total = hash_steps(form)
-        verdict = _verdict(self._api.implicit.look((key, model), steps, started), total, price)
+        verdict = _verdict(self._api.implicit.look((key, model), steps, opened.at), total, price)
         shared = self._api.ledger.compare(source, prompt)
         return PendingChat(
-            n, request_id, started, key, source, form, model, price, prompt, verdict, step, shared,
+            opened, key, source, form, model, price, prompt, verdict, step, shared,
             room=window - total, steps=steps, keep=parse_retention(body),
         )  # fmt: skip
 
@@ -113,7 +120,7 @@ def _verdict(cached: int, total: int, price: Price | None) -> CacheVerdict:
 
 def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, usage: Usage) -> Json:
     texts = [b["text"] for b in reply.content if b["type"] == "text"]
-    calls = [_call(b) for b in reply.content if b["type"] == "tool_use"]
+    calls = [encode_call(b["id"], b["name"], b["input"]) for b in reply.content if b["type"] == "tool_use"]
     message: Json = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
     if calls:
         message["tool_calls"] = calls
@@ -123,7 +130,7 @@ def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, us
     return {
         "id": completion_id,
         "object": "chat.completion",
-        "created": int(pending.started),
+        "created": int(pending.opened.at),
         "model": pending.model,
         "system_fingerprint": "fp_sim",
         "choices": [
@@ -143,12 +150,6 @@ def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, us
             **reply.usage,
         },
     }
-
-
-def _call(block: Json) -> Json:
-    arguments = encode(block["input"]).decode()
-    function = {"name": block["name"], "arguments": arguments}
-    return {"id": block["id"], "type": "function", "function": function}
 
 
 # --- the request -----------------------------------------------------------------------------------------
@@ -260,22 +261,10 @@ def to_messages_request(body: Json) -> Json:
         "stop_sequences": [stop] if isinstance(stop, str) else stop,
         "stream": bool(body.get("stream")),
         "tools": [_tool(tool) for tool in body.get("tools") or () if isinstance(tool, dict)],
-        "tool_choice": _choice(body.get("tool_choice")),
+        "tool_choice": decode_tool_choice(body.get("tool_choice")),
         "system": system,
         "messages": messages,
     }
-
-
-def _choice(choice: Any) -> Json | None:
-    """Which tools may or must be called, in the words of the Messages API."""
-    match choice:
-        case "none" | "auto":
-            return {"type": choice}
-        case "required":
-            return {"type": "any"}
-        case {"type": "function", "function": {"name": str(name)}}:
-            return {"type": "tool", "name": name}
-    return None
 
 
 def _converted(message: Json) -> tuple[str, list[Json]]:
@@ -291,7 +280,8 @@ def _converted(message: Json) -> tuple[str, list[Json]]:
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
         given = {"id": call.get("id"), "name": function.get("name", "")}
-        blocks.append({"type": "tool_use", **given, "input": _arguments(function)})
+        input = decode_arguments(function.get("arguments"), decode=_decode_object)
+        blocks.append({"type": "tool_use", **given, "input": input})
     return {"developer": "system", "function": "user"}.get(role, role), blocks
 
 
@@ -303,20 +293,6 @@ def _parts(content: Any) -> list[Json]:
     return out
 
 
-def _arguments(function: Json) -> Json:
-    try:
-        value = msgspec.json.decode(function.get("arguments") or "{}")
-    except (msgspec.DecodeError, TypeError):
-        value = None
-    return value if isinstance(value, dict) else {"arguments": function.get("arguments")}
-
-
 def _tool(tool: Json) -> Json:
     function = tool.get("function")
-    if not isinstance(function, dict):
-        return tool
-    return {
-        "name": function.get("name"),
-        "description": function.get("description", ""),
-        "input_schema": function.get("parameters") or {},
-    }
+    return decode_tool(function) if isinstance(function, dict) else tool

@@ -182,7 +182,7 @@ def _thoughts(i: int, message: Json) -> list[BlockPosition]:
 
 
 def _speaks(message: Json) -> bool:
-    """Whether a user message holds anything but tool results."""
+    """True if a user message holds anything but tool results."""
     quiet = ("tool_result", "cache_edits")
     return any(b.get("type") not in quiet for b in to_blocks(message.get("content")))
 
@@ -209,7 +209,7 @@ LEAST_TRIGGER: Final = 50_000
 
 
 class ServerSummary(msgspec.Struct, frozen=True):
-    """What was summed up: the block that goes with the reply, and what it took to write it."""
+    """The block that goes with the reply, and the usage of writing it."""
 
     block: Json
     usage: Usage
@@ -250,7 +250,7 @@ def cut_before_summary(body: Json) -> Json:
 
 
 def is_threshold_reached(body: Json, count: Callable[[Json], int]) -> bool:
-    """Whether this request is to be summed up before it is answered."""
+    """True if this request must be summarised before it is answered."""
     edit = find_compact_edit(body)
     if edit is None:
         return False

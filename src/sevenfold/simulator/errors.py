@@ -1,4 +1,4 @@
-"""What goes wrong, as each provider says it: status, kind of error, and the words of the body."""
+"""Errors as each provider words them: status, kind of error, and body."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ApiError(Exception):
         self.message = message or WORDS.get(status, "Error")
         self.retry_after = retry_after
         self.code = code
-        """What OpenAI puts beside the message, for instance `context_length_exceeded`."""
+        """OpenAI's code beside the message, for instance `context_length_exceeded`."""
         super().__init__(self.message)
 
     @property

@@ -44,12 +44,12 @@ class TokenCounts(msgspec.Struct, frozen=True):
 
 
 class SharedPrefix(msgspec.Struct, frozen=True):
-    """What this request has in common with the one before it from the same source."""
+    """The prefix that this request shares with the one before it from the same source."""
 
     blocks: int = 0
     tokens: int = 0
     of_blocks: int = 0
-    """How many blocks the one before had: fewer shared means its prefix was changed."""
+    """The number of blocks of the one before: if fewer are shared, its prefix was changed."""
     diverged: str | None = None
     """The first block of this request that differs from the one before, where it had one there; before
     that the model, if it is another."""
@@ -77,7 +77,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None = None
     applied_edits: list[Json] = []
     fault: str | None = None
-    """What the script did to the answer on the wire: slow, cut, malformed or hang."""
+    """The script's fault in the answer: slow, cut, malformed or hang."""
 
 
 class LedgerTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class SimulatorLedger:
         )
 
     def compare(self, source: str, prompt: CachedPrompt) -> SharedPrefix | None:
-        """How much of the source's last prompt this one begins with; it is the last one from now on."""
+        """The prefix shared with the source's last prompt; this prompt becomes the last one."""
         before = self._last.pop(source, None)
         self._last[source] = prompt
         if len(self._last) > KEPT_SOURCES:

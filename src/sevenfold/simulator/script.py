@@ -14,7 +14,7 @@ One JSON object a line (or one JSON list of them). Each request takes the first 
 `slow`, `cut`, `malformed` and `hang` without a `reply` bend the reply that would have been given anyway.
 A step with `match` waits until a request fits it. When no step fits, the simulator answers by itself.
 
-What the simulated model says: a reply from a function or a script, made fit for the wire.
+A reply of a function or a script is then made fit for the wire: ids, signatures, limits.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StreamPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StepMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request must have for the step to fit. What is not given does not matter."""
+    """The conditions for a step to fit a request. A condition that is not given always holds."""
 
     text: str | None = None
     """Part of what the user said last, case ignored."""
@@ -103,7 +103,7 @@ class ScriptStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fault(self) -> str | None:
-        """What it does to the wire, by name."""
+        """The name of the fault in the answer."""
         for name in ("hang", "cut", "malformed", "slow"):
             if getattr(self, name):
                 return name
@@ -232,7 +232,7 @@ def _check(step: ScriptStep, where: str) -> None:
 
 
 class ScriptReply(msgspec.Struct, frozen=True):
-    """What the model says to one request."""
+    """The model's reply to one request."""
 
     content: Sequence[Json]
     stop_reason: str | None = None
@@ -321,7 +321,7 @@ def _whole(block: Json, ids: Callable[[], str]) -> Json:
 
 
 def _cut(blocks: Sequence[Json], limit: int) -> list[Json] | None:
-    """What of the reply comes before the limit, or None if all of it does.
+    """The part of the reply before the limit, or None if all of it is.
 
     Text and thinking are cut; a tool call that does not fit is left out, since half of one is no call.
     """

@@ -1,7 +1,6 @@
 """The simulator on a loopback port: routes, streams, and the faults a script asks for.
 
-A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included. Server-
-sent events: a whole reply cut into the events a streaming client gets.
+A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -22,6 +22,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, ScriptError, SevenfoldError
+from sevenfold.models.sse import write_event
 from sevenfold.simulator.api import (
     MESSAGES,
     Api,
@@ -59,7 +60,7 @@ class HttpCall:
 
 @dataclass(slots=True)
 class HttpAnswer:
-    """What goes out. A body of several chunks is streamed; `cut` ends the connection after it."""
+    """An HTTP response. A body of several chunks is streamed; `cut` ends the connection after it."""
 
     status: int
     headers: Mapping[str, str]
@@ -185,15 +186,11 @@ CHUNK: Final = 24
 """Characters of text or of JSON in one delta."""
 
 
-def format_event(name: str, data: Json) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
-
-
-def format_data_line(data: Json) -> bytes:
-    return b"data: " + encode(data) + b"\n\n"
-
-
 # --- the Messages API ------------------------------------------------------------------------------------
+
+
+def _event(name: str, data: Json) -> bytes:
+    return write_event(encode(data), name)
 
 
 def iterate_message_events(message: Json) -> Iterator[bytes]:
@@ -206,16 +203,16 @@ def iterate_message_events(message: Json) -> Iterator[bytes]:
         "stop_sequence": None,
         "usage": {**usage, "output_tokens": min(1, usage["output_tokens"])},
     }
-    yield format_event("message_start", {"type": "message_start", "message": start})
-    yield format_event("ping", {"type": "ping"})
+    yield _event("message_start", {"type": "message_start", "message": start})
+    yield _event("ping", {"type": "ping"})
     for index, block in enumerate(message["content"]):
         opened, deltas = _opened(block)
         head = {"type": "content_block_start", "index": index, "content_block": opened}
-        yield format_event("content_block_start", head)
+        yield _event("content_block_start", head)
         for delta in deltas:
             body = {"type": "content_block_delta", "index": index, "delta": delta}
-            yield format_event("content_block_delta", body)
-        yield format_event("content_block_stop", {"type": "content_block_stop", "index": index})
+            yield _event("content_block_delta", body)
+        yield _event("content_block_stop", {"type": "content_block_stop", "index": index})
     end: Json = {
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
@@ -223,8 +220,8 @@ def iterate_message_events(message: Json) -> Iterator[bytes]:
     }
     if message.get("context_management") is not None:
         end["context_management"] = message["context_management"]
-    yield format_event("message_delta", end)
-    yield format_event("message_stop", {"type": "message_stop"})
+    yield _event("message_delta", end)
+    yield _event("message_stop", {"type": "message_stop"})
 
 
 def _opened(block: Json) -> tuple[Json, list[Json]]:
@@ -261,7 +258,7 @@ def iterate_chat_events(completion: Json, *, include_usage: bool) -> Iterator[by
 
     def chunk(delta: Json, finish: str | None = None) -> bytes:
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-        return format_data_line({**_head(completion, include_usage), "choices": choices})
+        return write_event(encode({**_head(completion, include_usage), "choices": choices}))
 
     yield chunk({"role": "assistant", "content": "", "refusal": None})
     for part in _parts(message["content"] or ""):
@@ -275,8 +272,8 @@ def iterate_chat_events(completion: Json, *, include_usage: bool) -> Iterator[by
     yield chunk({}, choice["finish_reason"])
     if include_usage:
         head = {**_head(completion, include_usage), "usage": completion["usage"]}
-        yield format_data_line({**head, "choices": []})
-    yield b"data: [DONE]\n\n"
+        yield write_event(encode({**head, "choices": []}))
+    yield write_event(b"[DONE]")
 
 
 def _head(completion: Json, include_usage: bool) -> Json:
@@ -354,7 +351,7 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """What a client is pointed at; `url + "/v1"` for clients of chat completions."""
+        """The base URL for clients; `url + "/v1"` for clients of chat completions."""
         return f"http://{self.host}:{self.port}"
 
     @property
@@ -396,13 +393,12 @@ class Simulator:
         try:
             return await self._route(call)
         except ApiError as error:
-            number = self.api.open()
+            opened = self.api.open()
             if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
-                outcome = self.api.refuse(*number, call.path, None, call.headers, error)
+                outcome = self.api.refuse(opened, call.path, None, call.headers, error)
                 return _json(outcome.body, outcome.status, outcome.headers)
-            _, request_id, _ = number
-            headers = self.api.headers(request_id) | error.headers
-            return _json(error.as_messages(request_id), error.status, headers)
+            headers = self.api.headers(opened.id) | error.headers
+            return _json(error.as_messages(opened.id), error.status, headers)
 
     async def _route(self, call: HttpCall) -> HttpAnswer:
         if call.too_large:
@@ -431,20 +427,13 @@ class Simulator:
         raise ApiError(404, f"Not found: {call.path}")
 
     async def _messages(self, call: HttpCall) -> HttpAnswer:
-        def events(body: Json) -> Iterator[bytes]:
-            return iterate_message_events(body)
-
-        return await self._reply(self.api, call, events)
+        return await self._reply(self.api, call, iterate_message_events)
 
     async def _completions(self, call: HttpCall) -> HttpAnswer:
         options = decode_body(call.body)
         asked = options.get("stream_options") if isinstance(options, dict) else None
         usage = bool(isinstance(asked, dict) and asked.get("include_usage"))
-
-        def events(body: Json) -> Iterator[bytes]:
-            return iterate_chat_events(body, include_usage=usage)
-
-        return await self._reply(self._chat, call, events)
+        return await self._reply(self._chat, call, partial(iterate_chat_events, include_usage=usage))
 
     async def _count_tokens(self, call: HttpCall) -> HttpAnswer:
         self.api.check_key(call.headers)
@@ -535,7 +524,7 @@ async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> 
             await call.wait_for_goodbye()
             raise ConnectionCut
         if error is not None and n >= (error.after_events or 0):
-            yield format_event("error", error.problem().as_messages())
+            yield _event("error", error.problem().as_messages())
             return
         if step.malformed_at is not None and n >= step.malformed_at:
             yield data.replace(b"}\n\n", b"\n\n", 1)
@@ -560,7 +549,7 @@ def _json(body: Json, status: int = 200, headers: dict[str, str] | None = None) 
 def run_in_thread(**options: Any) -> Iterator[Simulator]:
     """The simulator in a thread of its own, for clients and tests that are not asynchronous.
 
-    with running(clock=ManualClock()) as sim:
+    with run_in_thread(clock=ManualClock()) as sim:
         client = Anthropic(base_url=sim.url, api_key="any")
     """
     from anyio.from_thread import start_blocking_portal

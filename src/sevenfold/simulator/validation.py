@@ -1,7 +1,4 @@
-"""Requests the Messages API refuses, in its own words. Whatever it does not know is let through.
-
-Every tool use has its result in the next message, and every result its use: or the API says no.
-"""
+"""Requests the Messages API refuses, in its own words. Unknown fields and blocks are let through."""
 
 from __future__ import annotations
 
@@ -133,7 +130,7 @@ LEAST_BUDGET: Final = 1_024
 
 
 def check_body(body: Any, *, counting: bool = False) -> Json:
-    """The shape of a request, whatever the model."""
+    """Check the shape of a request, which is the same for every model."""
     if not isinstance(body, dict):
         raise make_invalid_request("The request body must be a JSON object")
     for key in ("model", "messages") if counting else ("model", "messages", "max_tokens"):
@@ -148,7 +145,7 @@ def check_body(body: Any, *, counting: bool = False) -> Json:
 
 
 def check_request(body: Json, max_output: int | None, betas: str = "") -> None:
-    """What depends on values: limits, pairs of tool use and result, thinking, cache marks."""
+    """Check values: limits, pairs of tool use and result, thinking, cache marks."""
     if "max_tokens" in body:
         _check_max_tokens(body, max_output)
         _check_thinking(body, betas)

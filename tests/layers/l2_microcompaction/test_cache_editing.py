@@ -16,7 +16,7 @@ from sevenfold.core.request import Frame, Request, encode_prefix
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Pin, Reply, Transcript
 from sevenfold.layers.l2_microcompaction.provider import CacheEditing, find_deleted_uses
-from sevenfold.models.anthropic import encode_body
+from sevenfold.models.anthropic_wire import encode_body
 from sevenfold.settings.layers import MicroSettings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools

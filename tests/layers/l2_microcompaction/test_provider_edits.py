@@ -23,7 +23,7 @@ from sevenfold.layers.l2_microcompaction.provider import (
     find_newly_cleared,
     read_cleared_counts,
 )
-from sevenfold.models.anthropic import collect_betas
+from sevenfold.models.anthropic_wire import collect_betas
 from sevenfold.settings.layers import MicroSettings
 
 pytestmark = pytest.mark.anyio

@@ -44,7 +44,7 @@ from sevenfold.layers.l4_compaction.server import (
 from sevenfold.layers.shared.boundary import Boundary, collect_facts, find_last_boundary
 from sevenfold.layers.shared.facts import Facts
 from sevenfold.layers.shared.restore import CompactionHooks
-from sevenfold.models.anthropic import collect_betas, encode_body
+from sevenfold.models.anthropic_wire import collect_betas, encode_body
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.settings.layers import MicroSettings
 from sevenfold.simulator.api import Api

@@ -26,7 +26,8 @@ from sevenfold.memory.api import Memory
 from sevenfold.memory.index import CHARACTERS, LINES
 from sevenfold.memory.store import HISTORY
 from sevenfold.models import connect_model
-from sevenfold.models.capabilities import parse_host
+from sevenfold.models.capabilities import OFFLINE, parse_host
+from sevenfold.models.registry import PLAIN, PROVIDERS
 from sevenfold.session.project import Project, find_unknown_tools
 from sevenfold.settings import LoadedSettings
 from sevenfold.settings.checks import NEVER
@@ -195,21 +196,15 @@ def _model(at: Project) -> Iterator[DoctorCheck]:
         yield DoctorCheck("model", "problem", f"{name}, because {why}", str(error))
     else:
         yield DoctorCheck("model", "ok", f"{name}, because {why}")
-    for variable, key in (
-        ("ANTHROPIC_API_KEY", environment.anthropic_key),
-        ("ANTHROPIC_AUTH_TOKEN", environment.anthropic_token),
-        ("OPENAI_API_KEY", environment.openai_key),
-    ):
-        yield DoctorCheck("key", "ok", f"{variable} is {'set' if key else 'not set'}")
-    if name == "offline":
-        fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME"
-        yield DoctorCheck("endpoint", "ok", "none: the offline engine answers by rules", fix)
-        return
-    if name.startswith("local:"):
-        yield DoctorCheck("endpoint", "ok", "none: llama.cpp runs the file on this machine")
-        return
-    url = access.openai_base_url if name.startswith("openai:") else access.anthropic_base_url
-    yield _endpoint(url, environment)
+    for variable in (key for known in PROVIDERS for key in known.keys):
+        state = "set" if environment.variables.get(variable, "").strip() else "not set"
+        yield DoctorCheck("key", "ok", f"{variable} is {state}")
+    provider = PROVIDERS.find(name, load=False) or PROVIDERS.get(PLAIN)
+    if provider is not None and provider.runs:
+        fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME" if name == OFFLINE else ""
+        yield DoctorCheck("endpoint", "ok", f"none: {provider.runs}", fix)
+    elif provider is not None and (url := access.find_url(provider.url)):
+        yield _endpoint(url, environment)
 
 
 def _why(at: Project) -> str:

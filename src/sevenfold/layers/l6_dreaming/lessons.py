@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.topic_file import Type, summarise_body
-from sevenfold.offline.memory_requests import classify_memory, make_memory_name
 
 
 class NotedLesson(msgspec.Struct, frozen=True):
