@@ -15,6 +15,8 @@ import pytest
 from sevenfold.core.errors import StorageFailure
 from sevenfold.storage.files import (
     TEMPORARY,
+    TemporaryFile,
+    append_synced,
     make_private_dir,
     make_storage_failure,
     read_bounded,
@@ -276,3 +278,52 @@ def test_every_refusal_is_one_sentence_with_the_path_and_a_fix(code: int, fix: s
     assert str(error).startswith("/x/y could not be written: ")
     assert fix in str(error)
     assert "\n" not in str(error)
+
+
+# --- temporary files ----------------------------------------------------------------------------------
+
+
+def test_a_temporary_file_takes_the_place_of_another_whole(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    with TemporaryFile(tmp_path) as new:
+        new.write(b"ne")
+        new.write(b"w")
+        assert (tmp_path / "a").read_bytes() == b"old"
+        new.move_to(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert ((tmp_path / "a").read_bytes(), mode_of(tmp_path / "a")) == (b"new", 0o600)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_temporary_file_that_is_not_moved_is_removed(tmp_path: Path, finished: bool) -> None:
+    with TemporaryFile(tmp_path) as new:
+        new.write(b"half")
+        if finished:
+            new.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_an_open_folder_all_names_are_those_of_that_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    at = os.open(tmp_path / "folder", os.O_RDONLY | os.O_DIRECTORY)
+    (tmp_path / "folder").rename(tmp_path / "moved")
+    with TemporaryFile(dir_fd=at, prefix=".mine-") as new:
+        assert [path.name[:6] for path in (tmp_path / "moved").iterdir()] == [".mine-"]
+        new.write(b"x")
+        new.move_to("a")
+    assert write_new(tmp_path / "folder" / "b", b"y", dir_fd=at)
+    assert not write_new(tmp_path / "folder" / "b", b"z", dir_fd=at)
+    os.close(at)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "moved").iterdir()} == {
+        "a": b"x",
+        "b": b"y",
+    }
+
+
+def test_bytes_are_appended_and_never_through_a_link(tmp_path: Path) -> None:
+    append_synced(tmp_path / "a", b"1\n")
+    append_synced(tmp_path / "a", b"2\n")
+    assert ((tmp_path / "a").read_bytes(), mode_of(tmp_path / "a")) == (b"1\n2\n", 0o600)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(OSError, match="link"):
+        append_synced(tmp_path / "link", b"3\n")
