@@ -349,7 +349,7 @@ def make_times_monotonic(recorded: RecordedSession) -> RecordedSession:
 
 
 def _without_times(recorded: RecordedSession) -> RecordedSession:
-    """No time in it can be: nobody was ever idle, as far as can be known."""
+    """The session with all times 0, so that no idle time is counted."""
     wrong = [said.line for said in recorded.entries if said.at]
     if not wrong:
         return recorded
