@@ -272,8 +272,8 @@ class Context(EventSource):
     async def rest(self) -> None:
         """Let the layers ask the model what they want to know: notes, and a summary for a full window.
 
-        Call it when no user waits. It does nothing if there is nothing to do. A model given by name is asked
-        if its key is set; else a notice says, once, why not.
+        Call it when no user waits. It does nothing if there is nothing to do. A model given by name is
+        asked if its key is set; else a notice says, once, why not.
         """
         self._check_open()
         if not self._unrested:
