@@ -64,13 +64,17 @@ def decode_lenient(data: bytes, lost: list[str] | None = None) -> Any:
         data = drop_deep_nesting(data)
     none = None if lost is None else (lambda name: lost.append(name))
     try:
-        found = json.loads(data.decode("utf-8", "replace"), parse_constant=none)
-        whole = json.dumps(found, ensure_ascii=False)
-        return msgspec.json.decode(_HALVES.sub("\ufffd", whole))
+        return msgspec.json.decode(repair_halves(data, none))
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:
         raise ValueError(_first_line(error)) from None
+
+
+def repair_halves(data: bytes, parse_constant: Callable[[str], Any] | None = None) -> str:
+    """The same JSON with U+FFFD for half characters."""
+    found = json.loads(data.decode("utf-8", "replace"), parse_constant=parse_constant)
+    return _HALVES.sub("\ufffd", json.dumps(found, ensure_ascii=False))
 
 
 def drop_deep_nesting(data: bytes | bytearray) -> bytes:
