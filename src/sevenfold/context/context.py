@@ -120,7 +120,7 @@ class Context(EventSource):
     def _read_settings(
         self, given: Mapping[str, Any], home: str | Path | None, environ: Mapping[str, str] | None
     ) -> Settings:
-        """The user's own and the machine's; there is no project here that could say anything."""
+        """The settings of the user and the machine; a `Context` has no project."""
         environment = Environment.read(environ)
         if home:
             environment = environment.based(Path(home))
@@ -190,7 +190,7 @@ class Context(EventSource):
         return with_fields(alone, forker=forks, aside=aside)
 
     def close(self) -> None:
-        """Let go of the file, or of what was only kept for this process."""
+        """Close the file, or delete the temporary folder."""
         if self._closed:
             return
         self._closed = True
@@ -272,8 +272,8 @@ class Context(EventSource):
     async def rest(self) -> None:
         """Let the layers ask the model what they want to know: notes, and a summary for a full window.
 
-        Call it when nobody waits for you. It does nothing where there is nothing to do. A model of which
-        you gave the name is asked if its key is set; else a notice says, once, why nobody is.
+        Call it when no user waits. It does nothing if there is nothing to do. A model given by name is
+        asked if its key is set; else a notice says, once, why not.
         """
         self._check_open()
         if not self._unrested:

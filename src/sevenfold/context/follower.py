@@ -3,7 +3,7 @@
 What is known is kept as it was shown. What the caller changed is an edit in the log: the reason for it
 goes to the ledger, and what stood before it stays byte for byte.
 
-How one list became another, told in the few steps that our log has words for.
+`compare_lists` describes a changed history in the few steps that the log can record.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _after(places: Sequence[int], at: int) -> int | None:
 
 TakenIn: TypeAlias = Callable[[tuple[ToolResult, ...]], tuple[ToolResult, ...]]
 OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]
-"""Told which of the caller's messages changed, and what was written for it."""
+"""Called with the number of the changed message, and what was written for it."""
 
 
 class MessageChanges(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class MessageChanges(msgspec.Struct, frozen=True):
 
 
 class MessageFollower:
-    """One conversation. `taken_in` says how fresh results are shown."""
+    """Follows one conversation. `taken_in` decides how new results are shown."""
 
     def __init__(
         self, transcript: Transcript, form: WireFormat, taken_in: TakenIn, changed: OnChange
@@ -265,7 +265,7 @@ class MessageFollower:
 
 
 def _next(names: list[str]) -> str:
-    """Each call is answered once; whoever answers more often answers the last one again."""
+    """The id of the next unanswered call; further answers go to the last one."""
     return names.pop(0) if len(names) > 1 else names[0]
 
 

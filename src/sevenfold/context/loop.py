@@ -1,8 +1,7 @@
-"""A turn whose loop is somebody else's: the layers act, the caller asks the model and runs the tools.
+"""The parts of a `Context`: a turn in the caller's loop, its files, and the provider's refusals.
 
-Where a caller's conversation is kept: in a folder, to go on with it later, or in this process
-alone. What a caller's client raised when the provider refused a request: was it too long, and by
-how much?
+The layers act; the caller asks the model and runs the tools. The conversation is kept in a folder, to be
+resumed later, or in this process alone.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from sevenfold.turn import Turn
 
 
 class HostedTurn(Turn):
-    """Takes results in and lets the layers work at rest, with the turn's own care for their failures."""
+    """A turn that takes results in and lets the layers work at rest; their failures become events."""
 
     def take_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
         """These results, next in the view, as the layers show them."""
@@ -68,7 +67,7 @@ class HostedTurn(Turn):
 
 
 class NamedModel(msgspec.Struct, frozen=True):
-    """A model of which only the name is known: enough to measure by, not to ask."""
+    """A model known by name only: enough to measure by, not to ask."""
 
     name: str
     capabilities: Capabilities
@@ -96,13 +95,13 @@ class RestModel(msgspec.Struct, frozen=True):
     why: str = ""
     """The reason why there is no model to ask."""
     ours: bool = False
-    """Connected by us, so closed by us: after each rest, for who knows whether there is another."""
+    """Connected by us, so closed by us after each rest."""
 
     @classmethod
     def by(
         cls, model: str | Model, format: str, at: Environment, settings: Settings, clock: Clock
     ) -> RestModel:
-        """Nothing is sent before the first question; a name without its key is nobody."""
+        """Connect the model; without its key there is none. Nothing is sent before the first question."""
         if not isinstance(model, str):
             return cls(model)
         access = ModelAccess(
@@ -138,7 +137,7 @@ class CallerTools:
 
 
 class PrivateEventLoop:
-    """Lets plain code run async work, always in the same event loop: connections are bound to theirs."""
+    """Runs async work for plain code, always in the same event loop: connections belong to one loop."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
@@ -247,7 +246,7 @@ class ContextFiles:
         return self._temporary
 
     def keep(self, about: Json, frame: Frame) -> None:
-        """Write down what a later process needs to go on: what this is, and how it is asked."""
+        """Write down what a later process needs to resume: what this is, and its frame."""
         used, self._used = self._used, frame
         if self._recording is None or frame is self.frame:
             return
@@ -272,7 +271,7 @@ class ContextFiles:
 
 
 def make_weak_emit(emit: Emit) -> Emit:
-    """The same without holding on to whose it is, who could then never be forgotten."""
+    """The same through a weak reference, so that the owner can be garbage collected."""
     method = weakref.WeakMethod(emit)
 
     def told(event: Event) -> None:
@@ -284,7 +283,7 @@ def make_weak_emit(emit: Emit) -> Emit:
 
 UNKNOWN_GAP: Final = 0.2
 """The part that has to go when the provider says "too long" and not by how much."""
-_SOMEBODY: Final = ProviderInfo("the provider", "", "", "")
+_ANY_PROVIDER: Final = ProviderInfo("the provider", "", "", "")
 
 
 def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
@@ -298,7 +297,7 @@ def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
     body: Any = getattr(error, "body", None)
     status = getattr(error, "status_code", None)
     said = parse_error_body(
-        _SOMEBODY,
+        _ANY_PROVIDER,
         body if isinstance(body, dict) and body else str(error),
         status=status if isinstance(status, int) else None,
         model=model,

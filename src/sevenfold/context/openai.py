@@ -18,16 +18,16 @@ from sevenfold.context.formats import (
     to_plain_json,
 )
 from sevenfold.core.errors import Mistake
-from sevenfold.core.messages import Block, Image, Json, Message, Opaque, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.messages import Block, Json, Message, Text, ToolResult
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import to_wire_name
 from sevenfold.models.openai_wire import (
     THOUGHT_FIELDS,
-    decode_arguments,
+    decode_assistant,
+    decode_content,
     decode_tool,
     encode_message,
-    find_thought,
     parse_usage,
     read_stop,
 )
@@ -56,8 +56,8 @@ class OpenAiFormat:
         if role not in ROLES:
             raise Mistake(f"{where} has the role {role!r}: it must be one of {', '.join(ROLES)}")
         if role == "assistant":
-            return SpokenMessage("assistant", tuple(_said(message, where)), "model")
-        blocks = tuple(_parts(message.get("content"), where))
+            return SpokenMessage("assistant", tuple(decode_assistant(message, where)), "model")
+        blocks = tuple(decode_content(message.get("content"), where))
         if role != "tool":
             by = "system" if role in INSTRUCTIONS else "tools" if role == "function" else "user"
             return SpokenMessage("user", blocks, by)
@@ -129,62 +129,6 @@ def _role(message: Any) -> Any:
     return message.get("role") if isinstance(message, dict) else getattr(message, "role", None)
 
 
-# --- reading ----------------------------------------------------------------------------------------------
-
-
-def _said(message: Json, where: str) -> Iterator[Block]:
-    if thought := find_thought(message):
-        yield Thinking(thought)
-    yield from _parts(message.get("content"), where)
-    if isinstance(refusal := message.get("refusal"), str) and refusal:
-        yield Text(refusal)
-    for name in ("audio", "function_call"):
-        if message.get(name):
-            yield Opaque(name, _text_of({"type": name, name: message[name]}))
-    for call in message.get("tool_calls") or ():
-        yield _use(call, where)
-
-
-def _parts(content: Any, where: str) -> Iterator[Block]:
-    if isinstance(content, str):
-        if content:
-            yield Text(content)
-        return
-    if not isinstance(content, list | None):
-        raise Mistake(f"{where} has content that is neither a text nor a list of parts")
-    for part in content or ():
-        if isinstance(part, str):
-            yield Text(part)
-        elif not isinstance(part, dict):
-            raise Mistake(f"{where} has a part that is no object")
-        else:
-            yield _part(part)
-
-
-def _part(part: Json) -> Block:
-    match part:
-        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
-            return Text(text)
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return Image({"type": "url", "url": url})
-    return Opaque(str(part.get("type", "")), _text_of(part))
-
-
-def _use(call: Any, where: str) -> ToolUse:
-    if not isinstance(call, dict):
-        raise Mistake(f"{where} has a tool call that is no object")
-    match call:
-        case {"custom": {"name": str(name), "input": given}}:
-            return ToolUse(str(call.get("id") or ""), name, {"input": given})
-        case {"function": {"name": str(name)} as function}:
-            return ToolUse(str(call.get("id") or ""), name, decode_arguments(function.get("arguments")))
-    raise Mistake(f"{where} has a tool call without the name of a function")
-
-
-def _text_of(value: Any) -> str:
-    return str(_encode(value), "utf-8")
-
-
 def _texts(result: ToolResult) -> str:
     return "\n\n".join(b.text for b in result.content if isinstance(b, Text))
 
@@ -201,7 +145,7 @@ def _instructions(asked: CallerRequest) -> Iterator[str]:
     for message in asked.leading:
         told = to_plain_json(message, "messages")
         content = told.get("content")
-        yield content if isinstance(content, str) else _text_of(told)
+        yield content if isinstance(content, str) else str(_encode(told), "utf-8")
 
 
 def _tool(tool: Json) -> Json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import LimitsOf, ModelLimits
+from sevenfold.cache.prices import PROVIDER_PREFIX, LimitsOf, ModelLimits
 from sevenfold.core.errors import NoKey, UnknownModel
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Capabilities
@@ -141,8 +140,6 @@ LOCAL: Final = "local:"
 Thinks: TypeAlias = Literal["", "budget", "adaptive"]
 """The way to ask a model to think: not at all, with a number of tokens, or as it decides."""
 
-_PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
-
 
 class ModelFamily(msgspec.Struct, frozen=True):
     """Models whose names begin alike."""
@@ -229,7 +226,7 @@ def to_wire_name(name: str) -> str:
 
 def find_family(name: str) -> ModelFamily | None:
     """The family with the longest name that this one begins with."""
-    return _find_family(_PROVIDER.sub("", to_wire_name(name)))
+    return _find_family(PROVIDER_PREFIX.sub("", to_wire_name(name)))
 
 
 @cache

@@ -1,7 +1,7 @@
 """The program that runs one GGUF file: llama.cpp's server, in a process of its own.
 
-It is told what to run in one line on its input, answers with one line (its address), and ends when its
-input does: so it never outlives whoever started it, however that ended.
+It reads one line of input (`ServerConfig`), answers with one line (its address), and ends when its input
+ends: so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class ServerConfig(msgspec.Struct, frozen=True):
     window: int
     threads: int
     key: str
-    """Made for this run: other users of the machine cannot use what is not theirs."""
+    """Made for this run, so that other users of the machine cannot use the server."""
 
 
 class ServerReady(msgspec.Struct, frozen=True):
-    """It listens, and this is where."""
+    """The address where the server listens."""
 
     url: str
 
 
 def make_server_params(wanted: ServerConfig) -> Any:
-    """The settings of llama.cpp; what is not named here is as it comes."""
+    """The settings of llama.cpp; others keep their defaults."""
     import xllamacpp  # type: ignore[import-untyped]
 
     chosen = xllamacpp.CommonParams()
@@ -51,7 +51,7 @@ def make_server_params(wanted: ServerConfig) -> Any:
     chosen.sse_ping_interval = 10  # a long prompt is no silence, and neither is waiting for the slot
     chosen.ui = chosen.endpoint_slots = False
     chosen.offline = chosen.use_jinja = True
-    chosen.verbosity = 1  # errors: they are what is shown when it ends
+    chosen.verbosity = 1  # errors only: they are shown when it ends
     return chosen
 
 
@@ -64,12 +64,12 @@ def run_server(orders: BinaryIO, answers: BinaryIO) -> None:
     answers.write(msgspec.json.encode(ServerReady(server.listening_address)) + b"\n")
     answers.flush()
     orders.read()
-    # Not waited for: a reply that is being worked out has nobody left to read it.
+    # Do not wait for a running reply: its reader is gone.
     os._exit(0)
 
 
 def main() -> None:
-    # llama.cpp prints where it likes: the answer goes out on a descriptor of its own.
+    # llama.cpp prints to stdout, too: the answer goes out on a descriptor of its own.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         run_server(sys.stdin.buffer, answers)

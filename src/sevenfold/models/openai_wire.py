@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
+from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import (
     THOUGHTS,
     Block,
@@ -17,6 +18,7 @@ from sevenfold.core.messages import (
     Message,
     Opaque,
     Text,
+    Thinking,
     ToolResult,
     ToolUse,
 )
@@ -222,6 +224,61 @@ def make_call_id(id: str) -> str:
 
 
 # --- what comes from others ---------------------------------------------------------------------------
+
+
+def decode_assistant(message: Json, where: str) -> Iterator[Block]:
+    """The blocks of a reply. A `Mistake` about a shape we cannot read says `where` it stands."""
+    if thought := find_thought(message):
+        yield Thinking(thought)
+    yield from decode_content(message.get("content"), where)
+    if isinstance(refusal := message.get("refusal"), str) and refusal:
+        yield Text(refusal)
+    for name in ("audio", "function_call"):
+        if message.get(name):
+            yield Opaque(name, _to_text({"type": name, name: message[name]}))
+    for call in message.get("tool_calls") or ():
+        yield _decode_call(call, where)
+
+
+def decode_content(content: Any, where: str) -> Iterator[Block]:
+    """The blocks of a message's content, a text or a list of parts."""
+    if isinstance(content, str):
+        if content:
+            yield Text(content)
+        return
+    if not isinstance(content, list | None):
+        raise Mistake(f"{where} has content that is neither a text nor a list of parts")
+    for part in content or ():
+        if isinstance(part, str):
+            yield Text(part)
+        elif not isinstance(part, dict):
+            raise Mistake(f"{where} has a part that is no object")
+        else:
+            yield _decode_part(part)
+
+
+def _decode_part(part: Json) -> Block:
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return Text(text)
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return Image({"type": "url", "url": url})
+    return Opaque(str(part.get("type", "")), _to_text(part))
+
+
+def _decode_call(call: Any, where: str) -> ToolUse:
+    if not isinstance(call, dict):
+        raise Mistake(f"{where} has a tool call that is no object")
+    match call:
+        case {"custom": {"name": str(name), "input": given}}:
+            return ToolUse(str(call.get("id") or ""), name, {"input": given})
+        case {"function": {"name": str(name)} as function}:
+            return ToolUse(str(call.get("id") or ""), name, decode_arguments(function.get("arguments")))
+    raise Mistake(f"{where} has a tool call without the name of a function")
+
+
+def _to_text(value: Any) -> str:
+    return str(_encode(value), "utf-8")
 
 
 def decode_arguments(

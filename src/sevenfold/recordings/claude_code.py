@@ -6,7 +6,6 @@ where the user was. A line that cannot be understood is a problem to report, by 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
-from sevenfold.recordings.reader import parse_time
+from sevenfold.recordings.reader import parse_time, repair_halves
 from sevenfold.recordings.recorded import (
     RecordedApiError,
     RecordedClearing,
@@ -35,7 +34,6 @@ from sevenfold.storage.jsonl import iterate_lines
 SYNTHETIC: Final = "<synthetic>"
 CLEARED: Final = "[Old tool result content cleared]"
 _PERSISTED: Final = re.compile(r"<persisted-output>.{0,200}?saved to:[ \t]*([^\n]+)", re.DOTALL)
-_HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 class _CacheWrites(msgspec.Struct):
@@ -132,14 +130,9 @@ def decode_record(line: bytes) -> ClaudeCodeRecord:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     try:  # perhaps only a half character is in the way
-        return _decode(_mended(line))
+        return _decode(repair_halves(line))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ValueError(str(error)) from None
-
-
-def _mended(line: bytes) -> bytes:
-    whole = json.dumps(json.loads(line), ensure_ascii=False)
-    return _HALVES.sub("\ufffd", whole).encode("utf-8")
 
 
 class _AnyObject(msgspec.Struct):

@@ -83,7 +83,7 @@ def _walked(path: Path) -> Iterator[tuple[Path, bool]]:
         yield path, True
         return
     for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name != STATE)  # nobody talks in there
+        folders[:] = sorted(name for name in folders if name != STATE)  # it holds no sessions
         for name in sorted(names):
             if name.lower().endswith(ENDINGS):
                 yield Path(folder, name), False

@@ -1,7 +1,6 @@
 """Reads the transcripts that Sevenfold itself writes, without locking or mending them.
 
-Sub-agents whose words stand in the file of the session that called them: each is a session of its
-own.
+A sub-agent in the file of the session that called it becomes a session of its own.
 """
 
 from __future__ import annotations
@@ -207,7 +206,7 @@ class _OwnParse:
 
 
 def _interactive(about: dict[str, object]) -> bool | None:
-    """An agent was asked by a session, whoever sat in front of that."""
+    """True if a person talked in it; an agent is asked by a session, so never."""
     said = False if about.get("agent") else about.get("interactive")
     return said if isinstance(said, bool) else None
 

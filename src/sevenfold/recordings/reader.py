@@ -64,13 +64,17 @@ def decode_lenient(data: bytes, lost: list[str] | None = None) -> Any:
         data = drop_deep_nesting(data)
     none = None if lost is None else (lambda name: lost.append(name))
     try:
-        found = json.loads(data.decode("utf-8", "replace"), parse_constant=none)
-        whole = json.dumps(found, ensure_ascii=False)
-        return msgspec.json.decode(_HALVES.sub("\ufffd", whole))
+        return msgspec.json.decode(repair_halves(data, none))
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:
         raise ValueError(_first_line(error)) from None
+
+
+def repair_halves(data: bytes, parse_constant: Callable[[str], Any] | None = None) -> str:
+    """The same JSON with U+FFFD for half characters."""
+    found = json.loads(data.decode("utf-8", "replace"), parse_constant=parse_constant)
+    return _HALVES.sub("\ufffd", json.dumps(found, ensure_ascii=False))
 
 
 def drop_deep_nesting(data: bytes | bytearray) -> bytes:
@@ -349,7 +353,7 @@ def make_times_monotonic(recorded: RecordedSession) -> RecordedSession:
 
 
 def _without_times(recorded: RecordedSession) -> RecordedSession:
-    """No time in it can be: nobody was ever idle, as far as can be known."""
+    """The session with all times 0, so that no idle time is counted."""
     wrong = [said.line for said in recorded.entries if said.at]
     if not wrong:
         return recorded

@@ -2,7 +2,7 @@
 
 Readers of other tools' files produce these values; nothing here knows any one format.
 
-A recorded session as a transcript of ours: the active branch, with its compactions as edits.
+`convert_recording` makes a transcript of the active branch, with its compactions as edits.
 """
 
 from __future__ import annotations
