@@ -26,16 +26,13 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Keys, addresses and limits for connections. It reads no file or environment, and shows no key."""
 
     anthropic_key: str = ""
-    anthropic_token: str = ""
-    """Sent as a bearer token instead of the key, when set."""
+    anthropic_token: str = ""  # Sent as a bearer token instead of the key, when set
     anthropic_base_url: str = ANTHROPIC_URL
     openai_key: str = ""
     openai_base_url: str = OPENAI_URL
     connect_timeout: float = 10.0
-    read_timeout: float = 600.0
-    """The longest silence in a stream before the connection counts as cut."""
-    headers: dict[str, str] = {}
-    """Sent with every request, over our own."""
+    read_timeout: float = 600.0  # The longest silence in a stream before the connection counts as cut
+    headers: dict[str, str] = {}  # Sent with every request, over our own
     betas: tuple[str, ...] = ()
     """Beta features asked for in every session; `make_default_params` puts them into the frame."""
     window: int | None = None
@@ -49,8 +46,7 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Ask the provider to drop thinking that no longer fits instead of refusing the request."""
     diagnostics: bool | None = None
     """Ask why the prompt cache missed; None: where the provider is known to answer that."""
-    edits_cache: bool = False
-    """The server takes cache edits; the simulator does."""
+    edits_cache: bool = False  # The server takes cache edits; the simulator does
     variables: Mapping[str, str] = {}
     """The environment, for the key and the address of a provider that is not built in; never shown."""
 
@@ -126,16 +122,14 @@ def strip_url_credentials(url: str) -> str:
     return f"{scheme}{slashes}{after}" if slashes else after
 
 
-LONG: Final = "[1m]"
-"""After a model's name: ask for its window of a million tokens."""
+LONG: Final = "[1m]"  # After a model's name: ask for its window of a million tokens
 LONG_WINDOW: Final = 1_000_000
 LONG_BETA: Final = "context-1m-2025-08-07"
 INTERLEAVED_BETA: Final = "interleaved-thinking-2025-05-14"
 BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 DEFAULT_WINDOW: Final = 200_000
 OFFLINE: Final = "offline"
-LOCAL: Final = "local:"
-"""Before the path of a GGUF file."""
+LOCAL: Final = "local:"  # Before the path of a GGUF file
 
 Thinks: TypeAlias = Literal["", "budget", "adaptive"]
 """The way to ask a model to think: not at all, with a number of tokens, or as it decides."""

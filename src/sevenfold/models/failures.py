@@ -37,10 +37,8 @@ class ProviderInfo(msgspec.Struct, frozen=True):
 
     name: str
     host: str
-    key: str
-    """The variable that holds the key."""
-    url: str
-    """The variable that holds the address."""
+    key: str  # The variable that holds the key
+    url: str  # The variable that holds the address
     loopback: bool = False
 
 

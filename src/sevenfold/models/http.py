@@ -43,12 +43,10 @@ from sevenfold.models.sse import SseEvent, SseParser
 if TYPE_CHECKING:
     import httpx
 
-PLAIN: Final = "plain JSON"
-"""The name of the one event of a server that does not stream."""
+PLAIN: Final = "plain JSON"  # The name of the one event of a server that does not stream
 MOST_OF_AN_ERROR: Final = 65_536
 MOST_OF_A_REPLY: Final = 64 << 20
-DRAIN: Final = 0.5
-"""Seconds that a server gets to end a stream whose last event has come."""
+DRAIN: Final = 0.5  # Seconds that a server gets to end a stream whose last event has come
 
 
 class HttpReply:
@@ -112,16 +110,13 @@ def _is_whole(event: SseEvent) -> bool:
 class ReplyAssembly(ABC):
     """Puts a streamed reply together; each format has its own kind."""
 
-    id_header: ClassVar[str]
-    """The header that names the request."""
+    id_header: ClassVar[str]  # The header that names the request
 
     def __init__(self, provider: ProviderInfo, mapped: Mapped, model: str = "") -> None:
         self.provider, self.mapped, self.model = provider, mapped, model
         self.message_id = ""
-        self.complete = False
-        """True once the reply can be used."""
-        self.ended = False
-        """True once the server said that this was all."""
+        self.complete = False  # True once the reply can be used
+        self.ended = False  # True once the server said that this was all
         self._answered_by = model
         self._blocks: list[Block] = []
         self._stop = self._broken = ""

@@ -17,12 +17,10 @@ class ServerConfig(msgspec.Struct, frozen=True):
     """The file to run, and the server's options."""
 
     path: str
-    name: str
-    """The model's name in its replies; prices go by it."""
+    name: str  # The model's name in its replies; prices go by it
     window: int
     threads: int
-    key: str
-    """Made for this run, so that other users of the machine cannot use the server."""
+    key: str  # Made for this run, so that other users of the machine cannot use the server
 
 
 class ServerReady(msgspec.Struct, frozen=True):

@@ -44,8 +44,7 @@ from sevenfold.models.registry import PROVIDERS
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
-LONGEST_TEXT: Final = 1 << 20
-"""A longer name or text means that the file is damaged."""
+LONGEST_TEXT: Final = 1 << 20  # A longer name or text means that the file is damaged
 
 _NUMBERS: Final = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
 """The `struct` code of each type of value."""
@@ -133,8 +132,7 @@ def _take(file: IO[bytes], form: str) -> tuple[int, ...]:
 PROGRAM: Final = "sevenfold.models.llama_server"
 LONGEST_ANSWER: Final = 4096
 LOG_TAIL: Final = 1 << 16
-END_SECONDS: Final = 2.0
-"""Longest wait for a process to end after its connection broke."""
+END_SECONDS: Final = 2.0  # Longest wait for a process to end after its connection broke
 
 _STAMP: Final = re.compile(r"^[\d.]+ [A-Z] ")
 _CANNOT_LOAD: Final = re.compile(r"error loading model: (.+)")

@@ -39,8 +39,7 @@ STOPS: Final = {
 }
 THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning")
 FORM: Final = "chat"
-LONGEST_ID: Final = 40
-"""Longer ids of tool calls are refused."""
+LONGEST_ID: Final = 40  # Longer ids of tool calls are refused
 _OURS: Final = frozenset(
     {
         "betas",

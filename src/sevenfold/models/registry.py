@@ -23,10 +23,8 @@ from sevenfold.core.protocols import Capabilities, Clock, Model
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUP: Final = "sevenfold.models"
-"""The entry points of other packages."""
-PLAIN: Final = "anthropic"
-"""The provider of names without a prefix."""
+GROUP: Final = "sevenfold.models"  # The entry points of other packages
+PLAIN: Final = "anthropic"  # The provider of names without a prefix
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_-]*")
 _LOAD_ERRORS: Final = (
     AttributeError,
@@ -52,20 +50,14 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True):
 
     prefix: str
     factory: ConnectModel | str
-    capabilities: DescribeModel | str | None = None
-    """None: by the table of known models."""
+    capabilities: DescribeModel | str | None = None  # None: by the table of known models
     usage: str = ""
     """The form of its models' names, for the sentence that lists them; by default 'PREFIX:NAME'."""
-    keys: tuple[str, ...] = ()
-    """Environment variables with its secrets. Tools and hooks do not see them."""
-    url: str = ""
-    """Environment variable with the address of its server."""
-    runs: str = ""
-    """The way it runs without a server, for `sevenfold doctor`."""
-    alone: bool = False
-    """The prefix without a colon is the name of a model, too."""
-    sends_prefix: bool = False
-    """The name is sent with its prefix."""
+    keys: tuple[str, ...] = ()  # Environment variables with its secrets. Tools and hooks do not see them.
+    url: str = ""  # Environment variable with the address of its server
+    runs: str = ""  # The way it runs without a server, for `sevenfold doctor`
+    alone: bool = False  # The prefix without a colon is the name of a model, too
+    sends_prefix: bool = False  # The name is sent with its prefix
 
     def connect(self, name: str, access: Any, clock: Clock | None) -> Model:
         model: Model = _load(self.factory)(name, access, clock)

@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-_MARK: Final = b"\xef\xbb\xbf"
-"""A byte-order mark may stand at the very beginning."""
+_MARK: Final = b"\xef\xbb\xbf"  # A byte-order mark may stand at the very beginning
 
 
 class SseEvent(msgspec.Struct, frozen=True):

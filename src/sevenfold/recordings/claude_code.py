@@ -250,8 +250,7 @@ class _SpokenNode:
     """Something said, while its records are still being put together."""
 
     uuid: str
-    follows: str | None
-    """The uuid of the record before, as the file has it."""
+    follows: str | None  # The uuid of the record before, as the file has it
     line: int
     last_line: int
     at: float
@@ -269,8 +268,7 @@ class RecordChain:
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         self.order: list[_SpokenNode] = []
-        self.nodes: dict[str, _SpokenNode] = {}
-        """By the uuid of every record that is a part of them."""
+        self.nodes: dict[str, _SpokenNode] = {}  # By the uuid of every record that is a part of them
         self.through: dict[str, str | None] = {}
         """Records that say nothing, and what they follow: the chain goes on through them."""
         self.replies: dict[str, _SpokenNode] = {}
@@ -278,8 +276,7 @@ class RecordChain:
         self.answers: dict[str, _SpokenNode] = {}
         self.pending: list[tuple[int, ClaudeCodeRecord, Message, ToolNotes]] = []
         self.facts: dict[str, ToolNote] = {}
-        self.continues = ""
-        """What the first thing follows, when that is not in the file."""
+        self.continues = ""  # What the first thing follows, when that is not in the file
 
     def take(self, line: int, record: ClaudeCodeRecord) -> bool:
         """Take in a record; False when it is one that no model ever saw."""

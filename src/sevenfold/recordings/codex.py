@@ -97,8 +97,7 @@ class _CodexParse:
     def __init__(self) -> None:
         self.thread = RecordedThread(FORMAT)
         self._about: Json = {}
-        self._total: object = None
-        """The usage of all requests so far: repeated, it tells nothing new."""
+        self._total: object = None  # The usage of all requests so far: repeated, it tells nothing new
 
     def take(self, line: int, data: bytes) -> None:
         try:

@@ -53,8 +53,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
 
     path: str
     size: int = 0
-    named: bool = True
-    """Named by the user; else come across in a folder, where other things lie too."""
+    named: bool = True  # Named by the user; else come across in a folder, where other things lie too
 
 
 class Unreadable(SevenfoldError):

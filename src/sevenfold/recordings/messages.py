@@ -119,8 +119,7 @@ class _MessagesParse:
     def __init__(self) -> None:
         self.thread = RecordedThread(FORMAT)
         self._at = 0.0
-        self._function = ""
-        """The id of the last call in the way of old, which has none."""
+        self._function = ""  # The id of the last call in the way of old, which has none
 
     def lines(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
         for number, line in iterate_lines(source, self.thread.problems):

@@ -43,8 +43,7 @@ from sevenfold.recordings.recorded import (
 from sevenfold.storage.jsonl import iterate_lines
 
 FORMAT: Final = "sevenfold"
-_LOOKED_AT: Final = 5
-"""Lines by which one of our files is told from others."""
+_LOOKED_AT: Final = 5  # Lines by which one of our files is told from others
 
 
 _strict = msgspec.json.Decoder(Entry).decode
@@ -63,8 +62,7 @@ class _OwnLine(msgspec.Struct):
 class OwnRecordedSession(RecordedSession, frozen=True):
     """A session of ours, with the facts that only our files have."""
 
-    interactive: bool | None = None
-    """True if a person talked in it; None if the file does not say."""
+    interactive: bool | None = None  # True if a person talked in it; None if the file does not say
 
 
 class OwnReader:

@@ -42,8 +42,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.S)
-MOST_NESTED: Final = 200
-"""Levels; what is nested deeper is left out where it cannot be taken apart."""
+MOST_NESTED: Final = 200  # Levels; what is nested deeper is left out where it cannot be taken apart
 _MILLISECONDS: Final = 1e11
 """A number of seconds as large as this would be after the year 5000, so it counts milliseconds."""
 
@@ -231,10 +230,8 @@ def _first_line(error: ValueError) -> str:
 
 MOST_TOKENS: Final = 100_000_000
 """Of one request: more than any window has, and far below where sums stop being exact."""
-MOST_FIELDS: Final = 10
-"""Dropped of one record; one with more that is wrong is something else."""
-NEEDED: Final = frozenset({"type", "uuid", "message", "id", "what"})
-"""Without these a record says nothing."""
+MOST_FIELDS: Final = 10  # Dropped of one record; one with more that is wrong is something else
+NEEDED: Final = frozenset({"type", "uuid", "message", "id", "what"})  # Without these a record says nothing
 _AT: Final = re.compile(r" - at `\$\.([\w.]+)`")
 
 
@@ -305,8 +302,7 @@ def _drop(record: Json, field: list[str]) -> bool:
 
 FIRST, LAST = 1_420_070_400.0, 4_102_444_800.0
 """The years 2015 to 2100: no session is older, and none can be younger."""
-FARTHEST: Final = 400 * 86_400.0
-"""A time so far from the middle of its session is a mistake."""
+FARTHEST: Final = 400 * 86_400.0  # A time so far from the middle of its session is a mistake
 ALWAYS: Final = frozenset({"claude-code"})
 """Formats that date everything; readers of others say themselves which times they could not read."""
 JITTER: Final = 3_600.0
@@ -385,8 +381,7 @@ class _ThreadNode:
     event: RecordedChange | None = None
     answer: list[Block] = field(default_factory=list)
     """The results of the tools that this asked for, and what stands beside them."""
-    answered: tuple[int, float] = (0, 0.0)
-    """Line and time of the last of them."""
+    answered: tuple[int, float] = (0, 0.0)  # Line and time of the last of them
 
 
 class RecordedThread:
@@ -396,16 +391,14 @@ class RecordedThread:
         self.format = format
         self.problems: list[Problem] = []
         self.skipped: Counter[str] = Counter()
-        self.model = ""
-        """Of the replies from here on, where they do not say it themselves."""
+        self.model = ""  # Of the replies from here on, where they do not say it themselves
         self._nodes: list[_ThreadNode] = []
         self._uses: dict[str, tuple[_ThreadNode, ToolUse]] = {}
         """The newest use of an id, as the file has it."""
         self._taken: set[str] = set()
         self._facts: dict[str, ToolNote] = {}
         self._open: _ThreadNode | None = None
-        self._unread: list[int] = []
-        """Lines with an unreadable time."""
+        self._unread: list[int] = []  # Lines with an unreadable time
 
     # --- what happens -------------------------------------------------------------------------------------
 

@@ -25,8 +25,7 @@ class RecordedCompaction(msgspec.Struct, frozen=True):
     trigger: str = ""
     tokens_before: int = 0
     summary: Message | None = None
-    kept_from: str = ""
-    """The first thing said before it that stayed in the view behind the summary."""
+    kept_from: str = ""  # The first thing said before it that stayed in the view behind the summary
 
 
 class RecordedClearing(msgspec.Struct, frozen=True):
@@ -45,20 +44,15 @@ class RecordedEvent(msgspec.Struct, frozen=True):
     """One thing that happened in a recorded session."""
 
     uuid: str
-    parent: str | None
-    """The event it follows; None at the beginning of a branch."""
-    line: int
-    """The line where it begins in the file."""
+    parent: str | None  # The event it follows; None at the beginning of a branch
+    line: int  # The line where it begins in the file
     at: float
     what: RecordedPayload
     request_id: str = ""
     model: str = ""
-    meta: bool = False
-    """Put in by the tool, not typed by the user."""
-    made_up: bool = False
-    """A reply that no model gave: the tool wrote it itself."""
-    failed: bool = False
-    """It reports that a request failed, and was never shown to a model."""
+    meta: bool = False  # Put in by the tool, not typed by the user
+    made_up: bool = False  # A reply that no model gave: the tool wrote it itself
+    failed: bool = False  # It reports that a request failed, and was never shown to a model
     counted: bool = True
     """True if the usage is final; a reply noted while it streamed counts too little output."""
 
@@ -76,12 +70,9 @@ class ToolNote(msgspec.Struct, frozen=True):
     line: int
     is_error: bool = False
     interrupted: bool = False
-    path: str = ""
-    """The file that was read or changed."""
-    persisted: str = ""
-    """The file with the whole output, if only its beginning was shown."""
-    cleared: bool = False
-    """The result had been cleared before it was recorded."""
+    path: str = ""  # The file that was read or changed
+    persisted: str = ""  # The file with the whole output, if only its beginning was shown
+    cleared: bool = False  # The result had been cleared before it was recorded
     agent: str = ""
     agent_tokens: int = 0
 
@@ -105,21 +96,16 @@ class RecordedSession(msgspec.Struct, frozen=True):
     folder: str = ""
     git_branch: str = ""
     title: str = ""
-    continues: str = ""
-    """The event before the first one, if that is in another file."""
+    continues: str = ""  # The event before the first one, if that is in another file
     entries: tuple[RecordedEvent, ...] = ()
     """All branches of the main conversation, in the order of the file."""
-    tip: str = ""
-    """The end of the active branch."""
+    tip: str = ""  # The end of the active branch
     sidechains: dict[str, tuple[RecordedEvent, ...]] = {}
     """Conversations of sub-agents, by their id or by the first thing said in them."""
-    undone: tuple[Reply, ...] = ()
-    """Replies that the user went back behind, where they are on no branch."""
-    results: dict[str, ToolNote] = {}
-    """By tool-use id."""
+    undone: tuple[Reply, ...] = ()  # Replies that the user went back behind, where they are on no branch
+    results: dict[str, ToolNote] = {}  # By tool-use id
     api_errors: tuple[RecordedApiError, ...] = ()
-    skipped: dict[str, int] = {}
-    """The number of records of each kind that no model saw."""
+    skipped: dict[str, int] = {}  # The number of records of each kind that no model saw
     problems: tuple[Problem, ...] = ()
 
     @property

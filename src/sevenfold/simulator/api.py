@@ -115,10 +115,8 @@ class PendingRequest:
     step: ScriptStep | None
     shared: SharedPrefix | None = None
     applied: list[Json] = field(default_factory=list)
-    room: int | None = None
-    """Tokens the window leaves for output, where that is less than what was asked."""
-    summary: ServerSummary | None = None
-    """The server's summary, made before this request is answered."""
+    room: int | None = None  # Tokens the window leaves for output, where that is less than what was asked
+    summary: ServerSummary | None = None  # The server's summary, made before this request is answered
 
     @property
     def minimum(self) -> int:
@@ -143,10 +141,8 @@ class Api:
         self.script = script or Script()
         self.replies = replies
         self.prices = prices or Prices.load()
-        self.models = models
-        """If given, every other model is a 404."""
-        self.window = window
-        """If given, the window of every model."""
+        self.models = models  # If given, every other model is a 404
+        self.window = window  # If given, the window of every model
         self.bad_keys = bad_keys
         self.ledger = SimulatorLedger()
         self.cache = PromptCache()

@@ -94,10 +94,8 @@ DIGEST: Final = 16
 class CachedPrompt:
     """The blocks of one request; position k is the k-th block, and every list has one item a block."""
 
-    digests: list[bytes] = field(default_factory=list)
-    """Of everything up to and including the block."""
-    upto: list[int] = field(default_factory=list)
-    """Tokens up to and including the block."""
+    digests: list[bytes] = field(default_factory=list)  # Of everything up to and including the block
+    upto: list[int] = field(default_factory=list)  # Tokens up to and including the block
     places: list[tuple[str, int, int, str]] = field(default_factory=list)
     """Section, index, index inside it, and the kind of block."""
     marks: list[tuple[int, int]] = field(default_factory=list)
@@ -255,19 +253,16 @@ def has_image(block: Json) -> bool:
 
 LOOKBACK: Final = 20
 MAX_BREAKPOINTS: Final = 4
-SWEEP_EVERY: Final = 2_000
-"""Expired entries are thrown out once in this many writes."""
+SWEEP_EVERY: Final = 2_000  # Expired entries are thrown out once in this many writes
 
-CacheScope = tuple[str, str]
-"""The key and the model that the cache belongs to."""
+CacheScope = tuple[str, str]  # The key and the model that the cache belongs to
 
 
 @dataclass(slots=True)
 class CacheEntry:
     ttl: int
     expires: float
-    end: int
-    """The position of its last block."""
+    end: int  # The position of its last block
 
 
 @dataclass(slots=True, frozen=True)
@@ -278,8 +273,7 @@ class CacheVerdict:
     write_5m: int
     write_1h: int
     read: int
-    hit: int
-    """The number of blocks read from the cache."""
+    hit: int  # The number of blocks read from the cache
 
     def usage(self, output: int = 0) -> Usage:
         write = self.write_5m + self.write_1h
@@ -375,8 +369,7 @@ def _verdict(prompt: CachedPrompt, hit: int, minimum: int) -> CacheVerdict:
     )
 
 
-KEPT: Final = 64
-"""The number of requests that the simulator remembers."""
+KEPT: Final = 64  # The number of requests that the simulator remembers
 
 
 class PromptDiagnostics:
@@ -424,8 +417,7 @@ STEP: Final = 128
 LEAST: Final = 1_024
 IDLE: Final = 600.0
 DAY: Final = 86_400.0
-SWEEP_OVER: Final = 200_000
-"""Entries; past this, dead ones are thrown out."""
+SWEEP_OVER: Final = 200_000  # Entries; past this, dead ones are thrown out
 
 
 class ImplicitCache:

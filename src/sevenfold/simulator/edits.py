@@ -24,8 +24,7 @@ THINKING: Final = "clear_thinking_20251015"
 DEFAULT_TRIGGER: Final = {"type": "input_tokens", "value": 100_000}
 DEFAULT_KEEP: Final = 3
 
-BlockPosition = tuple[int, int]
-"""A block: index of its message, index inside it."""
+BlockPosition = tuple[int, int]  # A block: index of its message, index inside it
 
 
 def apply_edits(

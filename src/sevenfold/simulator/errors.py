@@ -50,8 +50,7 @@ class ApiError(Exception):
         self.kind = kind or KINDS.get(status, "api_error" if status >= 500 else KINDS[400])
         self.message = message or WORDS.get(status, "Error")
         self.retry_after = retry_after
-        self.code = code
-        """OpenAI's code beside the message, for instance `context_length_exceeded`."""
+        self.code = code  # OpenAI's code beside the message, for instance `context_length_exceeded`
         super().__init__(self.message)
 
     @property

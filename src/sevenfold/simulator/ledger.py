@@ -76,8 +76,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     units: float | None = None
     stop_reason: str | None = None
     applied_edits: list[Json] = []
-    fault: str | None = None
-    """The script's fault in the answer: slow, cut, malformed or hang."""
+    fault: str | None = None  # The script's fault in the answer: slow, cut, malformed or hang
 
 
 class LedgerTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +87,7 @@ class LedgerTotal(msgspec.Struct, frozen=True, kw_only=True):
     cost: float = 0.0
     currency: str | None = None
     units: float = 0.0
-    unpriced: int = 0
-    """Requests to models the price table does not know; they are in no cost."""
+    unpriced: int = 0  # Requests to models the price table does not know; they are in no cost
 
 
 class SimulatorLedger:

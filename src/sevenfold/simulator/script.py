@@ -68,13 +68,10 @@ class StreamPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StepMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The conditions for a step to fit a request. A condition that is not given always holds."""
 
-    text: str | None = None
-    """Part of what the user said last, case ignored."""
+    text: str | None = None  # Part of what the user said last, case ignored
     regex: str | None = None
-    model: str | None = None
-    """The beginning of the model's name."""
-    source: str | None = None
-    """The whole `x-sevenfold-source` header."""
+    model: str | None = None  # The beginning of the model's name
+    source: str | None = None  # The whole `x-sevenfold-source` header
 
     def fits(self, body: Json, source: str) -> bool:
         said = find_last_user_text(body)
@@ -235,11 +232,9 @@ class ScriptReply(msgspec.Struct, frozen=True):
     """The model's reply to one request."""
 
     content: Sequence[Json]
-    stop_reason: str | None = None
-    """Worked out from the content where it is not given."""
+    stop_reason: str | None = None  # Worked out from the content where it is not given
     stop_sequence: str | None = None
-    usage: dict[str, int] = {}
-    """Numbers to report instead of the ones that were counted."""
+    usage: dict[str, int] = {}  # Numbers to report instead of the ones that were counted
 
 
 ScriptAnswer: TypeAlias = ScriptReply | str | Sequence[Json]

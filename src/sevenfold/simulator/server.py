@@ -52,8 +52,7 @@ class HttpCall:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
-    too_large: bool = False
-    """The body was over the limit and has been thrown away."""
+    too_large: bool = False  # The body was over the limit and has been thrown away
     wait_for_goodbye: Callable[[], Awaitable[None]] = field(default=anyio.sleep_forever)
     """Returns when the client has closed the connection."""
 
@@ -182,8 +181,7 @@ class _ServerConnection:
             return
 
 
-CHUNK: Final = 24
-"""Characters of text or of JSON in one delta."""
+CHUNK: Final = 24  # Characters of text or of JSON in one delta
 
 
 # --- the Messages API ------------------------------------------------------------------------------------
@@ -281,8 +279,7 @@ def _head(completion: Json, include_usage: bool) -> Json:
     return {**head, "object": "chat.completion.chunk", **({"usage": None} if include_usage else {})}
 
 
-LIMIT: Final = 32 * 1024 * 1024
-"""The largest body the provider takes."""
+LIMIT: Final = 32 * 1024 * 1024  # The largest body the provider takes
 HOST: Final = "127.0.0.1"
 
 

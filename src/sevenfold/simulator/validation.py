@@ -8,8 +8,7 @@ from typing import Any, Final
 from sevenfold.simulator.cache import MAX_BREAKPOINTS, TTL, find_mark_ttl, parse_ttl, to_blocks
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 
-Spot = tuple[int, int, Json]
-"""Index of the message, index of the block inside it, and the block."""
+Spot = tuple[int, int, Json]  # Index of the message, index of the block inside it, and the block
 
 
 def check_pairs(messages: list[Json]) -> None:

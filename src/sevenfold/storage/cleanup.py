@@ -33,10 +33,8 @@ from sevenfold.storage.files import (
 from sevenfold.storage.jsonl import hold_closed_log, read_log
 from sevenfold.storage.places import ROOT_FILE, check_session_id
 
-LARGEST: Final = 1 << 30
-"""Bytes; a longer transcript is not read, so nothing of its session is removed."""
-DEEPEST: Final = 12
-"""Folders below a session's folder that are looked into."""
+LARGEST: Final = 1 << 30  # Bytes; a longer transcript is not read, so nothing of its session is removed
+DEEPEST: Final = 12  # Folders below a session's folder that are looked into
 
 _SESSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _STORED: Final = (
@@ -59,8 +57,7 @@ _RUN: Final = re.compile(rb"[A-Za-z0-9_.=-]+")
 class StoredFile(msgspec.Struct, frozen=True):
     """A file: its session, its path in that session's folder, its size and age."""
 
-    session: str
-    """Empty: it lies in the project's folder itself."""
+    session: str  # Empty: it lies in the project's folder itself
     inside: str
     size: int
     at: float
@@ -90,8 +87,7 @@ class StorageSurvey(msgspec.Struct):
     """The sessions and files of a project. `strange` sessions could not be judged."""
 
     transcripts: dict[str, StoredFile] = {}
-    files: dict[str, list[StoredFile]] = {}
-    """By session."""
+    files: dict[str, list[StoredFile]] = {}  # By session
     strange: set[str] = set()
     problems: list[str] = []
 
@@ -250,8 +246,7 @@ def _texts(lines: bytes, path: Path) -> list[bytes]:
 
 DAY: Final = 86_400.0
 MEGABYTE: Final = 1_000_000
-STAMP: Final = ".cleaned"
-"""A file of each project; its time is that of the last cleaning."""
+STAMP: Final = ".cleaned"  # A file of each project; its time is that of the last cleaning
 
 OWN_ID: Final = re.compile(r"\d{8}-\d{9}-[0-9a-f]{6}")
 """The ids that `make_session_id` makes; a folder without a transcript is only removed if it has one."""
@@ -263,8 +258,7 @@ class StorageLimits(msgspec.Struct, frozen=True):
     """The age and the size up to which sessions and results are kept."""
 
     days: float = 30
-    megabytes: float = 1_000
-    """Of stored tool results, over all sessions of the project."""
+    megabytes: float = 1_000  # Of stored tool results, over all sessions of the project
 
 
 class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,15 +266,11 @@ class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
 
     files: int = 0
     bytes: int = 0
-    sessions: tuple[str, ...] = ()
-    """The sessions that were removed whole."""
-    removed: tuple[str, ...] = ()
-    """Each file, by its path in the project's folder."""
-    in_use: int = 0
-    """Files that were due and stay: a conversation points to them, or their session is open."""
+    sessions: tuple[str, ...] = ()  # The sessions that were removed whole
+    removed: tuple[str, ...] = ()  # Each file, by its path in the project's folder
+    in_use: int = 0  # Files that were due and stay: a conversation points to them, or their session is open
     problems: tuple[str, ...] = ()
-    finished: bool = True
-    """False if it was stopped before the end."""
+    finished: bool = True  # False if it was stopped before the end
 
 
 def clean_project(
@@ -323,8 +313,7 @@ class _CleanupRun:
     problems: list[str] = field(default_factory=list)
     finished: bool = True
     _gone: set[str] = field(default_factory=set)
-    _pointers: dict[str, bytes] = field(default_factory=dict)
-    """By session: the names that its view holds."""
+    _pointers: dict[str, bytes] = field(default_factory=dict)  # By session: the names that its view holds
 
     def run(self) -> None:
         self.problems += self.found.problems

@@ -21,8 +21,7 @@ from sevenfold.core.errors import Refused, SettingsError, StorageFailure
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
-TEMPORARY: Final = ".writing-"
-"""Prefix of a temporary file; a crash may leave one behind."""
+TEMPORARY: Final = ".writing-"  # Prefix of a temporary file; a crash may leave one behind
 
 NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 CLOEXEC: Final[int] = getattr(os, "O_CLOEXEC", 0)

@@ -45,8 +45,7 @@ class JsonlLog:
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
-        self.repaired: str | None = None
-        """The repair that was made on opening, in words for people."""
+        self.repaired: str | None = None  # The repair that was made on opening, in words for people
         if create:
             make_private_dir(path.parent)
         self._fd = self._open(create)
@@ -271,8 +270,7 @@ def _read_at(fd: int, length: int, offset: int) -> bytes:
     return b"".join(parts)
 
 
-LONGEST_LINE: Final = 64 << 20
-"""A longer line is skipped: no record is that large, and memory is bounded."""
+LONGEST_LINE: Final = 64 << 20  # A longer line is skipped: no record is that large, and memory is bounded
 _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 

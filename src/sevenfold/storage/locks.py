@@ -22,8 +22,7 @@ from typing import Final
 
 from sevenfold.storage.files import CLOEXEC, NOFOLLOW, PRIVATE_FILE, make_private_dir, make_storage_failure
 
-LOOK: Final = 0.01
-"""Seconds between two tries for a lock that another process has."""
+LOOK: Final = 0.01  # Seconds between two tries for a lock that another process has
 _BUSY: Final = frozenset([errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR])
 
 if sys.platform == "win32":

@@ -42,12 +42,9 @@ _WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?([^\"\n]+?)\"?\s*$", re.MU
 
 
 class GitRepository(msgspec.Struct, frozen=True):
-    root: Path
-    """The main working folder; worktrees share it. The repository itself where it is bare."""
-    tree: Path
-    """The working folder we are in."""
-    note: str = ""
-    """A claim of the `.git` file that was not believed, and why."""
+    root: Path  # The main working folder; worktrees share it. The repository itself where it is bare.
+    tree: Path  # The working folder we are in
+    note: str = ""  # A claim of the `.git` file that was not believed, and why
 
 
 def find_repository(start: Path) -> GitRepository | None:
@@ -140,8 +137,7 @@ Scope: TypeAlias = Literal["repository", "worktree", "folder", "user"]
 
 LONGEST_SLUG: Final = 200
 ROOT_FILE: Final = "root.json"
-PEEK: Final = 1 << 16
-"""Bytes read from each end of a transcript to list it."""
+PEEK: Final = 1 << 16  # Bytes read from each end of a transcript to list it
 TITLE_LENGTH: Final = 100
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RESERVED: Final = frozenset(
@@ -152,15 +148,12 @@ _FIRST_TEXT: Final = re.compile(rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){
 
 class ProjectPaths(msgspec.Struct, frozen=True):
     home: Path
-    root: Path
-    """The path that identifies the project: the same for all worktrees of a repository."""
-    tree: Path
-    """The folder of the project's own files: settings, instruction files."""
+    root: Path  # The path that identifies the project: the same for all worktrees of a repository
+    tree: Path  # The folder of the project's own files: settings, instruction files
     slug: str
     project: Path
     scope: Scope = "repository"
-    note: str = ""
-    """A remark for the user: a claim not believed, another scope than asked for."""
+    note: str = ""  # A remark for the user: a claim not believed, another scope than asked for
 
     @property
     def memory(self) -> Path:
@@ -299,11 +292,9 @@ def _utf16(text: str) -> Iterator[int]:
 class SessionInfo(msgspec.Struct, frozen=True):
     id: str
     path: Path
-    at: float
-    """The time of the last write."""
+    at: float  # The time of the last write
     size: int
-    title: str = ""
-    """Its title mark, or the first line of its first prompt."""
+    title: str = ""  # Its title mark, or the first line of its first prompt
 
 
 def make_session_id(now: float, random: Callable[[int], bytes] = os.urandom) -> str:

@@ -34,13 +34,10 @@ from sevenfold.storage.files import (
 
 TEXT: Final = ".txt"
 BLOCKS: Final = ".json"
-LONGEST_ID: Final = 80
-"""Characters of an id that is used as it is."""
-_SHOWN: Final = 40
-"""Characters kept of an id that is not."""
+LONGEST_ID: Final = 80  # Characters of an id that is used as it is
+_SHOWN: Final = 40  # Characters kept of an id that is not
 _HASH: Final = 16
-_TRIES: Final = 20
-"""Names tried for one content; if all are taken, another program interferes."""
+_TRIES: Final = 20  # Names tried for one content; if all are taken, another program interferes
 _CHUNK: Final = 1 << 20
 _PLAIN: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST_ID - 1}}}")
 _RESERVED: Final = frozenset(

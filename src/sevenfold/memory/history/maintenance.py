@@ -46,8 +46,7 @@ from sevenfold.storage.files import TEMPORARY, make_storage_failure, write_atomi
 from sevenfold.storage.locks import hold_file_lock
 
 EVERY: Final = 64
-OVERDUE: Final = 4 * EVERY
-"""Number of unpacked revisions from which on the next writer packs at once."""
+OVERDUE: Final = 4 * EVERY  # Number of unpacked revisions from which on the next writer packs at once
 _STEPS: Final = (EVERY * 64, EVERY * 8)
 _PACKED: Final = "packed"
 _LOCK: Final = "packing"
@@ -162,8 +161,7 @@ def drop_pack(objects: ObjectStore, stem: str) -> None:
 
 JOURNAL: Final = "purging"
 INDEX: Final = b"MEMORY.md"
-ASIDE: Final = ".damaged-"
-"""Suffix of a history that was set aside."""
+ASIDE: Final = ".damaged-"  # Suffix of a history that was set aside
 _LINK: Final = re.compile(rb"\]\(\s*<?([^)>\n]*)")
 _LEFT_BY_GIT: Final = ("packed-refs", "logs", "ORIG_HEAD", "FETCH_HEAD", "objects/info")
 
@@ -172,12 +170,10 @@ class PurgeReport(msgspec.Struct, frozen=True):
     """The result of a purge; every revision after the first changed one has a new id."""
 
     files: tuple[str, ...]
-    ids: Mapping[str, str]
-    """Old id to new id of each changed revision; empty if the revision is gone."""
+    ids: Mapping[str, str]  # Old id to new id of each changed revision; empty if the revision is gone
     removed: tuple[str, ...] = ()
     """Damaged histories that had been set aside; they cannot be cleaned, so they were removed."""
-    lost: bool = False
-    """The oldest revisions could not be read, so they were removed."""
+    lost: bool = False  # The oldest revisions could not be read, so they were removed
 
 
 def begin_purge(objects: ObjectStore, files: Sequence[str]) -> None:

@@ -230,10 +230,8 @@ def find_new_objects(
             yield under + key, id
 
 
-DEPTH: Final = 50
-"""Longest chain of deltas, as in git."""
-BASE_LIMIT: Final = 4_000_000
-"""Bytes of the largest object that is kept as a base for the next delta."""
+DEPTH: Final = 50  # Longest chain of deltas, as in git
+BASE_LIMIT: Final = 4_000_000  # Bytes of the largest object that is kept as a base for the next delta
 _ANCHOR: Final = 32
 _WINDOW: Final = 8_192
 _RUN: Final = 16
@@ -252,8 +250,7 @@ class PackWriter:
         self.file = os.fdopen(self.temporary.fd, "w+b", closefd=False)
         self.file.write(b"PACK" + struct.pack(">II", 2, 0))
         self.at = 12
-        self.written: dict[bytes, tuple[int, int]] = {}
-        """The offset and checksum of each object."""
+        self.written: dict[bytes, tuple[int, int]] = {}  # The offset and checksum of each object
         self.last: dict[bytes, tuple[int, bytes, int]] = {}
         """For each path the object written last: its offset, bytes and delta depth."""
 
@@ -453,12 +450,10 @@ BLOB: Final = 3
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob"}
 _KINDS: Final = {name: kind for kind, name in _NAMES.items()}
 BRANCH: Final = "refs/heads/main"
-MANY: Final = 32
-"""More new objects than this are written as one pack."""
+MANY: Final = 32  # More new objects than this are written as one pack
 _PLAIN: Final = 100_000
 """A larger tree is mostly ids, which do not compress: it is stored uncompressed until packed."""
-_REMEMBERED: Final = 40_000
-"""Entries of parsed folders that are cached."""
+_REMEMBERED: Final = 40_000  # Entries of parsed folders that are cached
 _CONFIG: Final = (
     b"[core]\n\trepositoryformatversion = 0\n\tfilemode = false\n\tbare = true\n[gc]\n\tauto = 0\n"
 )

@@ -19,10 +19,8 @@ from sevenfold.core.errors import StorageFailure
 Kind = Literal["user", "agent", "extraction", "dream", "team", "other"]
 Action = Literal["created", "changed", "removed"]
 
-SHORT: Final = 12
-"""Digits of a commit's id that are shown."""
-NAMED: Final = 200
-"""A revision of more files than this does not name them in its message."""
+SHORT: Final = 12  # Digits of a commit's id that are shown
+NAMED: Final = 200  # A revision of more files than this does not name them in its message
 UNDOING: Final = ("undid ", "brought back ")
 """The summary of a revision that undoes another begins with one of these."""
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -64,8 +62,7 @@ class StoredCommit(msgspec.Struct, frozen=True):
     summary: str
     number: int = 0
     files: tuple[RevisionChange, ...] | None = None
-    found: bool = False
-    """The first revision: it holds what was in the folder when the history began."""
+    found: bool = False  # The first revision: it holds what was in the folder when the history began
 
     def revision(self, id: bytes, files: tuple[RevisionChange, ...]) -> Revision:
         return Revision(id.hex()[:SHORT], self.at, self.author, self.summary, files)

@@ -32,10 +32,8 @@ from sevenfold.memory.team.repository import CommitTree, TreeEntry
 from sevenfold.memory.team.state import FileNameSet, explain_bad_name, explain_suspicious_name, release_key
 from sevenfold.memory.topic_file import read_topic
 
-MOST: Final = 2_000
-"""Most files of a team memory."""
-TOTAL: Final = 64 << 20
-"""Most bytes of a team memory."""
+MOST: Final = 2_000  # Most files of a team memory
+TOTAL: Final = 64 << 20  # Most bytes of a team memory
 _KINDS: Final = {b"120000": "it is a symbolic link", b"160000": "it is a submodule"}
 _FILES: Final = (b"100644", b"100664", b"100755")
 
@@ -45,15 +43,11 @@ class IncomingFiles:
     """The files of the remote that may be taken, with the ids of their texts."""
 
     files: dict[str, str] = field(default_factory=dict)
-    untaken: dict[str, str] = field(default_factory=dict)
-    """Files that are not taken, with the reason."""
-    names: FileNameSet = field(default_factory=FileNameSet)
-    """All names in the remote, taken or not."""
-    cut: str = ""
-    """The reason if not all of it was read; empty if it was."""
+    untaken: dict[str, str] = field(default_factory=dict)  # Files that are not taken, with the reason
+    names: FileNameSet = field(default_factory=FileNameSet)  # All names in the remote, taken or not
+    cut: str = ""  # The reason if not all of it was read; empty if it was
     unread: frozenset[bytes] = frozenset()
-    sizes: dict[str, int] = field(default_factory=dict)
-    """The size of each file that is taken."""
+    sizes: dict[str, int] = field(default_factory=dict)  # The size of each file that is taken
 
     def unknown(self, file: str) -> bool:
         """True if the remote has, or may have, a file of this name that was not taken."""
@@ -177,8 +171,7 @@ def _union(one: str, other: str) -> str:
 
 
 BY_TEAM: Final = Author("team")
-SHARE: Final = 50
-"""Most texts of the team in quarantine, which the user needs too."""
+SHARE: Final = 50  # Most texts of the team in quarantine, which the user needs too
 _PERSONAL = "it is of type 'user': what is about a person is never shared; give it another type"
 
 
@@ -186,10 +179,8 @@ class TextJudgement(msgspec.Struct, frozen=True):
     """The judgement of an incoming text; it may be taken if `why` is empty."""
 
     why: str = ""
-    settled: bool = True
-    """False if the text is to be judged again at the next sync."""
-    secret: bool = False
-    """A released secret: it is written to the folder, but not to its history."""
+    settled: bool = True  # False if the text is to be judged again at the next sync
+    secret: bool = False  # A released secret: it is written to the folder, but not to its history
 
 
 class TeamScreen:

@@ -38,17 +38,14 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:@\[\]]*)(:\d*)?")
 _BARE_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-]*(\.[A-Za-z0-9\-]+)+/[^/].*")
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY: Final = re.compile(r"(?<=[^\s])[?#][^\s'\"]*")
-_SHORT: Final = 4
-"""Shorter parts of an address are not searched for in other texts."""
+_SHORT: Final = 4  # Shorter parts of an address are not searched for in other texts
 
 
 class RemoteAddress(msgspec.Struct, frozen=True):
     """A remote repository."""
 
-    given: str
-    """The address for git."""
-    path: str = ""
-    """The folder, if it is on this machine."""
+    given: str  # The address for git
+    path: str = ""  # The folder, if it is on this machine
 
     @property
     def shown(self) -> str:
@@ -172,8 +169,7 @@ def hide_secrets(text: str) -> str:
 
 
 Side: TypeAlias = Literal["here", "remote"]
-SHOWN: Final = 50
-"""Refusals that are listed; the others are counted."""
+SHOWN: Final = 50  # Refusals that are listed; the others are counted
 _LONG: Final = 120
 
 
@@ -190,8 +186,7 @@ class NoTeam(Mistake):
 class GitFailed(Failure):
     """Git or the remote failed: one sentence, without credentials."""
 
-    said = ""
-    """The output of git, for the program; not for people."""
+    said = ""  # The output of git, for the program; not for people
 
 
 class Behind(GitFailed):
@@ -203,32 +198,22 @@ class RefusedFile(msgspec.Struct, frozen=True):
 
     file: str
     why: str
-    side: Side
-    """`here`: it was not sent; `remote`: it was not taken."""
+    side: Side  # `here`: it was not sent; `remote`: it was not taken
 
 
 class SyncResult(msgspec.Struct, frozen=True):
     """The result of one sync. The files are named as in the folder of the team."""
 
-    pulled: tuple[str, ...] = ()
-    """Files that got the team's text."""
-    pushed: tuple[str, ...] = ()
-    """Files whose text was sent."""
-    conflicts: tuple[str, ...] = ()
-    """Copies that were made because both sides changed the same lines."""
+    pulled: tuple[str, ...] = ()  # Files that got the team's text
+    pushed: tuple[str, ...] = ()  # Files whose text was sent
+    conflicts: tuple[str, ...] = ()  # Copies that were made because both sides changed the same lines
     refused: tuple[RefusedFile, ...] = ()
-    more_refused: int = 0
-    """Number of refusals that are not listed."""
-    offline: str | None = None
-    """The reason of a failure; None if all went well."""
-    note: str = ""
-    """A remark for the user: a repository that was made, a folder that was restored."""
-    removed_here: tuple[str, ...] = ()
-    """Files that the team removed, and that were removed here."""
-    removed_there: tuple[str, ...] = ()
-    """Files that were removed here, and were removed for the team."""
-    fresh: tuple[RefusedFile, ...] = ()
-    """Refusals that the previous sync did not have."""
+    more_refused: int = 0  # Number of refusals that are not listed
+    offline: str | None = None  # The reason of a failure; None if all went well
+    note: str = ""  # A remark for the user: a repository that was made, a folder that was restored
+    removed_here: tuple[str, ...] = ()  # Files that the team removed, and that were removed here
+    removed_there: tuple[str, ...] = ()  # Files that were removed here, and were removed for the team
+    fresh: tuple[RefusedFile, ...] = ()  # Refusals that the previous sync did not have
 
     @property
     def left_out(self) -> int:
@@ -247,12 +232,9 @@ class TeamStatus(msgspec.Struct, frozen=True):
 
     remote: str
     branch: str
-    ahead: tuple[str, ...] = ()
-    """Files that changed here and were not sent yet."""
-    behind: tuple[str, ...] = ()
-    """Files that changed there and were not taken yet."""
-    conflicts: tuple[str, ...] = ()
-    """Conflict copies that the user has to merge."""
+    ahead: tuple[str, ...] = ()  # Files that changed here and were not sent yet
+    behind: tuple[str, ...] = ()  # Files that changed there and were not taken yet
+    conflicts: tuple[str, ...] = ()  # Conflict copies that the user has to merge
     refused: tuple[RefusedFile, ...] = ()
     more_refused: int = 0
     synced: float | None = None
@@ -275,8 +257,7 @@ def format_foreign_name(file: str) -> str:
     return hide_secrets(plain if len(plain) <= _LONG else f"{plain[:_LONG]}…")
 
 
-_WORDS: Final = 200
-"""Characters of git's output that are shown."""
+_WORDS: Final = 200  # Characters of git's output that are shown
 _ABOUT: Final[tuple[tuple[str, str], ...]] = (
     (
         r"dubious ownership",
@@ -369,12 +350,9 @@ def _told(text: str) -> str:
     return short if len(short) <= _WORDS else f"{short[:_WORDS]}…"
 
 
-LOCAL: Final = 30.0
-"""Seconds for a command that stays on this machine."""
-FAR: Final = 90.0
-"""Seconds for one that talks to the remote."""
-LARGEST: Final = 512 << 20
-"""Bytes of the largest file that git may write: a remote is not trusted."""
+LOCAL: Final = 30.0  # Seconds for a command that stays on this machine
+FAR: Final = 90.0  # Seconds for one that talks to the remote
+LARGEST: Final = 512 << 20  # Bytes of the largest file that git may write: a remote is not trusted
 OUTPUT: Final = 256 << 20
 _SAID: Final = 20_000
 _RUNNING: Final = "running"

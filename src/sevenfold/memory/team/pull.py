@@ -35,8 +35,7 @@ from sevenfold.memory.team.state import (
 )
 from sevenfold.memory.topic_file import read_topic
 
-_MANY: Final = 3
-"""If the remote lost this many files and more than half of all, they are kept here."""
+_MANY: Final = 3  # If the remote lost this many files and more than half of all, they are kept here
 
 
 @dataclass(slots=True)
@@ -100,8 +99,7 @@ class PullMerge:
             if self.ours.ids.get(file) == plan.merged:  # written by a run that died
                 agreed[file] = plan.theirs
         self._before = dict(agreed)
-        self.kept: set[str] = set()
-        """Files that the remote lost and that are kept here."""
+        self.kept: set[str] = set()  # Files that the remote lost and that are kept here
         self._keeps = rewound or _vanished(agreed, incoming)
 
     def decide(self) -> PullPlan:

@@ -32,13 +32,10 @@ from sevenfold.memory.history.objects import (
 from sevenfold.memory.team.git import GitFailed, RemoteAddress, TeamGit
 from sevenfold.memory.topic_file import read_topic
 
-MOST: Final = 100_000
-"""Entries that are read; a small repository can be made to have billions of them."""
-LARGEST: Final = 4 << 20
-"""Bytes of one tree object; a larger one is not read."""
+MOST: Final = 100_000  # Entries that are read; a small repository can be made to have billions of them
+LARGEST: Final = 4 << 20  # Bytes of one tree object; a larger one is not read
 DEEPEST: Final = 12
-_AT_ONCE_TREES: Final = 16 << 20
-"""Bytes of tree objects that are read at once."""
+_AT_ONCE_TREES: Final = 16 << 20  # Bytes of tree objects that are read at once
 
 ReadBlobs = Callable[[Sequence[str]], Mapping[str, bytes]]
 """Returns the raw objects of some ids, without those that are missing."""
@@ -57,15 +54,11 @@ class TreeEntry(msgspec.Struct, frozen=True, gc=False):
 class CommitTree(msgspec.Struct, frozen=True):
     """The entries and folders of a commit."""
 
-    root: bytes | None = None
-    """The id of the whole tree."""
+    root: bytes | None = None  # The id of the whole tree
     entries: tuple[TreeEntry, ...] = ()
-    folders: dict[bytes, bytes] = {}
-    """The raw folders by their ids."""
-    cut: str = ""
-    """The reason if not all of it was read; empty if it was."""
-    unread: frozenset[bytes] = frozenset()
-    """The folders that were not read."""
+    folders: dict[bytes, bytes] = {}  # The raw folders by their ids
+    cut: str = ""  # The reason if not all of it was read; empty if it was
+    unread: frozenset[bytes] = frozenset()  # The folders that were not read
 
 
 def walk_tree(
@@ -194,8 +187,7 @@ class WriteTime(msgspec.Struct, frozen=True):
     """The latest time at which a file may have been written."""
 
     at: float
-    sure: bool
-    """True if it was exactly then; else it may be older."""
+    sure: bool  # True if it was exactly then; else it may be older
 
 
 def parse_log_times(log: str) -> dict[str, WriteTime]:
@@ -230,14 +222,11 @@ def find_memory_time(data: bytes, written: WriteTime) -> float:
 
 
 TIP: Final = "refs/team/tip"
-_AT_ONCE: Final = 32 << 20
-"""Bytes of objects that are read at once."""
-_PACKS: Final = 40
-"""Number of packs from which on they are combined."""
+_AT_ONCE: Final = 32 << 20  # Bytes of objects that are read at once
+_PACKS: Final = 40  # Number of packs from which on they are combined
 _PAST: Final = (50, 500)
 """Commits that are fetched to see if the remote was set back: first try, second try."""
-_SHA256: Final = 64
-"""Digits of a SHA-256 id."""
+_SHA256: Final = 64  # Digits of a SHA-256 id
 SHA256: Final = (
     "{} names its objects by SHA-256, and team memory needs SHA-1: make another repository with "
     "'git init --bare --object-format=sha1'"

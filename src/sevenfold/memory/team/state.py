@@ -35,8 +35,7 @@ from sevenfold.memory.history.objects import BLOB, hash_object
 from sevenfold.memory.team.git import NoTeam, RefusedFile, SyncResult, TeamStatus
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
-STATE: Final = "team"
-"""The folder in the memory's state: the bare repository and what is known of the team."""
+STATE: Final = "team"  # The folder in the memory's state: the bare repository and what is known of the team
 FILE: Final = "team.json"
 _LIMIT: Final = 64 << 20
 
@@ -61,13 +60,11 @@ class TeamState(msgspec.Struct):
     remote: str
     path: str = ""
     branch: str = "main"
-    tip: str = ""
-    """The newest known commit of the remote."""
+    tip: str = ""  # The newest known commit of the remote
     agreed: dict[str, str] = {}
     left: dict[str, RejectedVersion] = {}
     planned: dict[str, PlannedMerge] = {}
-    released: set[str] = set()
-    """Digests of texts that the user lets pass although they look like secrets."""
+    released: set[str] = set()  # Digests of texts that the user lets pass although they look like secrets
     synced: float | None = None
     offline: str | None = None
     refused: tuple[RefusedFile, ...] = ()
@@ -105,12 +102,9 @@ def release_key(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-LONGEST: Final = 80
-"""Most characters of one part of a name."""
-WORDS: Final = 8
-"""Most words of one part of a name."""
-_STEM: Final = 100
-"""Bytes of a name that its conflict copy keeps."""
+LONGEST: Final = 80  # Most characters of one part of a name
+WORDS: Final = 8  # Most words of one part of a name
+_STEM: Final = 100  # Bytes of a name that its conflict copy keeps
 
 
 def explain_bad_name(file: str) -> str:
@@ -191,12 +185,9 @@ class LocalFiles:
     ids: dict[str, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     """Files that cannot be shared as they are, with the reason; they stay on both sides."""
-    names: dict[str, str] = field(default_factory=dict)
-    """The names of the memories, by file."""
-    times: dict[str, float] = field(default_factory=dict)
-    """The write times."""
-    secret: set[str] = field(default_factory=set)
-    """Files that the store keeps out of its history."""
+    names: dict[str, str] = field(default_factory=dict)  # The names of the memories, by file
+    times: dict[str, float] = field(default_factory=dict)  # The write times
+    secret: set[str] = field(default_factory=set)  # Files that the store keeps out of its history
 
     @property
     def index(self) -> str:

@@ -54,10 +54,8 @@ from sevenfold.memory.team.state import (
 )
 from sevenfold.storage.locks import hold_lock
 
-TRIES: Final = 8
-"""Number of tries to push when others are faster."""
-_WAIT: Final = 0.2
-"""Seconds before the second try; more before each next one, and random."""
+TRIES: Final = 8  # Number of tries to push when others are faster
+_WAIT: Final = 0.2  # Seconds before the second try; more before each next one, and random
 REWOUND: Final = (
     "the team's repository was set back, or begun anew: {} here were kept and are sent again; where it "
     "says something else, that is in a copy ('sevenfold team status' names it)"
@@ -79,10 +77,8 @@ class RemoteState(msgspec.Struct, frozen=True):
     tree: CommitTree
     incoming: IncomingFiles
     texts: BlobTexts
-    rewound: bool = False
-    """True if the remote lost commits since the last sync."""
-    times: dict[str, WriteTime] = {}
-    """The write times of its files, if any of them are new here."""
+    rewound: bool = False  # True if the remote lost commits since the last sync
+    times: dict[str, WriteTime] = {}  # The write times of its files, if any of them are new here
 
 
 @dataclass(slots=True)
@@ -272,10 +268,8 @@ class SyncRun:
         )
 
 
-QUIET: Final = 2.0
-"""Seconds without a change after which changes are sent."""
-LATEST: Final = 30.0
-"""Seconds after which they are sent even if changes go on."""
+QUIET: Final = 2.0  # Seconds without a change after which changes are sent
+LATEST: Final = 30.0  # Seconds after which they are sent even if changes go on
 
 
 class TeamSync(Protocol):
