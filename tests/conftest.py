@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +20,25 @@ settings.load_profile("suite")
 
 
 HERE = Path(__file__).parent
-# Marked slow as a whole: laws over random flows, killed processes, browsers, real models, programs started
-# one after the other. `make test-fast` leaves them out; of each kind of flow one stays in.
-SLOW = frozenset(HERE / name for name in ["benchmarks", "browser", "faults", "properties"])
+# Slow as a whole: laws over random flows, killed processes, browsers, real models, real callers, and
+# programs started at a terminal. `make test-fast` leaves them out; of each kind of flow one stays in.
+SLOW = """
+benchmarks browser faults properties
+cli/test_agents_cli.py cli/test_compact_command.py cli/test_conversation.py cli/test_demo.py
+cli/test_dream_cli.py cli/test_interrupts.py cli/test_memory_chat.py cli/test_memory_cli.py
+cli/test_memory_history_cli.py cli/test_replay_command.py cli/test_replay_honesty.py
+context/test_context_properties.py context/test_context_state.py context/test_real_callers.py
+flows/test_dream_on_llama.py flows/test_extraction_on_llama.py flows/test_forks_on_llama.py
+flows/test_layers_in_session.py
+layers/l4_compaction/test_digest.py
+memory/consolidation/test_consolidation.py memory/search/test_embedding.py
+"""
+SLOW_PATHS = frozenset(HERE / name for name in re.findall(r"\S+", SLOW))
 
 
 def is_slow(path: Path) -> bool:
     """True for a file in the list, or in a folder of the list."""
-    return not SLOW.isdisjoint([path, *path.parents])
+    return not SLOW_PATHS.isdisjoint([path, *path.parents])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,8 +12,10 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from architecture.source import FUNCTIONS, PACKAGE, FunctionNode, format_offenders, read_package
 
+pytestmark = pytest.mark.xdist_group("source")  # one worker reads the package once
 HERE = Path(__file__).parent
 VERBS = frozenset((HERE / "verbs.txt").read_text("utf-8").split())
 WORDS = {
