@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +20,33 @@ settings.load_profile("suite")
 
 
 HERE = Path(__file__).parent
-# Marked slow as a whole: laws over random flows, killed processes, browsers, real models, programs started
-# one after the other. `make test-fast` leaves them out; of each kind of flow one stays in.
-SLOW = frozenset(HERE / name for name in ["benchmarks", "browser", "faults", "properties"])
+# Slow as a whole: killed processes, browsers, real models, real callers, remote repositories, and programs
+# started at a terminal; beside them every law that Hypothesis tries on random input. `make test-fast`
+# leaves them out; of each kind of flow one stays in.
+SLOW = """
+benchmarks browser faults memory/team properties replay
+cli/test_agents_cli.py cli/test_bad_input.py cli/test_compact_command.py cli/test_conversation.py
+cli/test_demo.py cli/test_dream_cli.py cli/test_interrupts.py cli/test_memory_chat.py cli/test_memory_cli.py
+cli/test_memory_history_cli.py cli/test_replay_command.py cli/test_replay_honesty.py cli/test_showing.py
+cli/test_simulate_command.py cli/test_team_cli.py
+context/test_context_properties.py context/test_context_state.py context/test_real_callers.py
+flows/test_dream_on_llama.py flows/test_extraction_on_llama.py flows/test_forks_on_llama.py
+flows/test_layers_in_session.py
+layers/l2_microcompaction/test_frontier.py layers/l4_compaction/test_collapse.py
+layers/l4_compaction/test_digest.py layers/l7_agents/test_worktrees.py
+memory/consolidation/test_consolidation.py memory/folder/test_path_attacks.py memory/history/test_history.py
+memory/instructions/test_hostile_instructions.py memory/search/test_embedding.py
+models/test_local_server.py
+simulator/test_promptcache_properties.py
+storage/test_jsonl.py
+tools/test_permissions_against_bash.py tools/test_searching_large.py
+"""
+SLOW_PATHS = frozenset(HERE / name for name in re.findall(r"\S+", SLOW))
 
 
 def is_slow(path: Path) -> bool:
     """True for a file in the list, or in a folder of the list."""
-    return not SLOW.isdisjoint([path, *path.parents])
+    return not SLOW_PATHS.isdisjoint([path, *path.parents])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,7 +61,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is slow, and leave it out of the fast lane."""
     for item in items:
-        if is_slow(item.path):
+        if is_slow(item.path) or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("slow")
     if config.getoption("fast"):
         slow = [item for item in items if item.get_closest_marker("slow")]

@@ -6,8 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
 from architecture.source import FUNCTIONS, FunctionNode, SourceFile, format_offenders, read_package
 
+pytestmark = pytest.mark.xdist_group("source")  # one worker reads the package once
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whom|Whose|How|Where|When|Why)\b")
 RIDDLES_ALLOWED = 0.05
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import tomllib
 
+import pytest
 from architecture.source import PACKAGE, ROOT, format_offenders, read_package
 
+pytestmark = pytest.mark.xdist_group("source")  # one worker reads the package once
 MODULE_LINES = 800
 TURN_LINES = 200
 FUNCTION_LINES = 60

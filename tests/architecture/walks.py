@@ -160,10 +160,10 @@ def walk_full_window(folder: Path) -> FunctionCounter:
 def walk_dream(folder: Path) -> FunctionCounter:
     """`sevenfold dream --now` without a model: two memories that say the same become one."""
     with _open_memory(folder) as memory:
-        place = memory.folder
+        saved = memory.add(type="user", name="ada", description="Who Ada is", body="Ada maintains it.")
     text = "---\nname: {}\ndescription: Indent with tabs\ntype: feedback\n---\n\nIndent with tabs.\n"
     for name in ("tabs", "tabs-too"):
-        (place / f"{name}.md").write_text(text.format(name), encoding="utf-8")
+        saved.path.with_name(f"{name}.md").write_text(text.format(name), encoding="utf-8")
     return _run_command("dream", "--now")
 
 
