@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 import typer
 
 from sevenfold.cli.options import (
+    PLAIN,
     Body,
     BodyFile,
     CommonOptions,
@@ -34,17 +33,13 @@ from sevenfold.cli.options import (
     add_common_options,
 )
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 memory = typer.Typer(
-    name="memory", help="What is remembered about this project. Without a command: list.", **_PLAIN
+    name="memory", help="What is remembered about this project. Without a command: list.", **PLAIN
 )
 quarantine = typer.Typer(
     name="quarantine",
     help="Texts that were held back because they give the agent orders. Without a command: list.",
-    **_PLAIN,
+    **PLAIN,
 )
 
 

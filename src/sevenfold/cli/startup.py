@@ -1,8 +1,4 @@
-"""Opens the session that the command line asks for.
-
-What the settings of a folder would do, in full lines, for the person who is asked to trust it.
-`sevenfold trust`: which folders may bring settings that do more than restrict.
-"""
+"""Opens the session that the command line asks for; `sevenfold trust`, and what trust would allow."""
 
 from __future__ import annotations
 
@@ -12,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.cli.options import ChatOptions, CommonOptions
-from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import (
+from sevenfold.cli.command_context import (
     CommandContext,
     find_chosen_session,
     read_command_context,
     read_environment,
 )
+from sevenfold.cli.options import ChatOptions, CommonOptions
+from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
 from sevenfold.core.errors import Mistake, NoKey, SettingsError
 from sevenfold.core.events import Notice
 from sevenfold.core.messages import Block
@@ -43,14 +39,14 @@ class UnreachableModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         raise self._why
-        yield ""  # what makes it a stream
+        yield ""  # makes it a generator
 
 
 _check: type[Model] = UnreachableModel
 
 
 class CommandSession(Session):
-    """A session for one command: most of them ask nobody, so a model out of reach does no harm."""
+    """A session for one slash command: most commands ask no model, so a missing key is only a notice."""
 
     def connect(self, name: str) -> Model:
         try:
@@ -59,12 +55,12 @@ class CommandSession(Session):
             if self._open:
                 raise
             self.emit(Notice(f"{error}; what asks no model works without"))
-            name = name.strip().removeprefix("anthropic:")  # as the model itself is called
+            name = name.strip().removeprefix("anthropic:")  # the model's own name
             return UnreachableModel(name, find_user_capabilities(name, self.at.access), error)
 
 
 def describe_unknown_model(session: Session) -> str:
-    """What to say of a model that no table of ours or of the user's knows; empty for the others."""
+    """A message about a model that neither our tables nor the settings know; empty for the others."""
     name = session.model.name
     own = session.at.access.limits_of(name)
     if find_family(name) or own.window or session.settings.window or name.startswith(LOCAL):
@@ -86,16 +82,16 @@ def open_session(
     clock: Clock | None = None,
     *,
     interactive: bool = False,
-    looking: bool = False,
+    for_command: bool = False,
 ) -> Session:
-    """Not entered yet. The id may be given by its beginning, or be the newest."""
+    """The session, not entered yet. Its id may be given by its beginning, or be the newest."""
     around = around or read_command_context(options.shared)
     resume = None
     if options.resume is not None:
-        resume = find_session(around.scoped(), options.resume).stem
+        resume = find_session(around.find_session_places(), options.resume).stem
     elif options.newest:
-        resume = find_chosen_session(around.scoped(), None).stem
-    kind = CommandSession if looking else Session
+        resume = find_chosen_session(around.find_session_places(), None).stem
+    kind = CommandSession if for_command else Session
     return kind(
         options.model,
         options.shared.project,
@@ -112,30 +108,30 @@ def open_session(
 
 WIDEST: Final = 100
 MOST_VALUES: Final = 20
-"""Lines for one setting; how many more there are is said."""
+"""Most lines shown for one setting."""
 _FILES: Final = ("settings.json", "settings.local.json")
 _OLD_NAMES: Final[dict[KeyPath, KeyPath]] = {("permissions", "defaultMode"): ("permissions", "mode")}
 
 
 def list_ignored_settings(ignored: Iterable[str], tree: Path) -> Iterator[str]:
-    """Each setting that is ignored, as it was named, and below it what it says."""
-    known = {where: value for one in _documents(tree) for where, value in _named(one)}
+    """Each ignored setting by its name in messages, and its value in the lines below."""
+    known = {where: value for one in _read_documents(tree) for where, value in _list_settings(one)}
     for text in ignored:
         yield make_printable(text)
-        found = [value for where, value in known.items() if text in (where, f"{where}{_why(text)}")]
-        lines = [to_one_line(line, WIDEST) for value in found for line in _lines(value)]
+        found = [value for where, value in known.items() if text in (where, f"{where}{_find_remark(text)}")]
+        lines = [to_one_line(line, WIDEST) for value in found for line in _format_value(value)]
         yield from (f"    {line}" for line in lines[:MOST_VALUES])
         if len(lines) > MOST_VALUES:
             yield f"    … and {format_count(len(lines) - MOST_VALUES, 'line')} more"
 
 
-def _why(text: str) -> str:
+def _find_remark(text: str) -> str:
     """The remark in brackets that may follow the name of a setting."""
     _, opening, remark = text.rpartition(" (")
     return f"{opening}{remark}"
 
 
-def _documents(tree: Path) -> Iterator[SettingsDocument]:
+def _read_documents(tree: Path) -> Iterator[SettingsDocument]:
     root = tree.resolve()
     for name in _FILES:
         path = root / FOLDER / name
@@ -143,13 +139,13 @@ def _documents(tree: Path) -> Iterator[SettingsDocument]:
             continue
         try:
             document = read_document(path)
-        except SettingsError:  # whoever loads the settings says what is wrong with it
+        except SettingsError:  # reported when the settings are loaded
             continue
         if document is not None:
             yield document
 
 
-def _named(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
+def _list_settings(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
     """Every setting of a file under the name that it has in messages."""
     for key, value in document.values.items():
         inside = value if isinstance(value, dict) else {}
@@ -157,19 +153,19 @@ def _named(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
             yield f"{document.where(path)}: {format_key(_OLD_NAMES.get(path, path))}", item
 
 
-def _lines(value: Any) -> Iterator[str]:
-    """A value line by line: of hooks the commands, of lists the items, of objects the pairs."""
+def _format_value(value: Any) -> Iterator[str]:
+    """A value line by line: the commands of hooks, the items of lists, the pairs of objects."""
     match value:
         case {"hooks": list(hooks)}:
             when = f"{value['matcher']}: " if value.get("matcher") else ""
-            yield from (f"{when}{line}" for hook in hooks for line in _lines(hook))
+            yield from (f"{when}{line}" for hook in hooks for line in _format_value(hook))
         case {"command": str(command)}:
             yield command
         case dict():
-            yield from (f"{name}: {line}" for name, item in value.items() for line in _lines(item))
+            yield from (f"{name}: {line}" for name, item in value.items() for line in _format_value(item))
         case list():
             for item in value:
-                yield from _lines(item)
+                yield from _format_value(item)
         case str():
             yield value
         case _:
@@ -184,24 +180,16 @@ def run_trust(shared: CommonOptions, path: Path | None, revoke: bool) -> int:
     known = TrustedFolders(environment.home)
     root = find_places(path or shared.project, environment.home).root
     if revoke:
-        return _revoke(shared, known, root)
-    folder = known.add(root)
-    print_message(
-        shared, f"{folder} is trusted; its settings may now bring hooks, permissions and addresses"
-    )
-    return _told(shared, known, folder, trusted=True)
-
-
-def _revoke(shared: CommonOptions, known: TrustedFolders, root: Path) -> int:
-    known.revoke(root)
-    if (wider := known.covering(root)) is not None:
-        raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
-    print_message(shared, f"{root} is not trusted; its settings can only restrict")
-    return _told(shared, known, root, trusted=False)
-
-
-def _told(shared: CommonOptions, known: TrustedFolders, folder: Path, *, trusted: bool) -> int:
+        known.revoke(root)
+        if (wider := known.covering(root)) is not None:
+            raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
+        print_message(shared, f"{root} is not trusted; its settings can only restrict")
+    else:
+        root = known.add(root)
+        print_message(
+            shared, f"{root} is trusted; its settings may now bring hooks, permissions and addresses"
+        )
     listed = known.list()
-    value = {"path": str(folder), "trusted": trusted, "all": [str(path) for path in listed]}
+    value = {"path": str(root), "trusted": not revoke, "all": [str(path) for path in listed]}
     print_result(shared, "\n".join(str(path) for path in listed), value)
     return 0

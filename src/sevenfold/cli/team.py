@@ -5,25 +5,21 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import CommonOptions, Yes, add_common_options
+from sevenfold.cli.options import PLAIN, CommonOptions, Yes, add_common_options
 
 if TYPE_CHECKING:
     from sevenfold.memory.api import Memory
     from sevenfold.memory.team.git import SyncResult
     from sevenfold.memory.team.team import Team
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 team = typer.Typer(
     name="team",
     help="Memories that a team shares through a git repository. Without a command: status.",
-    **_PLAIN,
+    **PLAIN,
 )
 Remote: TypeAlias = Annotated[
     str,
@@ -107,12 +103,12 @@ def _opened(shared: CommonOptions, *, writes: bool = False) -> Memory:
 
 
 def _team(shared: CommonOptions, memory: Memory) -> Team:
-    from sevenfold.cli.surroundings import read_command_context
+    from sevenfold.cli.command_context import read_command_context
     from sevenfold.core.clock import SystemClock
     from sevenfold.memory.team.team import Team
 
     around = read_command_context(shared)
-    own = around.environment.tool_environment(around.settings().settings.env)
+    own = around.environment.tool_environment(around.load_settings().settings.env)
     return Team(memory, SystemClock(), own, project=around.places.tree)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from sevenfold.cli.command_context import CommandContext, read_command_context
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_count, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Event, Failed, Notice

@@ -22,9 +22,9 @@ from typing import Any, Final
 import anyio
 
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.command_context import read_environment
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import print_result
-from sevenfold.cli.surroundings import read_environment
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import (

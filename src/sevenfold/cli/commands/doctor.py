@@ -17,9 +17,9 @@ import msgspec
 
 from sevenfold import __version__
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.command_context import CommandContext, read_command_context
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_count, format_time, print_result
-from sevenfold.cli.surroundings import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
 from sevenfold.memory.api import Memory
@@ -82,7 +82,7 @@ def run_checks(shared: CommonOptions) -> Iterator[DoctorCheck]:
         yield DoctorCheck("project", "note", around.places.note)
     yield _trust(around)
     try:
-        loaded = around.settings()
+        loaded = around.load_settings()
         prices = Prices.load(loaded.settings.prices)
     except SettingsError as error:
         yield DoctorCheck("settings", "problem", str(error), "correct the file and run this again")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result
-from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.layers.l6_dreaming.gates import DreamGates
 from sevenfold.layers.l6_dreaming.progress import (
@@ -36,10 +36,15 @@ _TURNS: Final = 5
 
 def show_status(shared: CommonOptions) -> int:
     around = read_command_context(shared)
-    settings, clock = around.settings().settings, SystemClock()
+    settings, clock = around.load_settings().settings, SystemClock()
     with open_memory(shared) as memory:
         gates = DreamGates(
-            _lock(memory), around.scoped().project, "", settings.dream, clock, lambda: settings.flags.dream
+            _lock(memory),
+            around.find_session_places().project,
+            "",
+            settings.dream,
+            clock,
+            lambda: settings.flags.dream,
         )
         lines, value = describe_dreams(memory, gates, "'sevenfold dream --review'")
     print_result(shared, "\n".join(lines), value)

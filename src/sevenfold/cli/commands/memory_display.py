@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import (
     fit_line,
@@ -19,7 +20,6 @@ from sevenfold.cli.output import (
     print_result,
     to_one_line,
 )
-from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Notice
@@ -40,8 +40,8 @@ UNTYPED = "-"
 def resolve_memory_place(shared: CommonOptions) -> MemoryPlace:
     """Where the memory of the project is; what there is to know about that is said."""
     around = read_command_context(shared)
-    places = around.scoped()
-    place = find_memory_place(places, around.environment, around.settings().settings)
+    places = around.find_session_places()
+    place = find_memory_place(places, around.environment, around.load_settings().settings)
     for text in filter(None, (places.note, place.note)):
         print_warning(text)
     return place

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory, print_warning
 from sevenfold.cli.commands.memory_search import count_held_texts
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.errors import Failure, Mistake
 from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import Guarded

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.command_context import CommandContext, read_command_context, read_environment
 from sevenfold.cli.commands.agents import find_agent_kinds
 from sevenfold.cli.commands.memory_display import open_memory, print_warning, resolve_memory_place
 from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_time, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import CommandContext, read_command_context, read_environment
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SevenfoldError, StorageFailure
 from sevenfold.core.events import Event, Failed, Notice
@@ -105,7 +105,7 @@ def run_recall(shared: CommonOptions, query: str, limit: int, selector: Selector
 
 
 def _settled(shared: CommonOptions) -> SelectorName:
-    return read_command_context(shared).settings().settings.recall.selector
+    return read_command_context(shared).load_settings().settings.recall.selector
 
 
 def _drawn(one: Recalled, now: float) -> str:
@@ -141,7 +141,7 @@ def run_search(shared: CommonOptions, words: str, limit: int, transcripts: bool)
         places = _places(memory, words, wanted, limit)
     said: list[GrepHit] = []
     if transcripts:
-        said = list(grep_transcripts(read_command_context(shared).scoped(), wanted, limit))
+        said = list(grep_transcripts(read_command_context(shared).find_session_places(), wanted, limit))
     if not places and not said:
         more = "" if transcripts else "; --transcripts also searches what was said"
         print_message(shared, f"{words!r} was not found in memory{more}")

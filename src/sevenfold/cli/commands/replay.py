@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import (
     format_count,
@@ -31,7 +32,6 @@ from sevenfold.cli.output import (
     print_result,
     to_one_line,
 )
-from sevenfold.cli.surroundings import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
 from sevenfold.recordings.finder import ReplayFile, find_replay_files
@@ -525,7 +525,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
     rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
     policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
-    prices = read_command_context(shared).settings().settings.prices
+    prices = read_command_context(shared).load_settings().settings.prices
     if wanted.price is not None:
         find_wanted_model(Prices.load(prices), wanted.price)
     files = list(find_replay_files(wanted.paths))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from sevenfold.cli.command_context import read_command_context, read_transcript
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import (
     fit_line,
@@ -27,7 +28,6 @@ from sevenfold.cli.output import (
     print_result,
     to_one_line,
 )
-from sevenfold.cli.surroundings import read_command_context, read_transcript
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, encode_block
@@ -121,7 +121,7 @@ def format_session_table(known: list[SessionRow], *, terminal: bool = False) -> 
 
 
 def show_list(shared: CommonOptions) -> int:
-    places = read_command_context(shared).scoped()
+    places = read_command_context(shared).find_session_places()
     known = summarise_sessions(places)
     if not known:
         print_message(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
@@ -131,7 +131,7 @@ def show_list(shared: CommonOptions) -> int:
 
 
 def show_session(shared: CommonOptions, session: str) -> int:
-    path = find_session(read_command_context(shared).scoped(), session)
+    path = find_session(read_command_context(shared).find_session_places(), session)
     transcript = read_transcript(path)
     for problem in transcript.problems:
         print_message(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
@@ -177,7 +177,7 @@ def _assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str
 
 
 def run_remove(shared: CommonOptions, session: str, yes: bool) -> int:
-    places = read_command_context(shared).scoped()
+    places = read_command_context(shared).find_session_places()
     path = find_session(places, session)
     if not yes:
         _ask(summarise_session(_info(places, path)))
@@ -202,7 +202,7 @@ def _ask(one: SessionRow) -> None:
 
 def run_clean(shared: CommonOptions, days: int | None, dry_run: bool) -> int:
     around = read_command_context(shared)
-    places, settings = around.scoped(), around.settings().settings
+    places, settings = around.find_session_places(), around.load_settings().settings
     limits = StorageLimits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)
     done = clean_up(places.project, SystemClock().now(), limits, dry_run=dry_run)
     for problem in done.problems:

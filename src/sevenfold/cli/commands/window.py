@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices, read_user_limits
+from sevenfold.cli.command_context import find_chosen_session, read_command_context, read_transcript
 from sevenfold.cli.options import CommonOptions
 from sevenfold.cli.output import format_count, format_money, format_percent, format_tokens, print_result
-from sevenfold.cli.surroundings import find_chosen_session, read_command_context, read_transcript
 from sevenfold.core.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
 from sevenfold.core.request import Frame
 from sevenfold.core.tokens import MessageSize, Thresholds, count_bytes, measure_message
@@ -270,8 +270,8 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
 def show_window(shared: CommonOptions, session: str | None) -> int:
     """From what is on disk: no model is needed."""
     around = read_command_context(shared)
-    path = find_chosen_session(around.scoped(), session)
-    transcript, settings = read_transcript(path), around.settings().settings
+    path = find_chosen_session(around.find_session_places(), session)
+    transcript, settings = read_transcript(path), around.load_settings().settings
     view = transcript.view
     frame = msgspec.convert(view.marks.get("frame") or {"model": "unknown"}, Frame)
     price = Prices.load(settings.prices).of(frame.model)

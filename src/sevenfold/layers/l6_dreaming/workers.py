@@ -266,7 +266,7 @@ class DreamOutput(msgspec.Struct, frozen=True):
 Think: TypeAlias = Callable[[DreamStage, DreamWatch], Awaitable[DreamOutput]]
 
 
-class NeverStopped(Failure):
+class NeverStopped(Failure, kind="never_stopped"):
     """The model was still calling tools after the last step it was given."""
 
     def __init__(self, steps: int) -> None:

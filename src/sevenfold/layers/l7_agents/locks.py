@@ -29,7 +29,7 @@ LONGEST: Final = 0.1
 """Seconds between two tries, at the least and at the most."""
 
 
-class Busy(StorageFailure):
+class Busy(StorageFailure, kind="busy"):
     """Somebody else has it at the moment."""
 
 

@@ -182,7 +182,7 @@ SHOWN: Final = 50
 _LONG: Final = 120
 
 
-class NoTeam(Mistake):
+class NoTeam(Mistake, kind="no_team"):
     """This memory is not shared with a team."""
 
     def __init__(self) -> None:
@@ -192,14 +192,14 @@ class NoTeam(Mistake):
         )
 
 
-class GitFailed(Failure):
+class GitFailed(Failure, kind="git_failed"):
     """Git, or the repository that it was sent to, said no: one sentence, without any credential."""
 
     said = ""
     """What git itself printed, for us to recognise; not for people."""
 
 
-class Behind(GitFailed):
+class Behind(GitFailed, kind="behind"):
     """Somebody else pushed meanwhile: fetch, merge and push again."""
 
 

@@ -1,4 +1,4 @@
-"""Where a command finds itself: home, project, trust and settings, before any session is open."""
+"""The context of a command: home, project, trust and settings, before any session is open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sevenfold.storage.places import ProjectPaths, find_places, find_session, li
 class CommandContext(msgspec.Struct, frozen=True):
     environment: Environment
     start: Path
-    """The folder that was named, or where we are."""
+    """The folder that --project names, or the current one."""
     places: ProjectPaths
     trust: TrustedFolders
     trusted: bool
@@ -31,25 +31,23 @@ class CommandContext(msgspec.Struct, frozen=True):
     def home(self) -> Path:
         return self.environment.home
 
-    def scoped(self) -> ProjectPaths:
+    def find_session_places(self) -> ProjectPaths:
         """The places where sessions are kept: the settings may name another scope."""
-        scope = self.settings().settings.scope
+        scope = self.load_settings().settings.scope
         if scope == self.places.scope:
             return self.places
         return find_places(self.start, self.home, scope)
 
-    def settings(self, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
+    def load_settings(self, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
         return load_settings(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
 
 
 def read_environment(shared: CommonOptions) -> Environment:
-    """The environment, with the home and the rest that was said on the command line."""
+    """The environment, with --home and --bare of the command line."""
     read = Environment.read()
     if shared.bare:
         read = replace(read, bare=True, variables={**read.variables, "SEVENFOLD_BARE": "1"})
-    if shared.home is None:
-        return read
-    return read.based(shared.home)
+    return read if shared.home is None else read.based(shared.home)
 
 
 def read_command_context(shared: CommonOptions) -> CommandContext:
@@ -60,7 +58,7 @@ def read_command_context(shared: CommonOptions) -> CommandContext:
 
 
 def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
-    """The transcript of this session, or of the newest."""
+    """The path of the transcript of this session, or of the newest."""
     if session is not None:
         return find_session(places, session)
     known = list_sessions(places)
@@ -70,5 +68,5 @@ def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
 
 
 def read_transcript(path: Path) -> Transcript:
-    """What is on disk, also while somebody writes it."""
+    """The transcript as it is on disk, also while another process writes it."""
     return Transcript.load(read_log(path), lambda: 0.0)
