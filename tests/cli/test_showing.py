@@ -209,7 +209,10 @@ def test_what_a_hook_said_is_told_once() -> None:
 
 def test_what_a_hook_says_to_the_user_is_not_cut() -> None:
     long = "all of this must be read. " * 40
-    told = [*EventNarrator().describe_event(HookRan("Stop", "a.sh", "ok", long)), *EventNarrator().describe_event(Notice(long))]
+    told = [
+        *EventNarrator().describe_event(HookRan("Stop", "a.sh", "ok", long)),
+        *EventNarrator().describe_event(Notice(long)),
+    ]
 
     assert told == [StatusLine("hook Stop (a.sh): ok", "progress"), StatusLine(long, "info")]
 

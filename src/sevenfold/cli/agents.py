@@ -1,4 +1,4 @@
-"""`sevenfold agents`: the commands and their options. What each does is in the module it names."""
+"""`sevenfold agents`: the commands and their options; the bodies are in `cli/commands/agents.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sevenfold dream`: the commands and their options. What each does is in the module it names."""
+"""`sevenfold dream`: the commands and their options; the bodies are in `cli/commands/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sevenfold memory`: the commands and their options. What each does is in the module it names."""
+"""`sevenfold memory`: the commands; the body of each is in the module that it imports."""
 
 from __future__ import annotations
 
@@ -97,8 +97,7 @@ def add(
     """
     from sevenfold.cli.commands.memory_changes import run_add as run
 
-    given = description, body, file
-    return run(shared, type.value if type else None, name, *given, team=team, new=new)
+    return run(shared, type.value if type else None, name, description, body, file, team=team, new=new)
 
 
 @memory.command("edit")
