@@ -326,7 +326,7 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
 
 def _format_sessions(known: Sequence[ReplayResult], name: str, width: int | None) -> str:
     rows = [
-        [to_one_line(one.called, LONGEST_NAME), *_format_cells(one.by_policy[name])]
+        [to_one_line(one.short_name, LONGEST_NAME), *_format_cells(one.by_policy[name])]
         for one in known
         if name in one.by_policy
     ]
@@ -550,7 +550,7 @@ def _replay_all(
     def show_progress(so_far: FileProgress) -> None:
         if progress is not None:
             read = files[so_far.number].size * so_far.share
-            progress.underway(so_far.number, read, so_far.requests)
+            progress.update_file(so_far.number, read, so_far.requests)
 
     try:
         if progress is not None:
@@ -568,7 +568,7 @@ def _replay_all(
                     if progress is not None:
                         parts = (one, *one.agents)
                         requests = sum(f.requests for p in parts for f in p.by_policy.values())
-                        progress.add(files[one.number].size, requests, one.number)
+                        progress.add_file(files[one.number].size, requests, one.number)
     finally:
         if progress is not None:
             progress.end()

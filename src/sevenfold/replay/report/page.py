@@ -160,7 +160,7 @@ def _of_paid(figures: ReplayFigures | None) -> str:
 
 def _who(one: ReplayResult, drawn: set[int]) -> str:
     """The name of a session, with its title and its model in small print."""
-    name = f"<bdi>{escape_text(one.called, 18)}</bdi>"
+    name = f"<bdi>{escape_text(one.short_name, 18)}</bdi>"
     if one.number in drawn:
         name = f'<a href="#s{one.number}">{name}</a>'
     small = " · ".join(f"<bdi>{escape_text(text, 60)}</bdi>" for text in (one.title, one.model) if text)
@@ -366,8 +366,8 @@ def _drawings(known: Sequence[ReplayResult], names: Sequence[str], main: str, ev
         title = f"{one.title} · " if one.title else ""
         shown = {name: one.by_policy[name] for name in names if name in one.by_policy}
         parts.append(
-            f'<figure id="s{one.number}"><h3><bdi>{escape_text(title + one.called)}</bdi></h3>'
-            f"{draw_chart(f'c{one.number}', f'Context of {one.called}', shown, main)}</figure>"
+            f'<figure id="s{one.number}"><h3><bdi>{escape_text(title + one.short_name)}</bdi></h3>'
+            f"{draw_chart(f'c{one.number}', f'Context of {one.short_name}', shown, main)}</figure>"
         )
     return _section("contexts", "Context over time", "".join(parts))
 
