@@ -356,7 +356,7 @@ def _sum_recorded(session: Session) -> tuple[SourceAccount, bool]:
             price, usage = prices.of(model), entry.what.usage
             known = known and price is not None
             cost = price.cost(usage) if price else None
-            account = account.plus(LedgerLine(entry.at, MAIN, model, usage, cost))
+            account = account.add_line(LedgerLine(entry.at, MAIN, model, usage, cost))
     return account, known
 
 
