@@ -14,7 +14,7 @@ from cli.conftest import Here
 from cli.world import Ran, World
 
 from sevenfold.cli.chat.single_run import ask_once
-from sevenfold.cli.options import ChatOptions, CommonOptions, ReplyFormat
+from sevenfold.cli.options import ChatOptions, ReplyFormat, SharedOptions
 from sevenfold.core.request import find_open_uses
 from sevenfold.core.transcript import Transcript
 from sevenfold.simulator import Script, Simulator, parse_steps, run_in_thread
@@ -83,7 +83,7 @@ async def test_an_unreachable_server(
     for name, value in world.at(f"http://127.0.0.1:{closed_port}").env.items():
         monkeypatch.setenv(name, value)
     options = ChatOptions(
-        shared=CommonOptions(project=world.project, quiet=True), model=CLAUDE[1], format=ReplyFormat.json
+        shared=SharedOptions(project=world.project, quiet=True), model=CLAUDE[1], format=ReplyFormat.json
     )
 
     code = await ask_once(options, "hi", FakeClock())
@@ -106,7 +106,7 @@ async def test_replies_that_are_never_json(
         for name, value in world.at(sim.url).env.items():
             monkeypatch.setenv(name, value)
         options = ChatOptions(
-            shared=CommonOptions(project=world.project, quiet=True),
+            shared=SharedOptions(project=world.project, quiet=True),
             model=CLAUDE[1],
             format=ReplyFormat.json,
         )

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import PLAIN, CommonOptions, add_common_options
+from sevenfold.cli.options import PLAIN, SharedOptions, add_shared_options
 
 agents = typer.Typer(
     name="agents", help="Kinds of agents, and who can be written to. Without a command: list.", **PLAIN
@@ -25,8 +25,8 @@ Decline: TypeAlias = Annotated[bool, typer.Option("--decline", help="Do not offe
 
 
 @agents.command("list")
-@add_common_options
-def list_(shared: CommonOptions) -> int:
+@add_shared_options
+def list_(shared: SharedOptions) -> int:
     """Kinds of agents. Also the sessions and teammates that can be written to."""
     from sevenfold.cli.commands.agents import list_agents as work
 
@@ -34,8 +34,8 @@ def list_(shared: CommonOptions) -> int:
 
 
 @agents.command("show")
-@add_common_options
-def show(shared: CommonOptions, name: Kind) -> int:
+@add_shared_options
+def show(shared: SharedOptions, name: Kind) -> int:
     """One kind of agent. Its tools, its model, its memory, how it runs, its prompt, and its file."""
     from sevenfold.cli.commands.agents import show_agent as work
 
@@ -43,8 +43,8 @@ def show(shared: CommonOptions, name: Kind) -> int:
 
 
 @agents.command("snapshot")
-@add_common_options
-def snapshot(shared: CommonOptions, name: Kind, accept: Accept = False, decline: Decline = False) -> int:
+@add_shared_options
+def snapshot(shared: SharedOptions, name: Kind, accept: Accept = False, decline: Decline = False) -> int:
     """The memory that this project hands an agent of yours.
 
     It is taken over only when you say so. Files that were changed here stay, and the new ones are put
@@ -56,8 +56,8 @@ def snapshot(shared: CommonOptions, name: Kind, accept: Accept = False, decline:
 
 
 @agents.command("send")
-@add_common_options
-def send(shared: CommonOptions, name: Who, text: Words, summary: Summary = None) -> int:
+@add_shared_options
+def send(shared: SharedOptions, name: Who, text: Words, summary: Summary = None) -> int:
     """Write to a session or a teammate on this machine.
 
     It reads it at its next step. It arrives as a message from a peer, never as what the user said there.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.core.errors import SessionNotFound
 from sevenfold.core.transcript import Transcript
 from sevenfold.settings import LoadedSettings, load_settings
@@ -42,7 +42,7 @@ class CommandContext(msgspec.Struct, frozen=True):
         return load_settings(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
 
 
-def read_environment(shared: CommonOptions) -> Environment:
+def read_environment(shared: SharedOptions) -> Environment:
     """The environment, with --home and --bare of the command line."""
     read = Environment.read()
     if shared.bare:
@@ -50,7 +50,7 @@ def read_environment(shared: CommonOptions) -> Environment:
     return read if shared.home is None else read.based(shared.home)
 
 
-def read_command_context(shared: CommonOptions) -> CommandContext:
+def read_command_context(shared: SharedOptions) -> CommandContext:
     environment = read_environment(shared)
     places = find_places(shared.project, environment.home)
     trust = TrustedFolders(environment.home)

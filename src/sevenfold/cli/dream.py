@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import PLAIN, CommonOptions, ModelName, add_common_options
+from sevenfold.cli.options import PLAIN, ModelName, SharedOptions, add_shared_options
 
 dream = typer.Typer(
     name="dream",
@@ -30,9 +30,9 @@ Review: TypeAlias = Annotated[
 
 
 @dream.command("run")
-@add_common_options
+@add_shared_options
 def run(
-    shared: CommonOptions,
+    shared: SharedOptions,
     now: Now = False,
     dry_run: Preview = False,
     review: Review = False,
@@ -50,8 +50,8 @@ def run(
 
 
 @dream.command("status")
-@add_common_options
-def status(shared: CommonOptions) -> int:
+@add_shared_options
+def status(shared: SharedOptions) -> int:
     """What the dream of now does, and how the last one ended. Also why none begins by itself."""
     from sevenfold.cli.commands.dream_display import show_status as work
 
@@ -59,8 +59,8 @@ def status(shared: CommonOptions) -> int:
 
 
 @dream.command("kill")
-@add_common_options
-def kill(shared: CommonOptions) -> int:
+@add_shared_options
+def kill(shared: SharedOptions) -> int:
     """Stop the dream that goes on, wherever it does. The memories stay as they were."""
     from sevenfold.cli.commands.dream_display import kill_dream as work
 
@@ -68,8 +68,8 @@ def kill(shared: CommonOptions) -> int:
 
 
 @dream.command("undo")
-@add_common_options
-def undo(shared: CommonOptions) -> int:
+@add_shared_options
+def undo(shared: SharedOptions) -> int:
     """Take the last dream back; what was written since stays."""
     from sevenfold.cli.commands.dream_display import run_undo as work
 

@@ -26,7 +26,6 @@ from sevenfold.cli.options import (
     ChatOptions,
     ClockKind,
     ClockOption,
-    CommonOptions,
     Continue,
     Days,
     Deny,
@@ -44,9 +43,10 @@ from sevenfold.cli.options import (
     ServedModel,
     SessionId,
     SessionOption,
+    SharedOptions,
     TrustPath,
     Yes,
-    add_common_options,
+    add_shared_options,
 )
 from sevenfold.cli.replay import replay
 from sevenfold.cli.team import team
@@ -138,9 +138,9 @@ def _sevenfold(
 
 
 @app.command()
-@add_common_options
+@add_shared_options
 def chat(
-    shared: CommonOptions,
+    shared: SharedOptions,
     prompt: Prompt = None,
     model: ModelName = None,
     resume: Resume = None,
@@ -187,8 +187,8 @@ def chat(
 
 
 @sessions.command("list")
-@add_common_options
-def list_sessions(shared: CommonOptions) -> int:
+@add_shared_options
+def list_sessions(shared: SharedOptions) -> int:
     """The sessions of this project, newest first."""
     from sevenfold.cli.commands.sessions import show_list
 
@@ -196,8 +196,8 @@ def list_sessions(shared: CommonOptions) -> int:
 
 
 @sessions.command("show")
-@add_common_options
-def show_session(shared: CommonOptions, session: SessionId) -> int:
+@add_shared_options
+def show_session(shared: SharedOptions, session: SessionId) -> int:
     """What was said in a session."""
     from sevenfold.cli.commands.sessions import show_session
 
@@ -205,8 +205,8 @@ def show_session(shared: CommonOptions, session: SessionId) -> int:
 
 
 @sessions.command("rm")
-@add_common_options
-def remove_session(shared: CommonOptions, session: SessionId, yes: Yes = False) -> int:
+@add_shared_options
+def remove_session(shared: SharedOptions, session: SessionId, yes: Yes = False) -> int:
     """Delete a session: its transcript and everything that belongs to it."""
     from sevenfold.cli.commands.sessions import run_remove
 
@@ -214,8 +214,8 @@ def remove_session(shared: CommonOptions, session: SessionId, yes: Yes = False) 
 
 
 @sessions.command("clean")
-@add_common_options
-def clean_sessions(shared: CommonOptions, days: Days = None, dry_run: DryRun = False) -> int:
+@add_shared_options
+def clean_sessions(shared: SharedOptions, days: Days = None, dry_run: DryRun = False) -> int:
     """Remove sessions and tool results that are too old.
 
     Results over the quota go too. What a conversation still points to stays, and so do open sessions and
@@ -235,8 +235,8 @@ app.command()(replay)
 
 
 @app.command()
-@add_common_options
-def context(shared: CommonOptions, session: SessionOption = None) -> int:
+@add_shared_options
+def context(shared: SharedOptions, session: SessionOption = None) -> int:
     """What is in the window, by kind and by who put it there."""
     from sevenfold.cli.commands.window import show_window
 
@@ -244,9 +244,9 @@ def context(shared: CommonOptions, session: SessionOption = None) -> int:
 
 
 @app.command()
-@add_common_options
+@add_shared_options
 def simulate(
-    shared: CommonOptions,
+    shared: SharedOptions,
     port: Port = 0,
     script: ScriptFile = None,
     model: ServedModel = None,
@@ -259,8 +259,8 @@ def simulate(
 
 
 @app.command()
-@add_common_options
-def trust(shared: CommonOptions, path: TrustPath = None, revoke: Revoke = False) -> int:
+@add_shared_options
+def trust(shared: SharedOptions, path: TrustPath = None, revoke: Revoke = False) -> int:
     """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
     from sevenfold.cli.startup import run_trust as run
 
@@ -268,8 +268,8 @@ def trust(shared: CommonOptions, path: TrustPath = None, revoke: Revoke = False)
 
 
 @app.command()
-@add_common_options
-def doctor(shared: CommonOptions) -> int:
+@add_shared_options
+def doctor(shared: SharedOptions) -> int:
     """What is configured, what is missing, and how to fix it."""
     from sevenfold.cli.commands.doctor import run_doctor as run
 
@@ -277,8 +277,8 @@ def doctor(shared: CommonOptions) -> int:
 
 
 @app.command()
-@add_common_options
-def demo(shared: CommonOptions) -> int:
+@add_shared_options
+def demo(shared: SharedOptions) -> int:
     """A real session without a key. It has a home that is thrown away, and says what it cost."""
     from sevenfold.cli.commands.demo import run_demo
 

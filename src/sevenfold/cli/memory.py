@@ -8,7 +8,6 @@ from sevenfold.cli.options import (
     PLAIN,
     Body,
     BodyFile,
-    CommonOptions,
     Description,
     HistoryLimit,
     Name,
@@ -21,6 +20,7 @@ from sevenfold.cli.options import (
     RecallLimit,
     Revision,
     SearchLimit,
+    SharedOptions,
     Slug,
     SomeName,
     Team,
@@ -30,7 +30,7 @@ from sevenfold.cli.options import (
     WhichSelector,
     Words,
     Yes,
-    add_common_options,
+    add_shared_options,
 )
 
 memory = typer.Typer(
@@ -44,8 +44,8 @@ quarantine = typer.Typer(
 
 
 @memory.command("list")
-@add_common_options
-def list_memories(shared: CommonOptions, agent: OfAgent = None) -> int:
+@add_shared_options
+def list_memories(shared: SharedOptions, agent: OfAgent = None) -> int:
     """Every memory, the newest first."""
     from sevenfold.cli.commands.memory_display import show_list
 
@@ -53,8 +53,8 @@ def list_memories(shared: CommonOptions, agent: OfAgent = None) -> int:
 
 
 @memory.command("path")
-@add_common_options
-def where(shared: CommonOptions, agent: OfAgent = None) -> int:
+@add_shared_options
+def where(shared: SharedOptions, agent: OfAgent = None) -> int:
     """The folder of the memories, also where memory is off."""
     from sevenfold.cli.commands.memory_display import show_path
 
@@ -62,8 +62,8 @@ def where(shared: CommonOptions, agent: OfAgent = None) -> int:
 
 
 @memory.command("check")
-@add_common_options
-def check(shared: CommonOptions, agent: OfAgent = None) -> int:
+@add_shared_options
+def check(shared: SharedOptions, agent: OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
     from sevenfold.cli.commands.memory_display import show_check
 
@@ -71,8 +71,8 @@ def check(shared: CommonOptions, agent: OfAgent = None) -> int:
 
 
 @memory.command("show")
-@add_common_options
-def show(shared: CommonOptions, name: Name, agent: OfAgent = None) -> int:
+@add_shared_options
+def show(shared: SharedOptions, name: Name, agent: OfAgent = None) -> int:
     """One memory: what it says, how old it is, where it is."""
     from sevenfold.cli.commands.memory_display import show_memory
 
@@ -80,9 +80,9 @@ def show(shared: CommonOptions, name: Name, agent: OfAgent = None) -> int:
 
 
 @memory.command("add")
-@add_common_options
+@add_shared_options
 def add(
-    shared: CommonOptions,
+    shared: SharedOptions,
     name: Slug,
     type: WhichKind = None,
     description: Description = None,
@@ -101,9 +101,9 @@ def add(
 
 
 @memory.command("edit")
-@add_common_options
+@add_shared_options
 def edit(
-    shared: CommonOptions,
+    shared: SharedOptions,
     name: Name,
     type: NewKind = None,
     description: NewDescription = None,
@@ -118,8 +118,8 @@ def edit(
 
 
 @memory.command("rm")
-@add_common_options
-def remove(shared: CommonOptions, name: Name, agent: OfAgent = None) -> int:
+@add_shared_options
+def remove(shared: SharedOptions, name: Name, agent: OfAgent = None) -> int:
     """Remove a memory; 'undo' brings it back."""
     from sevenfold.cli.commands.memory_changes import run_remove as run
 
@@ -127,8 +127,8 @@ def remove(shared: CommonOptions, name: Name, agent: OfAgent = None) -> int:
 
 
 @memory.command("purge")
-@add_common_options
-def purge(shared: CommonOptions, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
+@add_shared_options
+def purge(shared: SharedOptions, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
     """Remove a memory for good: files, index, history and search."""
     from sevenfold.cli.commands.memory_changes import run_purge as run
 
@@ -136,9 +136,9 @@ def purge(shared: CommonOptions, name: Name, yes: Yes = False, agent: OfAgent = 
 
 
 @memory.command("recall")
-@add_common_options
+@add_shared_options
 def recall(
-    shared: CommonOptions, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
+    shared: SharedOptions, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
 ) -> int:
     """The memories that answer a question, the best first. None is a good answer too."""
     from sevenfold.cli.commands.memory_search import run_recall as run
@@ -147,9 +147,9 @@ def recall(
 
 
 @memory.command("search")
-@add_common_options
+@add_shared_options
 def search(
-    shared: CommonOptions, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
+    shared: SharedOptions, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
 ) -> int:
     """The memories that hold these words. With --transcripts also where they were said."""
     from sevenfold.cli.commands.memory_search import run_search as run
@@ -158,9 +158,9 @@ def search(
 
 
 @memory.command("history")
-@add_common_options
+@add_shared_options
 def history(
-    shared: CommonOptions, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
+    shared: SharedOptions, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
 ) -> int:
     """Who changed what and when, the newest first."""
     from sevenfold.cli.commands.memory_search import show_history
@@ -169,9 +169,9 @@ def history(
 
 
 @memory.command("diff")
-@add_common_options
+@add_shared_options
 def diff(
-    shared: CommonOptions, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
+    shared: SharedOptions, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
 ) -> int:
     """What the last change changed, or everything since a revision."""
     from sevenfold.cli.commands.memory_search import show_diff
@@ -180,8 +180,8 @@ def diff(
 
 
 @memory.command("undo")
-@add_common_options
-def undo(shared: CommonOptions, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None) -> int:
+@add_shared_options
+def undo(shared: SharedOptions, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None) -> int:
     """Undo the last change, of one memory or of all. That can be undone, too."""
     from sevenfold.cli.commands.memory_search import run_undo as run
 
@@ -189,8 +189,8 @@ def undo(shared: CommonOptions, name: SomeName = None, to: ToRevision = None, ag
 
 
 @quarantine.command("list")
-@add_common_options
-def list_quarantine(shared: CommonOptions, agent: OfAgent = None) -> int:
+@add_shared_options
+def list_quarantine(shared: SharedOptions, agent: OfAgent = None) -> int:
     """What is held back, and why."""
     from sevenfold.cli.commands.memory_editor import show_quarantine
 
@@ -198,8 +198,8 @@ def list_quarantine(shared: CommonOptions, agent: OfAgent = None) -> int:
 
 
 @quarantine.command("show")
-@add_common_options
-def show_quarantined(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int:
+@add_shared_options
+def show_quarantined(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int:
     """One of the texts, with what was found in it."""
     from sevenfold.cli.commands.memory_editor import show_held_text
 
@@ -207,8 +207,8 @@ def show_quarantined(shared: CommonOptions, number: Number, agent: OfAgent = Non
 
 
 @quarantine.command("release")
-@add_common_options
-def release(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int:
+@add_shared_options
+def release(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int:
     """Make it a memory, because you say so."""
     from sevenfold.cli.commands.memory_editor import release_quarantined as run
 
@@ -216,8 +216,8 @@ def release(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int
 
 
 @quarantine.command("drop")
-@add_common_options
-def drop(shared: CommonOptions, number: Number, agent: OfAgent = None) -> int:
+@add_shared_options
+def drop(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int:
     """Delete it."""
     from sevenfold.cli.commands.memory_editor import drop_quarantined as run
 

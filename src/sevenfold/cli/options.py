@@ -22,7 +22,7 @@ PLAIN: Final[dict[str, Any]] = {
 """Arguments of every `typer.Typer`."""
 
 
-class CommonOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that every command has: places, and the form of the output."""
 
     json: bool = False
@@ -62,7 +62,7 @@ FLAGS: Final = frozenset({"--json", "-q", "--quiet", "--no-color"})
 WITH_VALUE: Final = frozenset({"--home", "--project"})
 
 
-def add_common_options(function: Callable[Concatenate[CommonOptions, P], int]) -> Callable[..., int]:
+def add_shared_options(function: Callable[Concatenate[SharedOptions, P], int]) -> Callable[..., int]:
     """Add the common options to a command; the function gets them as one value."""
     own = inspect.signature(function, eval_str=True)
     _first, *rest = own.parameters.values()
@@ -75,7 +75,7 @@ def add_common_options(function: Callable[Concatenate[CommonOptions, P], int]) -
     def command(**given: Any) -> int:
         values = {name: given.pop(name) for name in _SHARED}
         values["project"] = values["project"].expanduser()
-        return function(CommonOptions(**values), **given)  # type: ignore[call-arg]
+        return function(SharedOptions(**values), **given)  # type: ignore[call-arg]
 
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in rest]
     command.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
@@ -169,7 +169,7 @@ Bare: TypeAlias = Annotated[
 
 
 class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
-    shared: CommonOptions
+    shared: SharedOptions
     prompt: str | None = None
     model: str | None = None
     resume: str | None = None

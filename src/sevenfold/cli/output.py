@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.core.events import (
     Acted,
     AgentEnded,
@@ -175,7 +175,7 @@ def _replace_half_characters(value: Any) -> Any:
             return value
 
 
-def print_result(shared: CommonOptions, text: str, value: Any) -> None:
+def print_result(shared: SharedOptions, text: str, value: Any) -> None:
     """Print the result of a command: text for people, or `value` with --json."""
     if shared.json:
         write_json(value, indent=2 if sys.stdout.isatty() else 0)
@@ -183,7 +183,7 @@ def print_result(shared: CommonOptions, text: str, value: Any) -> None:
         print(make_printable(text), flush=True)
 
 
-def print_message(shared: CommonOptions, text: str) -> None:
+def print_message(shared: SharedOptions, text: str) -> None:
     """Print a message for people, unless --quiet."""
     if not shared.quiet:
         print_warning(text)

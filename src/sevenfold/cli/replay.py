@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import CommonOptions, add_common_options
+from sevenfold.cli.options import SharedOptions, add_shared_options
 
 Paths: TypeAlias = Annotated[
     list[Path],
@@ -58,9 +58,9 @@ Jobs: TypeAlias = Annotated[
 ]
 
 
-@add_common_options
+@add_shared_options
 def replay(
-    shared: CommonOptions,
+    shared: SharedOptions,
     paths: Paths,
     policy: PolicyNames = None,
     without: Without = None,

@@ -14,7 +14,7 @@ from sevenfold.cli.command_context import (
     read_command_context,
     read_environment,
 )
-from sevenfold.cli.options import ChatOptions, CommonOptions
+from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
 from sevenfold.core.errors import Mistake, NoKey, SettingsError
 from sevenfold.core.events import Notice
@@ -172,7 +172,7 @@ def _format_value(value: Any) -> Iterator[str]:
             yield msgspec.json.encode(value).decode("utf-8")
 
 
-def run_trust(shared: CommonOptions, path: Path | None, revoke: bool) -> int:
+def run_trust(shared: SharedOptions, path: Path | None, revoke: bool) -> int:
     """Trust or stop trusting the project that this folder belongs to."""
     if path is not None and not (path := path.expanduser()).is_dir():
         raise Mistake(f"{path} {'is not a folder' if path.exists() else 'does not exist'}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import PLAIN, CommonOptions, Yes, add_common_options
+from sevenfold.cli.options import PLAIN, SharedOptions, Yes, add_shared_options
 
 if TYPE_CHECKING:
     from sevenfold.memory.api import Memory
@@ -34,8 +34,8 @@ TeamFile: TypeAlias = Annotated[
 
 
 @team.command("init")
-@add_common_options
-def init(shared: CommonOptions, remote: Remote) -> int:
+@add_shared_options
+def init(shared: SharedOptions, remote: Remote) -> int:
     """Begin a team in an empty repository. A path that does not exist is made one."""
     with _open_memory(shared, writes=True) as memory:
         synced = _make_team(shared, memory).init(remote, Path.cwd())
@@ -45,8 +45,8 @@ def init(shared: CommonOptions, remote: Remote) -> int:
 
 
 @team.command("join")
-@add_common_options
-def join(shared: CommonOptions, remote: Remote) -> int:
+@add_shared_options
+def join(shared: SharedOptions, remote: Remote) -> int:
     """Join a team. Its memories come into team/, and what lies there already goes to the team."""
     with _open_memory(shared, writes=True) as memory:
         synced = _make_team(shared, memory).join(remote, Path.cwd())
@@ -54,8 +54,8 @@ def join(shared: CommonOptions, remote: Remote) -> int:
 
 
 @team.command("status")
-@add_common_options
-def status(shared: CommonOptions) -> int:
+@add_shared_options
+def status(shared: SharedOptions) -> int:
     """Where the team's repository is. Also what was not sent or taken yet, and what was refused."""
     from sevenfold.cli.output import format_time, print_result
     from sevenfold.memory.team.state import describe_status
@@ -69,16 +69,16 @@ def status(shared: CommonOptions) -> int:
 
 
 @team.command("sync")
-@add_common_options
-def sync(shared: CommonOptions) -> int:
+@add_shared_options
+def sync(shared: SharedOptions) -> int:
     """Take what the team changed and send what changed here. Exit code 1 when that was not possible."""
     with _open_memory(shared, writes=True) as memory:
         return _print_sync(shared, _make_team(shared, memory).sync())
 
 
 @team.command("release")
-@add_common_options
-def release(shared: CommonOptions, file: TeamFile, yes: Yes = False) -> int:
+@add_shared_options
+def release(shared: SharedOptions, file: TeamFile, yes: Yes = False) -> int:
     """Share this text although it looks like a secret. Exactly this one, because you say so."""
     from sevenfold.cli.output import print_message, print_result
 
@@ -93,7 +93,7 @@ def release(shared: CommonOptions, file: TeamFile, yes: Yes = False) -> int:
     return 0
 
 
-def _open_memory(shared: CommonOptions, *, writes: bool = False) -> Memory:
+def _open_memory(shared: SharedOptions, *, writes: bool = False) -> Memory:
     from sevenfold.cli.commands.memory_display import open_memory
 
     memory = open_memory(shared)
@@ -102,7 +102,7 @@ def _open_memory(shared: CommonOptions, *, writes: bool = False) -> Memory:
     return memory
 
 
-def _make_team(shared: CommonOptions, memory: Memory) -> Team:
+def _make_team(shared: SharedOptions, memory: Memory) -> Team:
     from sevenfold.cli.command_context import read_command_context
     from sevenfold.core.clock import SystemClock
     from sevenfold.memory.team.team import Team
@@ -119,7 +119,7 @@ def _format_address(remote: str) -> str:
     return parse_address(remote, Path.cwd()).shown
 
 
-def _print_sync(shared: CommonOptions, synced: SyncResult, done: str = "") -> int:
+def _print_sync(shared: SharedOptions, synced: SyncResult, done: str = "") -> int:
     """Print the result of a sync; `done` is one more message for when the repository was reached."""
     from sevenfold.cli.output import print_message, print_result, print_warning
     from sevenfold.memory.team.state import describe_sync, list_remarks

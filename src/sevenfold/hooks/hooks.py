@@ -78,7 +78,7 @@ class Hooks:
         hooks = self._find_matching(event, match)
         if not hooks:
             return NOTHING
-        payload = json.dumps(self._make_common_fields(event) | fields).encode("ascii")
+        payload = json.dumps(self._make_shared_fields(event) | fields).encode("ascii")
         outcomes = [NOTHING] * len(hooks)
 
         async def run_one(i: int, hook: HookCommand) -> None:
@@ -99,7 +99,7 @@ class Hooks:
                         found.setdefault(hook.command, hook)
         return list(found.values())
 
-    def _make_common_fields(self, event: str) -> Json:
+    def _make_shared_fields(self, event: str) -> Json:
         return {
             "session_id": self.session_id,
             "transcript_path": str(self.transcript_path),

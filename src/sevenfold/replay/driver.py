@@ -218,14 +218,9 @@ class SessionDrive:
         self._watch = EventWatch(self._books, self._absence, self._transcript, self._provider)
         self._watch.weigh = self._weigh
         self._extraction = ReplayExtraction(policy, price, self._ask, self._books, self._clock)
+        catch_up = self._extraction.catch_up
         self._silence = ReplaySilence(
-            frame,
-            self._clock,
-            self._transcript,
-            self._provider,
-            self._books,
-            policy.keep_warm,
-            self._extraction.catch_up,
+            frame, self._clock, self._transcript, self._provider, self._books, policy.keep_warm, catch_up
         )
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charge_request, self._record_side_request)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from sevenfold.cli.command_context import CommandContext, read_command_context
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, print_message, print_result, to_one_line
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake, Refused
@@ -57,7 +57,7 @@ def find_agent_kinds(around: CommandContext) -> AgentDefinitions:
     return find_definitions(list_definition_folders(home, around.places.tree if around.trusted else None))
 
 
-def list_agents(shared: CommonOptions) -> int:
+def list_agents(shared: SharedOptions) -> int:
     around = read_command_context(shared)
     kinds, sessions = find_agent_kinds(around), _list_sessions(around)
     teammates = [*_list_teammates(around, shared, sessions)]
@@ -91,7 +91,7 @@ def _format_agents(
         yield f"  {mate.name} ({mate.kind}, {mate.status}) of {mate.team}"
 
 
-def show_agent(shared: CommonOptions, name: str) -> int:
+def show_agent(shared: SharedOptions, name: str) -> int:
     around = read_command_context(shared)
     kinds = find_agent_kinds(around)
     _print_warnings(shared, around, ())
@@ -116,7 +116,7 @@ def _list_facts(one: AgentDefinition) -> Iterator[tuple[str, str]]:
     yield "file", str(one.path) if one.path else "built in"
 
 
-def send_letter(shared: CommonOptions, name: str, text: str, summary: str | None) -> int:
+def send_letter(shared: SharedOptions, name: str, text: str, summary: str | None) -> int:
     around = read_command_context(shared)
     letter = make_letter(COMMAND_LINE, text, summary or summarise_text(text), SystemClock())
     if not text.strip():
@@ -158,7 +158,7 @@ def _list_sessions(around: CommandContext) -> list[SessionAddress]:
 
 
 def _list_teammates(
-    around: CommandContext, shared: CommonOptions, sessions: list[SessionAddress]
+    around: CommandContext, shared: SharedOptions, sessions: list[SessionAddress]
 ) -> Iterator[TeammateRow]:
     """The teammates of open sessions; those of closed ones would not read a message soon."""
     for one in sessions:
@@ -185,7 +185,7 @@ def _to_json(one: AgentDefinition) -> dict[str, Any]:
     }
 
 
-def _print_warnings(shared: CommonOptions, around: CommandContext, problems: Iterable[str]) -> None:
+def _print_warnings(shared: SharedOptions, around: CommandContext, problems: Iterable[str]) -> None:
     for text in problems:
         print_message(shared, text)
     hidden = list_definition_folders(around.home, around.places.tree)[1:]
@@ -195,7 +195,7 @@ def _print_warnings(shared: CommonOptions, around: CommandContext, problems: Ite
         )
 
 
-def make_notice_printer(shared: CommonOptions) -> Emit:
+def make_notice_printer(shared: SharedOptions) -> Emit:
     def print_notice(event: Event) -> None:
         if isinstance(event, Notice | Failed):
             print_message(shared, event.text if isinstance(event, Notice) else event.cause)
@@ -203,7 +203,7 @@ def make_notice_printer(shared: CommonOptions) -> Emit:
     return print_notice
 
 
-def handle_snapshot(shared: CommonOptions, name: str, *, accept: bool, decline: bool) -> int:
+def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: bool) -> int:
     if accept and decline:
         raise Mistake("--accept and --decline: say one of them")
     around = read_command_context(shared)

@@ -20,7 +20,7 @@ import anyio
 
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.command_context import read_environment
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_result
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake
@@ -277,7 +277,7 @@ ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)
 class DemoOutput:
     """Prints the demo line by line, unless it is quiet or prints JSON."""
 
-    shared: CommonOptions
+    shared: SharedOptions
     turns: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self, text: str = "") -> None:
@@ -304,7 +304,7 @@ class DemoOutput:
                 self.line(f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} from the cache]")
 
 
-def run_demo(shared: CommonOptions) -> int:
+def run_demo(shared: SharedOptions) -> int:
     """Run the demo in a temporary folder, or in the one that `--home` names."""
     with _open_folder(shared.home) as folder:
         return run_sync(_run_demo, shared, folder)
@@ -319,7 +319,7 @@ def _open_folder(home: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _run_demo(shared: CommonOptions, folder: Path) -> int:
+async def _run_demo(shared: SharedOptions, folder: Path) -> int:
     out = DemoOutput(shared)
     project = folder / "demo-project"
     write_demo_project(project)
@@ -462,7 +462,7 @@ def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
     }
 
 
-def _show_end(out: DemoOutput, shared: CommonOptions, folder: Path) -> None:
+def _show_end(out: DemoOutput, shared: SharedOptions, folder: Path) -> None:
     out.line()
     if shared.home is not None:
         out.line(f"Kept: {folder}. The transcript is plain text below projects/.")

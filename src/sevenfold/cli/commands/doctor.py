@@ -18,7 +18,7 @@ import msgspec
 from sevenfold import __version__
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.command_context import CommandContext, read_command_context
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_result
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
@@ -49,7 +49,7 @@ class DoctorCheck(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def run_doctor(shared: CommonOptions) -> int:
+def run_doctor(shared: SharedOptions) -> int:
     """Exit 1 when something has to be fixed before a chat can work."""
     checks = list(run_checks(shared))
     wrong = [check for check in checks if check.state == "problem"]
@@ -68,7 +68,7 @@ def _format_checks(checks: list[DoctorCheck]) -> str:
     return "\n".join(lines)
 
 
-def run_checks(shared: CommonOptions) -> Iterator[DoctorCheck]:
+def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
     yield DoctorCheck("python", "ok", f"{platform.python_version()} on {platform.system()}")
     yield DoctorCheck("sevenfold", "ok", __version__)
     try:

@@ -13,7 +13,7 @@ from sevenfold.cli.chat.tasks import find_dreaming_layer
 from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.failures import INTERRUPTED
-from sevenfold.cli.options import ChatOptions, CommonOptions
+from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import EventPrinter, SideOutput, make_printable, print_message, print_result
 from sevenfold.cli.startup import open_session
 from sevenfold.core.clock import SystemClock
@@ -39,7 +39,7 @@ _REVIEW = "'sevenfold dream --review'"
 
 
 def run_dream(
-    shared: CommonOptions, *, now: bool, dry_run: bool, review: bool, model: str | None = None
+    shared: SharedOptions, *, now: bool, dry_run: bool, review: bool, model: str | None = None
 ) -> int:
     if dry_run and review:
         raise Mistake("--dry-run changes nothing, so there is nothing to review: leave one of them out")
@@ -57,7 +57,7 @@ def run_dream(
 
 
 def _run(
-    shared: CommonOptions, memory: MemoryStore, *, by_hand: bool, how: DreamMode | None, model: str | None
+    shared: SharedOptions, memory: MemoryStore, *, by_hand: bool, how: DreamMode | None, model: str | None
 ) -> DreamResult:
     at = Project.open(shared.project, read_command_context(shared).environment, {}, lambda event: None)
     printer = EventPrinter(SideOutput(quiet=shared.quiet, color=not shared.no_color))
@@ -82,7 +82,7 @@ def _run(
 
 
 async def _dream_with_model(
-    shared: CommonOptions, model: str | None, by_hand: bool, how: DreamMode | None, emit: Emit
+    shared: SharedOptions, model: str | None, by_hand: bool, how: DreamMode | None, emit: Emit
 ) -> DreamResult:
     """Dream in an empty session: only its frame is the prefix, and nothing is recorded."""
     options = ChatOptions(shared=shared, model=model)
@@ -97,7 +97,7 @@ async def _dream_with_model(
 # --- review ---------------------------------------------------------------------------------------------
 
 
-def _review(shared: CommonOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
+def _review(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
     """Show what would change, and do as the user says; without an answer the dream goes on waiting."""
     seen = preview_review(memory, id)
     asked = sys.stdin is not None and sys.stdin.isatty()
@@ -159,7 +159,7 @@ def _add_outcome(ended: DreamResult, outcome: DreamOutcome, review: str | None =
     )
 
 
-def _print_dream(shared: CommonOptions, ended: DreamResult, *, silent: bool = False) -> int:
+def _print_dream(shared: SharedOptions, ended: DreamResult, *, silent: bool = False) -> int:
     text = ""
     if ended.status == "skipped":
         text = f"no dream now: {ended.why}"

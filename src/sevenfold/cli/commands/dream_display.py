@@ -9,7 +9,7 @@ import msgspec
 
 from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result
 from sevenfold.core.clock import SystemClock
 from sevenfold.layers.l6_dreaming.gates import DreamGates
@@ -34,7 +34,7 @@ _LOOK: Final = 0.1
 _TURNS: Final = 5
 
 
-def show_status(shared: CommonOptions) -> int:
+def show_status(shared: SharedOptions) -> int:
     around = read_command_context(shared)
     settings, clock = around.load_settings().settings, SystemClock()
     with open_memory(shared) as memory:
@@ -92,7 +92,7 @@ def _describe_state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> 
     return f"{format_time(known.ended or known.began)} {known.status}: {known.said}"
 
 
-def kill_dream(shared: CommonOptions) -> int:
+def kill_dream(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
         asked = ask_to_stop(memory.state)
         busy = _make_lock(memory).holder() if asked is None else None
@@ -118,7 +118,7 @@ def _wait_until_stopped(memory: MemoryStore, id: str) -> bool:
     return False
 
 
-def run_undo(shared: CommonOptions) -> int:
+def run_undo(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
         done = undo_last_dream(memory, Author("user"))
     print_message(shared, describe_undo(done))

@@ -10,7 +10,7 @@ import msgspec
 
 from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import format_agent_option, open_memory
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import ask_yes_or_no, print_message, print_result
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.memory.folder.folder import SHARED
@@ -27,7 +27,7 @@ _OURS: Final = ("name", "description", "type", "metadata")
 
 
 def run_add(
-    shared: CommonOptions,
+    shared: SharedOptions,
     type: Type | None,
     name: str,
     description: str | None,
@@ -62,7 +62,7 @@ def _describe_merge(saved: Saved) -> str:
 
 
 def run_edit(
-    shared: CommonOptions,
+    shared: SharedOptions,
     name: str,
     type: Type | None,
     description: str | None,
@@ -84,14 +84,14 @@ def run_edit(
     return _print_saved(shared, saved)
 
 
-def run_remove(shared: CommonOptions, name: str, agent: str | None = None) -> int:
+def run_remove(shared: SharedOptions, name: str, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.remove(name)
     undo = f"sevenfold memory undo {saved.name}{format_agent_option(agent)}"
     return _print_saved(shared, saved, f"; '{undo}' brings it back")
 
 
-def run_purge(shared: CommonOptions, name: str, yes: bool, agent: str | None = None) -> int:
+def run_purge(shared: SharedOptions, name: str, yes: bool, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         revisions = len(memory.history(name, limit=1_000))  # raises if there is no such memory
         if not yes:
@@ -112,7 +112,7 @@ def _confirm_purge(name: str, revisions: int) -> None:
         raise Refused(f"{name} was kept")
 
 
-def _print_saved(shared: CommonOptions, saved: Saved, more: str = "") -> int:
+def _print_saved(shared: SharedOptions, saved: Saved, more: str = "") -> int:
     if saved.action == "updated" and not saved.revision:
         print_message(shared, f"{saved.name} is as it was: {saved.path}")
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sevenfold.cli.command_context import read_command_context
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     fit_line,
     format_count,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 UNTYPED = "-"
 
 
-def resolve_memory_place(shared: CommonOptions) -> MemoryPlace:
+def resolve_memory_place(shared: SharedOptions) -> MemoryPlace:
     """Find the memory of the project; prints the notes about its place."""
     around = read_command_context(shared)
     places = around.find_session_places()
@@ -47,12 +47,12 @@ def resolve_memory_place(shared: CommonOptions) -> MemoryPlace:
     return place
 
 
-def open_memory(shared: CommonOptions, agent: str | None = None) -> Memory:
+def open_memory(shared: SharedOptions, agent: str | None = None) -> Memory:
     """The memory of the project or of a kind of agent, for one command; `MemoryOff` when it is off."""
     return Memory.at(_find_place(shared, agent), emit=_print_notice)
 
 
-def _find_place(shared: CommonOptions, agent: str | None) -> MemoryPlace:
+def _find_place(shared: SharedOptions, agent: str | None) -> MemoryPlace:
     if agent is None:
         return resolve_memory_place(shared)
     from sevenfold.cli.commands.memory_search import find_agent_memory
@@ -144,7 +144,7 @@ def _pad_text(text: str, width: int) -> str:
     return text + " " * (width - _measure_width(text))
 
 
-def show_list(shared: CommonOptions, agent: str | None = None) -> int:
+def show_list(shared: SharedOptions, agent: str | None = None) -> int:
     now = SystemClock().now()
     with open_memory(shared, agent) as memory:
         memories = list_memories(memory, now)
@@ -163,7 +163,7 @@ def show_list(shared: CommonOptions, agent: str | None = None) -> int:
 # --- where, and in which state ------------------------------------------------------------------------
 
 
-def show_path(shared: CommonOptions, agent: str | None = None) -> int:
+def show_path(shared: SharedOptions, agent: str | None = None) -> int:
     place = _find_place(shared, agent)
     if place.off is not None:
         print_message(shared, f"memory is off: {place.off}")
@@ -178,7 +178,7 @@ def show_path(shared: CommonOptions, agent: str | None = None) -> int:
     return 0
 
 
-def show_check(shared: CommonOptions, agent: str | None = None) -> int:
+def show_check(shared: SharedOptions, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         findings = memory.check()
         memories = len(memory.listing().topics)
@@ -254,7 +254,7 @@ def format_memory_detail(one: MemoryDetail, now: float) -> str:
     return "\n\n".join(filter(None, parts)).rstrip()
 
 
-def show_memory(shared: CommonOptions, name: str, agent: str | None = None) -> int:
+def show_memory(shared: SharedOptions, name: str, agent: str | None = None) -> int:
     now = SystemClock().now()
     with open_memory(shared, agent) as memory:
         one = read_memory_detail(memory, name, now)

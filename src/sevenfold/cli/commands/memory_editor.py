@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.commands.memory_search import count_held_texts
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     ask_yes_or_no,
     format_count,
@@ -92,7 +92,7 @@ def _run_editor(editor: list[str], file: Path, variables: Mapping[str, str]) -> 
         raise Failure(f"the editor {editor[0]} ended with {ended}; nothing was changed")
 
 
-def show_quarantine(shared: CommonOptions, agent: str | None = None) -> int:
+def show_quarantine(shared: SharedOptions, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         held = memory.quarantine.list()
     agents = {} if agent else dict(count_held_texts(read_command_context(shared)))
@@ -137,7 +137,7 @@ def _to_json(held: QuarantinedText) -> dict[str, Any]:
     }
 
 
-def show_held_text(shared: CommonOptions, number: int, agent: str | None = None) -> int:
+def show_held_text(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         held = memory.quarantine.show(number)
     if held.damaged:
@@ -150,7 +150,7 @@ def show_held_text(shared: CommonOptions, number: int, agent: str | None = None)
     return 0
 
 
-def release_quarantined(shared: CommonOptions, number: int, agent: str | None = None) -> int:
+def release_quarantined(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.release(number)
     print_message(shared, f"{saved.action} {saved.name}: {saved.path}")
@@ -158,7 +158,7 @@ def release_quarantined(shared: CommonOptions, number: int, agent: str | None = 
     return 0
 
 
-def drop_quarantined(shared: CommonOptions, number: int, agent: str | None = None) -> int:
+def drop_quarantined(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         memory.quarantine.drop(number)
     print_message(shared, f"number {number} is deleted")

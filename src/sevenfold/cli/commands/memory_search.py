@@ -18,7 +18,7 @@ from sevenfold.cli.command_context import CommandContext, read_command_context, 
 from sevenfold.cli.commands.agents import find_agent_kinds
 from sevenfold.cli.commands.memory_display import open_memory, resolve_memory_place
 from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_time, print_message, print_result, print_warning, to_one_line
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SevenfoldError, StorageFailure
@@ -78,7 +78,7 @@ def _make_row(one: Recalled, now: float) -> RecallRow:
 # --- recall -------------------------------------------------------------------------------------------
 
 
-def run_recall(shared: CommonOptions, query: str, limit: int, selector: SelectorName | None) -> int:
+def run_recall(shared: SharedOptions, query: str, limit: int, selector: SelectorName | None) -> int:
     if not query.strip():
         raise Mistake("there is nothing to recall: ask something")
     with open_memory(shared) as memory:
@@ -125,7 +125,7 @@ class SearchRow(msgspec.Struct, frozen=True):
     """The line with the words; empty if the memory only means the same."""
 
 
-def run_search(shared: CommonOptions, words: str, limit: int, transcripts: bool) -> int:
+def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool) -> int:
     wanted = parse_search_words(words)
     if wanted is None:
         raise Mistake("there is nothing to search for: give a word or a part of one")
@@ -187,7 +187,7 @@ def _format_hit(said: GrepHit) -> str:
 
 
 def select_memories(
-    shared: CommonOptions, memory: MemoryStore, query: str, limit: int, selector: SelectorName | None
+    shared: SharedOptions, memory: MemoryStore, query: str, limit: int, selector: SelectorName | None
 ) -> Selection:
     """Choose memories without a session; with None as selector the one of the settings."""
     at = Project.open(shared.project, read_environment(shared), {}, _ignore_event)
@@ -237,7 +237,7 @@ _REVISION: Final = re.compile(r"[0-9a-f]{4,40}|(?:HEAD|last|@)(?:~\d*)?", re.IGN
 _SAME: Final = "nothing has changed"
 
 
-def show_history(shared: CommonOptions, name: str | None, limit: int, agent: str | None = None) -> int:
+def show_history(shared: SharedOptions, name: str | None, limit: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         _record_changes(memory)
         revisions = memory.history(name, limit)
@@ -264,7 +264,7 @@ def _describe_revision(revision: Revision) -> str:
 
 
 def show_diff(
-    shared: CommonOptions, name: str | None, revision: str | None, agent: str | None = None
+    shared: SharedOptions, name: str | None, revision: str | None, agent: str | None = None
 ) -> int:
     with open_memory(shared, agent) as memory:
         _record_changes(memory)
@@ -288,7 +288,7 @@ def _resolve_name(memory: Memory, name: str | None, revision: str | None) -> tup
     return name, None
 
 
-def run_undo(shared: CommonOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
+def run_undo(shared: SharedOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.undo(name, to)
     for one in saved:
@@ -314,7 +314,7 @@ def _record_changes(memory: Memory) -> None:
         print_warning(f"what changed since the last revision is not listed: {error}")
 
 
-def find_agent_memory(shared: CommonOptions, agent: str) -> MemoryPlace:
+def find_agent_memory(shared: SharedOptions, agent: str) -> MemoryPlace:
     """The place of the memory of this agent; `Mistake` names the agents that have one."""
     own, place = resolve_memory_place(shared), _choose_agent_folder(read_command_context(shared), agent)
     return replace(own, folder=place.folder, state=place.state, owner=None)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.command_context import read_command_context
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     format_count,
     format_tokens,
@@ -154,7 +154,7 @@ def _is_page(path: Path) -> bool:
 
 
 def write_report(
-    shared: CommonOptions,
+    shared: SharedOptions,
     path: Path,
     done: Sequence[ReplayResult],
     policies: Sequence[Policy],
@@ -513,7 +513,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int | None = None
 
 
-def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
+def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
     policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
     prices = read_command_context(shared).load_settings().settings.prices
@@ -533,7 +533,7 @@ def run_replay(shared: CommonOptions, wanted: ReplayOptions) -> int:
 
 
 def _replay_all(
-    shared: CommonOptions,
+    shared: SharedOptions,
     wanted: ReplayOptions,
     files: Sequence[ReplayFile],
     policies: tuple[Policy, ...],
@@ -588,7 +588,7 @@ def _count_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _print_errors(shared: CommonOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
+def _print_errors(shared: SharedOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
     """Print the errors file by file; returns the exit code."""
     wrong = [one for one in done if one.errors]
     if shared.json:

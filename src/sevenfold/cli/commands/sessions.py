@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from sevenfold.cli.command_context import read_command_context, read_transcript
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     ask_yes_or_no,
     fit_line,
@@ -118,7 +118,7 @@ def format_session_table(known: list[SessionRow], *, terminal: bool = False) -> 
     return "\n".join(fit_line(row, columns) for row in (head, *rows))
 
 
-def show_list(shared: CommonOptions) -> int:
+def show_list(shared: SharedOptions) -> int:
     places = read_command_context(shared).find_session_places()
     known = summarise_sessions(places)
     if not known:
@@ -128,7 +128,7 @@ def show_list(shared: CommonOptions) -> int:
     return 0
 
 
-def show_session(shared: CommonOptions, session: str) -> int:
+def show_session(shared: SharedOptions, session: str) -> int:
     path = find_session(read_command_context(shared).find_session_places(), session)
     transcript = read_transcript(path)
     for problem in transcript.problems:
@@ -174,7 +174,7 @@ def _format_assistant(message: Message, results: dict[str, ToolResult]) -> Itera
             yield f"→ {format_call(block)} · {format_outcome(answered) if answered else 'no answer'}"
 
 
-def run_remove(shared: CommonOptions, session: str, yes: bool) -> int:
+def run_remove(shared: SharedOptions, session: str, yes: bool) -> int:
     places = read_command_context(shared).find_session_places()
     path = find_session(places, session)
     if not yes:
@@ -193,7 +193,7 @@ def _confirm_removal(one: SessionRow) -> None:
         raise Refused(f"session {one.id} was kept")
 
 
-def run_clean(shared: CommonOptions, days: int | None, dry_run: bool) -> int:
+def run_clean(shared: SharedOptions, days: int | None, dry_run: bool) -> int:
     around = read_command_context(shared)
     places, settings = around.find_session_places(), around.load_settings().settings
     limits = StorageLimits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 
 from sevenfold.cli.failures import INTERRUPTED
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_message, print_result
 
 
 def run_simulator(
-    shared: CommonOptions, *, port: int, script: Path | None, model: str | None, manual: bool
+    shared: SharedOptions, *, port: int, script: Path | None, model: str | None, manual: bool
 ) -> int:
     from sevenfold.offline import encode_reply
     from sevenfold.simulator.server import ManualClock, Simulator
@@ -37,6 +37,6 @@ def run_simulator(
     return anyio.run(serve)
 
 
-def _print_address(shared: CommonOptions, url: str, port: int) -> None:
+def _print_address(shared: SharedOptions, url: str, port: int) -> None:
     print_result(shared, f"ready: {url}", {"url": url, "port": port, "ready": True})
     print_message(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices, read_user_limits
 from sevenfold.cli.command_context import find_chosen_session, read_command_context, read_transcript
-from sevenfold.cli.options import CommonOptions
+from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_money, format_percent, format_tokens, print_result
 from sevenfold.core.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
 from sevenfold.core.request import Frame
@@ -264,7 +264,7 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
 # --- the command --------------------------------------------------------------------------------------
 
 
-def show_window(shared: CommonOptions, session: str | None) -> int:
+def show_window(shared: SharedOptions, session: str | None) -> int:
     """Show the window of a session from what is on disk; no model is needed."""
     around = read_command_context(shared)
     path = find_chosen_session(around.find_session_places(), session)
