@@ -18,7 +18,7 @@ from sevenfold.core.events import CacheBroke, Emit, Sending
 from sevenfold.core.protocols import Accounts, Clock
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, Ttl
 from sevenfold.core.tokens import REFERENCE_WINDOW, Usage, scale_constant
-from sevenfold.core.transcript import Edit, Reply, Transcript, View
+from sevenfold.core.transcript import Edit, Reply, Transcript
 
 MAIN: Final = "main"
 READ: Final = 0.95
@@ -192,7 +192,8 @@ class Ledger:
         last, found = self._against.get(request.source), self._found.get(request.source)
         if last is None or not last.cached:
             return ""
-        cached = last.cached - _count_deleted(last.view, request.view)
+        deleted = sum(pin.frees for pin in request.view.pins[len(last.view.pins) :])
+        cached = last.cached - deleted  # tokens that new pins deleted are not missed
         if found is not None and request.source.startswith(FORK):
             cached = min(cached, found.shared)  # it may have forked before all of it was sent
         missing = cached - usage.cache_read
@@ -218,11 +219,6 @@ def _count_hour_tokens(frame: Frame, lost: int, shared: int) -> int:
     if frame.ttl == "1h":
         return lost
     return min(lost, max(0, frame.tokens - shared)) if frame.head_ttl == "1h" else 0
-
-
-def _count_deleted(before: View, now: View) -> int:
-    """Tokens that new pins deleted from the cache."""
-    return sum(pin.frees for pin in now.pins[len(before.pins) :])
 
 
 def _explain_by_provider(reply: Reply) -> str:

@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.messages import Json
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize
 from sevenfold.core.transcript import Id, Mark, View
@@ -45,8 +44,9 @@ def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
     last = find_frontier(view)
     known = [at for at in last[-3:-1] or last if at < new]
     wanted = {new, *(known if view.edited else known[-1:])}
-    if old is not None and len(wanted) < MOST and _count_blocks(view, old + 1, new) > LOOKBACK:
-        wanted.add(old)
+    if old is not None and len(wanted) < MOST:
+        added = sum(len(view[at].message.content) for at in range(old + 1, new + 1))
+        wanted |= {old} if added > LOOKBACK else set()
     return tuple(view[at].id for at in sorted(wanted))
 
 
@@ -66,10 +66,6 @@ def make_frontier_mark(view: View, first: int, then: int) -> Mark:
     earlier = [at for at in known if at < before][-REMEMBERED:]
     places = (*earlier, before, max(before, then - 1), len(view) - 1)
     return Mark(FRONTIER, [view[at].id for at in places])
-
-
-def _count_blocks(view: View, first: int, last: int) -> int:
-    return sum(len(view[i].message.content) for i in range(first, last + 1))
 
 
 def find_last_request_end(view: View) -> int | None:
@@ -150,8 +146,8 @@ def _frame_change(old: Frame, new: Frame, cached: int) -> tuple[str, int]:
     tools = Frame(old.model, (), old.tools).tokens
     if old.system != new.system:
         return f"the system prompt changed in {_parts_change(old, new)}", tools
-    changed = _keys_change(old.params, new.params)
-    if changed:
+    keys = {*old.params, *new.params}
+    if changed := ", ".join(sorted(k for k in keys if old.params.get(k) != new.params.get(k))):
         return f"request parameters changed: {changed}", old.tokens
     if (old.ttl, old.head_ttl) != (new.ttl, new.head_ttl):
         return f"the cache lifetime changed from {_format_lifetime(old)} to {_format_lifetime(new)}", 0
@@ -175,10 +171,6 @@ def _tools_change(old: Frame, new: Frame) -> str:
 def _parts_change(old: Frame, new: Frame) -> str:
     parts = [str(i + 1) for i, (a, b) in enumerate(zip_longest(old.system, new.system)) if a != b]
     return f"part {', '.join(parts)}"
-
-
-def _keys_change(old: Json, new: Json) -> str:
-    return ", ".join(sorted(k for k in {*old, *new} if old.get(k) != new.get(k)))
 
 
 def _view_change(last: SentRequest, view: View) -> tuple[str, int]:

@@ -13,41 +13,12 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
+from sevenfold.cli import options as option
 from sevenfold.cli.agents import agents
 from sevenfold.cli.dream import dream
 from sevenfold.cli.failures import report_errors
 from sevenfold.cli.memory import memory
-from sevenfold.cli.options import (
-    FLAGS,
-    PLAIN,
-    WITH_VALUE,
-    Allow,
-    Bare,
-    ChatOptions,
-    ClockKind,
-    ClockOption,
-    Continue,
-    Days,
-    Deny,
-    DryRun,
-    MaxSteps,
-    ModelName,
-    OutputFormat,
-    PermissionMode,
-    Port,
-    Prompt,
-    ReplyFormat,
-    Resume,
-    Revoke,
-    ScriptFile,
-    ServedModel,
-    SessionId,
-    SessionOption,
-    SharedOptions,
-    TrustPath,
-    Yes,
-    add_shared_options,
-)
+from sevenfold.cli.options import PLAIN, ChatOptions, ReplyFormat, SharedOptions, add_shared_options
 from sevenfold.cli.replay import replay
 from sevenfold.cli.team import team
 from sevenfold.core.errors import Mistake
@@ -88,8 +59,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def arrange_words(words: Sequence[str], group: str = "") -> list[str]:
     """The words with the command in front; it may be left out or follow the shared options."""
     at = 0
-    while at < len(words) and (words[at] in FLAGS | WITH_VALUE or _has_inline_value(words[at])):
-        at += 2 if words[at] in WITH_VALUE else 1
+    while at < len(words) and (words[at] in option.FLAGS | option.WITH_VALUE or _has_value(words[at])):
+        at += 2 if words[at] in option.WITH_VALUE else 1
     lead, rest = list(words[:at]), list(words[at:])
     if rest[:1] == ["--version"] and not group:
         return [*(["--json"] if "--json" in words else []), "--version"]
@@ -101,8 +72,8 @@ def arrange_words(words: Sequence[str], group: str = "") -> list[str]:
     return rest if rest[0].startswith("-") else [rest[0], *lead, *rest[1:]]
 
 
-def _has_inline_value(word: str) -> bool:
-    return any(word.startswith(f"{option}=") for option in WITH_VALUE)
+def _has_value(word: str) -> bool:
+    return any(word.startswith(f"{name}=") for name in option.WITH_VALUE)
 
 
 def is_json_requested(words: Sequence[str]) -> bool:
@@ -141,16 +112,16 @@ def _sevenfold(
 @add_shared_options
 def chat(
     shared: SharedOptions,
-    prompt: Prompt = None,
-    model: ModelName = None,
-    resume: Resume = None,
-    newest: Continue = False,
-    output_format: OutputFormat = None,
-    max_steps: MaxSteps = None,
-    allow: Allow = None,
-    deny: Deny = None,
-    permission_mode: PermissionMode = None,
-    bare: Bare = False,
+    prompt: option.Prompt = None,
+    model: option.ModelName = None,
+    resume: option.Resume = None,
+    newest: option.Continue = False,
+    output_format: option.OutputFormat = None,
+    max_steps: option.MaxSteps = None,
+    allow: option.Allow = None,
+    deny: option.Deny = None,
+    permission_mode: option.PermissionMode = None,
+    bare: option.Bare = False,
 ) -> int:
     """Talk with the agent. With -p, or when something is piped in, ask once and print the answer."""
     import anyio
@@ -197,7 +168,7 @@ def list_sessions(shared: SharedOptions) -> int:
 
 @sessions.command("show")
 @add_shared_options
-def show_session(shared: SharedOptions, session: SessionId) -> int:
+def show_session(shared: SharedOptions, session: option.SessionId) -> int:
     """What was said in a session."""
     from sevenfold.cli.commands.sessions import show_session
 
@@ -206,7 +177,7 @@ def show_session(shared: SharedOptions, session: SessionId) -> int:
 
 @sessions.command("rm")
 @add_shared_options
-def remove_session(shared: SharedOptions, session: SessionId, yes: Yes = False) -> int:
+def remove_session(shared: SharedOptions, session: option.SessionId, yes: option.Yes = False) -> int:
     """Delete a session: its transcript and everything that belongs to it."""
     from sevenfold.cli.commands.sessions import run_remove
 
@@ -215,7 +186,7 @@ def remove_session(shared: SharedOptions, session: SessionId, yes: Yes = False) 
 
 @sessions.command("clean")
 @add_shared_options
-def clean_sessions(shared: SharedOptions, days: Days = None, dry_run: DryRun = False) -> int:
+def clean_sessions(shared: SharedOptions, days: option.Days = None, dry_run: option.DryRun = False) -> int:
     """Remove sessions and tool results that are too old.
 
     Results over the quota go too. What a conversation still points to stays, and so do open sessions and
@@ -236,7 +207,7 @@ app.command()(replay)
 
 @app.command()
 @add_shared_options
-def context(shared: SharedOptions, session: SessionOption = None) -> int:
+def context(shared: SharedOptions, session: option.SessionOption = None) -> int:
     """What is in the window, by kind and by who put it there."""
     from sevenfold.cli.commands.window import show_window
 
@@ -247,20 +218,20 @@ def context(shared: SharedOptions, session: SessionOption = None) -> int:
 @add_shared_options
 def simulate(
     shared: SharedOptions,
-    port: Port = 0,
-    script: ScriptFile = None,
-    model: ServedModel = None,
-    clock: ClockKind = ClockOption.real,
+    port: option.Port = 0,
+    script: option.ScriptFile = None,
+    model: option.ServedModel = None,
+    clock: option.ClockKind = option.ClockOption.real,
 ) -> int:
     """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
     from sevenfold.cli.commands.simulate import run_simulator as run
 
-    return run(shared, port=port, script=script, model=model, manual=clock is ClockOption.manual)
+    return run(shared, port=port, script=script, model=model, manual=clock is option.ClockOption.manual)
 
 
 @app.command()
 @add_shared_options
-def trust(shared: SharedOptions, path: TrustPath = None, revoke: Revoke = False) -> int:
+def trust(shared: SharedOptions, path: option.TrustPath = None, revoke: option.Revoke = False) -> int:
     """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
     from sevenfold.cli.startup import run_trust as run
 
@@ -346,12 +317,12 @@ def write_cli_reference() -> str:
     """Every command and option; each is described where it is defined."""
     command: Any = typer.main.get_command(app)
     chat = command.commands["chat"]
-    shared = [option for option in chat.params if _is_shared(option)]
+    shared = [param for param in chat.params if _is_shared(param)]
     parts = [_HEAD, _format_options(shared)]
     for path, one in _list_commands(command, ()):
         parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_format_usage(path, one)}\n```\n"]
         parts.append(f"{one.help}\n")
-        own = [option for option in one.params if not _is_shared(option)]
+        own = [param for param in one.params if not _is_shared(param)]
         parts.append(_format_options(own))
         if path == ("chat",):
             parts.append(_describe_chat_commands())

@@ -353,7 +353,11 @@ class Permissions:
     def _find_restriction(
         self, rules: list[PermissionRule], call: PermissionCall, workspace: Workspace
     ) -> PermissionRule | None:
-        return next((rule for rule in rules if _is_restricted_by(rule, call, workspace)), None)
+        """The first of these rules, which deny or ask, that matches the call or might."""
+        roots = workspace.roots
+        return next(
+            (r for r in rules if any(_is_restricted_at(at, r, call, workspace) for at in roots)), None
+        )
 
     def _find_permission(self, call: PermissionCall, workspace: Workspace) -> PermissionRule | None:
         place = call.places[0] if call.places else None
@@ -466,11 +470,6 @@ def _is_opened_by(rule: PermissionRule, kind: str, place: ResolvedPath, workspac
     if kind == "read":
         return rule.names_secret or not _is_kind(is_secret_file, place, workspace)
     return rule.names_protected or not _is_kind(is_protected, place, workspace)
-
-
-def _is_restricted_by(rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:
-    """True if a rule that denies or asks matches this call, or might."""
-    return any(_is_restricted_at(root, rule, call, workspace) for root in workspace.roots)
 
 
 def _is_restricted_at(root: Path, rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:

@@ -261,8 +261,9 @@ class GrepTool:
             # Its regular expressions are weaker than ours (no lookahead). Begin again.
             found.clear()
         try:
-            flags = {key: asked[key] for key in ("ignore_case", "multiline")}
-            walk.compile_pattern(asked["pattern"], **flags)
+            walk.compile_pattern(
+                asked["pattern"], ignore_case=asked["ignore_case"], multiline=asked["multiline"]
+            )
         except (re.error, OverflowError, RecursionError) as error:
             raise ToolFailed(
                 f"the pattern is not a valid regular expression: {error};"

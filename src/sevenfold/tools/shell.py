@@ -213,11 +213,11 @@ def _check_separated(holder: Node, before: Node | None, child: Node, source: byt
     """Raise unless statements end as for bash: at a token or a newline, with `{`, `}`, `!` apart."""
     if before is None or child.type == "comment":
         return
-    gap = (before.end_byte, child.start_byte)
+    start, end = before.end_byte, child.start_byte
     ends = child.is_named or child.type == "}"
-    if before.is_named and ends and not _BETWEEN_STATEMENTS.fullmatch(source, *gap):
+    if before.is_named and ends and not _BETWEEN_STATEMENTS.fullmatch(source, start, end):
         raise UnsureError(f"the commands of {describe_node(holder.type)} run into each other")
-    if before.type in {"{", "!"} and gap[0] == gap[1]:
+    if before.type in {"{", "!"} and start == end:
         raise UnsureError(f"a word begins with `{before.type}`")
     if before.type in {"{", "("} and not child.is_named:
         raise UnsureError("an empty group")

@@ -156,6 +156,8 @@ class Workspace:
         """End everything that still runs."""
         background, self.background = self.background, []
         leftovers, self.leftovers = self.leftovers, set()
+        if not background and not leftovers:
+            return
         await end_groups({process.pid for process in background} | leftovers)
         with anyio.CancelScope(shield=True), anyio.move_on_after(TERM_GRACE):
             for process in background:

@@ -51,7 +51,7 @@ SHOWN_LINES: Final = 12
 """Most lines of a recalled memory that are shown."""
 
 
-class RecallRow(msgspec.Struct, frozen=True):
+class ScoredMemory(msgspec.Struct, frozen=True):
     """One memory that was found."""
 
     name: str
@@ -60,19 +60,15 @@ class RecallRow(msgspec.Struct, frozen=True):
     description: str
     age_days: int
     score: float
+
+
+class RecallRow(ScoredMemory, frozen=True):
     text: str
 
 
-def _make_row(one: Recalled, now: float) -> RecallRow:
-    return RecallRow(
-        name=one.name,
-        path=one.path,
-        type=one.type,
-        description=one.description,
-        age_days=count_days_ago(one.modified, now),
-        score=round(one.score, 4),
-        text=one.text,
-    )
+class SearchRow(ScoredMemory, frozen=True):
+    line: str
+    """The line with the words; empty if the memory only means the same."""
 
 
 # --- recall -------------------------------------------------------------------------------------------
@@ -94,7 +90,18 @@ def run_recall(shared: SharedOptions, query: str, limit: int, selector: Selector
     if not found:
         print_message(shared, "nothing that is remembered answers that")
     text = "\n\n".join(_format_recalled(one, now) for one in found)
-    memories = [_make_row(one, now) for one in found]
+    memories = [
+        RecallRow(
+            name=one.name,
+            path=one.path,
+            type=one.type,
+            description=one.description,
+            age_days=count_days_ago(one.modified, now),
+            score=round(one.score, 4),
+            text=one.text,
+        )
+        for one in found
+    ]
     value = {"query": query, "took_ms": round(took, 1), "selector": by, "memories": memories}
     print_result(shared, text, value)
     return 0
@@ -110,19 +117,6 @@ def _format_recalled(one: Recalled, now: float) -> str:
 
 
 # --- search -------------------------------------------------------------------------------------------
-
-
-class SearchRow(msgspec.Struct, frozen=True):
-    """One memory with the words in it, or about them."""
-
-    name: str
-    path: Path
-    type: str | None
-    description: str
-    age_days: int
-    score: float
-    line: str
-    """The line with the words; empty if the memory only means the same."""
 
 
 def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool) -> int:
