@@ -127,7 +127,7 @@ def chat(
     import anyio
 
     from sevenfold.cli.chat.single_run import ask_once, join_prompt, read_piped_text
-    from sevenfold.cli.command_context import read_environment
+    from sevenfold.cli.startup import read_environment
 
     if resume is not None and newest:
         raise Mistake("--resume and --continue name two sessions; use one of them")

@@ -1,66 +1,93 @@
-"""Opens the session that the command line asks for; `sevenfold trust`, and what trust would allow."""
+"""The start of a command: its context before any session is open, its session, and `sevenfold trust`.
+
+The context is home, project, trust and settings. This module stays light: a session is imported when one
+is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from sevenfold.cli.command_context import (
-    CommandContext,
-    find_chosen_session,
-    read_command_context,
-    read_environment,
-)
 from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
-from sevenfold.core.errors import Mistake, NoKey, SettingsError
-from sevenfold.core.events import Notice
-from sevenfold.core.messages import Block
-from sevenfold.core.protocols import Capabilities, Clock, Model
-from sevenfold.core.request import Request
-from sevenfold.core.transcript import Reply
-from sevenfold.models.capabilities import LOCAL, OFFLINE, find_family, find_user_capabilities
-from sevenfold.session.session import Session
+from sevenfold.core.errors import Mistake, SessionNotFound, SettingsError
+from sevenfold.core.transcript import Transcript
+from sevenfold.settings import LoadedSettings, load_settings
 from sevenfold.settings.checks import FOLDER, format_key
+from sevenfold.settings.environment import Environment
 from sevenfold.settings.files import KeyPath, SettingsDocument, is_outside, read_document
 from sevenfold.settings.place import TrustedFolders
-from sevenfold.storage.places import find_places, find_session
-from sevenfold.tools.toolbox import AskPermission
+from sevenfold.storage.jsonl import read_log
+from sevenfold.storage.places import ProjectPaths, find_places, find_session, list_sessions
+
+if TYPE_CHECKING:
+    from sevenfold.core.protocols import Clock
+    from sevenfold.session.session import Session
+    from sevenfold.tools.toolbox import AskPermission
 
 
-class UnreachableModel:
-    """A model whose key is missing: it can be named and measured, but not asked."""
+class CommandContext(msgspec.Struct, frozen=True):
+    environment: Environment
+    start: Path
+    """The folder that --project names, or the current one."""
+    places: ProjectPaths
+    trust: TrustedFolders
+    trusted: bool
 
-    def __init__(self, name: str, capabilities: Capabilities, why: Mistake) -> None:
-        self.name, self.capabilities, self._why = name, capabilities, why
+    @property
+    def home(self) -> Path:
+        return self.environment.home
 
-    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        raise self._why
-        yield ""  # makes it a generator
+    def find_session_places(self) -> ProjectPaths:
+        """The places where sessions are kept: the settings may name another scope."""
+        scope = self.load_settings().settings.scope
+        if scope == self.places.scope:
+            return self.places
+        return find_places(self.start, self.home, scope)
+
+    def load_settings(self, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
+        return load_settings(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
 
 
-_check: type[Model] = UnreachableModel
+def read_environment(shared: SharedOptions) -> Environment:
+    """The environment, with --home and --bare of the command line."""
+    read = Environment.read()
+    if shared.bare:
+        read = replace(read, bare=True, variables={**read.variables, "SEVENFOLD_BARE": "1"})
+    return read if shared.home is None else read.based(shared.home)
 
 
-class CommandSession(Session):
-    """A session for one slash command: most commands ask no model, so a missing key is only a notice."""
+def read_command_context(shared: SharedOptions) -> CommandContext:
+    environment = read_environment(shared)
+    places = find_places(shared.project, environment.home)
+    trust = TrustedFolders(environment.home)
+    return CommandContext(environment, shared.project, places, trust, trust.is_trusted(places.root))
 
-    def connect(self, name: str) -> Model:
-        try:
-            return super().connect(name)
-        except NoKey as error:
-            if self._open:
-                raise
-            self.emit(Notice(f"{error}; what asks no model works without"))
-            name = name.strip().removeprefix("anthropic:")  # the model's own name
-            return UnreachableModel(name, find_user_capabilities(name, self.at.access), error)
+
+def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
+    """The path of the transcript of this session, or of the newest."""
+    if session is not None:
+        return find_session(places, session)
+    known = list_sessions(places)
+    if not known:
+        raise SessionNotFound(f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
+    return known[0].path
+
+
+def read_transcript(path: Path) -> Transcript:
+    """The transcript as it is on disk, also while another process writes it."""
+    return Transcript.load(read_log(path), lambda: 0.0)
 
 
 def describe_unknown_model(session: Session) -> str:
     """A message about a model that neither our tables nor the settings know; empty for the others."""
+    from sevenfold.models.capabilities import LOCAL, OFFLINE, find_family
+
     name = session.model.name
     own = session.at.access.limits_of(name)
     if find_family(name) or own.window or session.settings.window or name.startswith(LOCAL):
@@ -82,7 +109,7 @@ def open_session(
     clock: Clock | None = None,
     *,
     interactive: bool = False,
-    for_command: bool = False,
+    kind: type[Session] | None = None,
 ) -> Session:
     """The session, not entered yet. Its id may be given by its beginning, or be the newest."""
     around = around or read_command_context(options.shared)
@@ -91,8 +118,9 @@ def open_session(
         resume = find_session(around.find_session_places(), options.resume).stem
     elif options.newest:
         resume = find_chosen_session(around.find_session_places(), None).stem
-    kind = CommandSession if for_command else Session
-    return kind(
+    from sevenfold.session.session import Session
+
+    return (kind or Session)(
         options.model,
         options.shared.project,
         resume=resume,

@@ -103,7 +103,7 @@ def _open_memory(shared: SharedOptions, *, writes: bool = False) -> Memory:
 
 
 def _make_team(shared: SharedOptions, memory: Memory) -> Team:
-    from sevenfold.cli.command_context import read_command_context
+    from sevenfold.cli.startup import read_command_context
     from sevenfold.core.clock import SystemClock
     from sevenfold.memory.team.team import Team
 

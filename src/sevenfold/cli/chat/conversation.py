@@ -20,7 +20,6 @@ from prompt_toolkit.output import ColorDepth
 from sevenfold import __version__
 from sevenfold.cli.chat.slash import find_session_currency, run_slash_command
 from sevenfold.cli.chat.tasks import list_tasks
-from sevenfold.cli.command_context import CommandContext, read_command_context
 from sevenfold.cli.commands.sessions import collect_results, format_conversation
 from sevenfold.cli.failures import INTERRUPTED, describe_error, exit_now, watch_signals
 from sevenfold.cli.input import (
@@ -48,7 +47,7 @@ from sevenfold.cli.output import (
     format_work_name,
     is_command,
 )
-from sevenfold.cli.startup import describe_unknown_model, open_session
+from sevenfold.cli.startup import CommandContext, describe_unknown_model, open_session, read_command_context
 from sevenfold.cli.terminal import Screen, make_console
 from sevenfold.core.errors import SevenfoldError, StorageFailure
 from sevenfold.core.events import Event, Notice

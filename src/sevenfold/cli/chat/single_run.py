@@ -8,7 +8,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from textwrap import dedent
 from typing import Any, BinaryIO, Final
@@ -38,12 +38,15 @@ from sevenfold.cli.output import (
     write_json,
 )
 from sevenfold.cli.startup import describe_unknown_model, open_session
-from sevenfold.core.errors import ContextFull, Mistake, PromptTooLong, SevenfoldError
-from sevenfold.core.events import Delta, Event, Remembered, Surfaced
-from sevenfold.core.protocols import Clock
+from sevenfold.core.errors import ContextFull, Mistake, NoKey, PromptTooLong, SevenfoldError
+from sevenfold.core.events import Delta, Event, Notice, Remembered, Surfaced
+from sevenfold.core.messages import Block
+from sevenfold.core.protocols import Capabilities, Clock, Model
+from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import View
+from sevenfold.core.transcript import Reply, View
 from sevenfold.layers.shared.background import open_task_group
+from sevenfold.models.capabilities import find_user_capabilities
 from sevenfold.session.session import Session
 
 _CLEAR: Final = re.compile(r"(?:start (?:afresh|anew)|clear the conversation) with /clear")
@@ -258,6 +261,34 @@ def _adapt_advice(error: SevenfoldError | None) -> SevenfoldError | None:
     return type(error)(_CLEAR.sub("start a new session", str(error)))
 
 
+class UnreachableModel:
+    """A model whose key is missing: it can be named and measured, but not asked."""
+
+    def __init__(self, name: str, capabilities: Capabilities, why: Mistake) -> None:
+        self.name, self.capabilities, self._why = name, capabilities, why
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        raise self._why
+        yield ""  # makes it a generator
+
+
+_check: type[Model] = UnreachableModel
+
+
+class CommandSession(Session):
+    """A session for one slash command: most commands ask no model, so a missing key is only a notice."""
+
+    def connect(self, name: str) -> Model:
+        try:
+            return super().connect(name)
+        except NoKey as error:
+            if self._open:
+                raise
+            self.emit(Notice(f"{error}; what asks no model works without"))
+            name = name.strip().removeprefix("anthropic:")  # the model's own name
+            return UnreachableModel(name, find_user_capabilities(name, self.at.access), error)
+
+
 class SingleRun:
     """One question or slash command, from the opening of its session to the result."""
 
@@ -281,7 +312,9 @@ class SingleRun:
                 asked = self._options.prompt or ""
                 command = bool(asked.strip()) and is_command(asked)
                 session = await stack.enter_async_context(
-                    open_session(self._options, clock=self._clock, for_command=command)
+                    open_session(
+                        self._options, clock=self._clock, kind=CommandSession if command else Session
+                    )
                 )
                 self.session = session
                 session.subscribe(self.output)

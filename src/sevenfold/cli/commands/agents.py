@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.cli.command_context import CommandContext, read_command_context
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, print_message, print_result, to_one_line
+from sevenfold.cli.startup import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Emit, Event, Failed, Notice

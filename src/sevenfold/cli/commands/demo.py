@@ -19,9 +19,9 @@ from typing import Any, Final
 import anyio
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.command_context import read_environment
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_result
+from sevenfold.cli.startup import read_environment
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import (

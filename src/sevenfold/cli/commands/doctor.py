@@ -17,9 +17,9 @@ import msgspec
 
 from sevenfold import __version__
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.command_context import CommandContext, read_command_context
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_result
+from sevenfold.cli.startup import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
 from sevenfold.memory.api import Memory

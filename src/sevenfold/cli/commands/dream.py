@@ -10,12 +10,11 @@ import anyio
 import msgspec
 
 from sevenfold.cli.chat.tasks import find_dreaming_layer
-from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.failures import INTERRUPTED
 from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import EventPrinter, SideOutput, make_printable, print_message, print_result
-from sevenfold.cli.startup import open_session
+from sevenfold.cli.startup import open_session, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Event, Progress

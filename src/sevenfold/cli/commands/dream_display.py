@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.layers.l6_dreaming.gates import DreamGates
 from sevenfold.layers.l6_dreaming.progress import (

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import format_agent_option, open_memory
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import ask_yes_or_no, print_message, print_result
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.memory.folder.folder import SHARED
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry

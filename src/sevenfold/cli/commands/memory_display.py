@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     fit_line,
@@ -20,6 +19,7 @@ from sevenfold.cli.output import (
     print_warning,
     to_one_line,
 )
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Notice

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.commands.memory_search import count_held_texts
 from sevenfold.cli.options import SharedOptions
@@ -27,6 +26,7 @@ from sevenfold.cli.output import (
     print_warning,
     to_one_line,
 )
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Failure, Mistake
 from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import Guarded

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.command_context import CommandContext, read_command_context, read_environment
 from sevenfold.cli.commands.agents import find_agent_kinds
 from sevenfold.cli.commands.memory_display import open_memory, resolve_memory_place
 from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_time, print_message, print_result, print_warning, to_one_line
+from sevenfold.cli.startup import CommandContext, read_command_context, read_environment
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SevenfoldError, StorageFailure
 from sevenfold.core.events import Event, Failed, Notice

@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
-from sevenfold.cli.command_context import read_command_context
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     format_count,
@@ -27,6 +26,7 @@ from sevenfold.cli.output import (
     print_warning,
     to_one_line,
 )
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
 from sevenfold.recordings.finder import ReplayFile, find_replay_files

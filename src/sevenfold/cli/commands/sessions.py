@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.cli.command_context import read_command_context, read_transcript
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     ask_yes_or_no,
@@ -26,6 +25,7 @@ from sevenfold.cli.output import (
     print_result,
     to_one_line,
 )
+from sevenfold.cli.startup import read_command_context, read_transcript
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, encode_block

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices, read_user_limits
-from sevenfold.cli.command_context import find_chosen_session, read_command_context, read_transcript
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_money, format_percent, format_tokens, print_result
+from sevenfold.cli.startup import find_chosen_session, read_command_context, read_transcript
 from sevenfold.core.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
 from sevenfold.core.request import Frame
 from sevenfold.core.tokens import MessageSize, Thresholds, count_bytes, measure_message
